@@ -1,7 +1,7 @@
-"""The agents that are connected now, through whatever channel, and what each was told last.
+"""The agents that are connected now, through any channel, and the last answer of each.
 
-A channel with sessions announces who is connected (`memtui.service.sessions`), which tells this
-machine's, also before they ask anything. The log tells all others: whoever did something lately.
+Channels with sessions announce their clients (`memtui.service.sessions`): those on this machine,
+even before their first request. All others are taken from the log: whoever was active lately.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RECENT = timedelta(minutes=10)
-"""An agent that did nothing for so long, and has no session open, is connected no more."""
+"""An agent without an open session counts as connected for so long after its last operation."""
 
 _DOORS = ("mcp", "hook", "http")
-"""Through which agents come, or programs in the name of a person."""
+"""The channels of agents, and of programs that act for a person."""
 _TOLD = (
     OperationType.CONTEXT,
     OperationType.QUERY,
@@ -47,7 +47,7 @@ _TOLD = (
     OperationType.PROFILE,
 )
 _MOST = 500
-"""Operations that are looked through, of the last minutes and of a session."""
+"""Most operations that are read, of the last minutes and of one session."""
 
 
 class LastAnswer(Model):
@@ -57,11 +57,11 @@ class LastAnswer(Model):
     operation_type: OperationType
     at: UtcDatetime
     asked: str | None = None
-    """The question, or the prompt that a context was made for."""
+    """The text of the query, or the prompt of the context."""
     results: int
-    """Records that were in it."""
+    """Number of records in the answer."""
     tokens: int | None = None
-    """Of a context, as it was counted."""
+    """Token count of a context; None: not a context."""
 
 
 class Connected(Model):
@@ -69,23 +69,23 @@ class Connected(Model):
 
     principal: str
     acts_for: str | None = None
-    """Known of one that has a session open."""
+    """Only known where a session is open."""
     channel: str
     client: str | None = None
-    """The program and its version, as it says itself."""
+    """The program and its version, as the client names itself."""
     project_id: str | None = None
     run_id: str | None = None
     is_open: bool
-    """Whether it has a session open on this machine; else it only did something lately."""
+    """True: a session is open on this machine. False: it was only active lately."""
     since: UtcDatetime
-    """When its session began, or the first of its operations that is of the last minutes."""
+    """When its session began, or its first operation of the last minutes."""
     last_seen: UtcDatetime
     last_answer: LastAnswer | None = None
-    """None: nothing lately."""
+    """None: no answer lately."""
 
 
 class _Announcement(Model):
-    """What a process says of somebody who is connected to it."""
+    """A process's announcement of a client that is connected to it."""
 
     company_id: str
     may_vanish: bool
@@ -93,21 +93,21 @@ class _Announcement(Model):
 
 
 class Agents(ServiceModule):
-    """Who is connected."""
+    """The connected agents."""
 
     async def seen(
         self, caller: Caller, scope: Scope, client: str | None = None, *, may_vanish: bool
     ) -> None:
         """Note that a caller is connected, until this process ends or `left` is called.
 
-        Not an operation. Where the home cannot be written only the log of memtui tells of it.
+        Not an operation. Nothing is noted in a read-only home; a write error is only logged.
 
         Args:
             caller: Who is connected; its run names the session.
             scope: Where it works.
-            client: The program, as it says itself.
-            may_vanish: Whether it can go without a word, as over HTTP: then it counts as connected
-                only as long as it asks something.
+            client: The program, as the client names itself.
+            may_vanish: Whether it can leave without notice, as over HTTP: then it counts as
+                connected only while it keeps sending requests.
         """
         if caller.run_id is None or self._runtime.database.read_only:
             return
@@ -128,7 +128,7 @@ class Agents(ServiceModule):
             await asyncio.to_thread(
                 self._runtime.recorder.sessions.announce, _name(caller), document
             )
-        except OSError as error:  # a full disk keeps nobody from being answered
+        except OSError as error:  # a full disk must not stop the answer
             _log.warning("who is connected cannot be noted: %s", error)
 
     async def left(self, caller: Caller) -> None:
@@ -136,11 +136,11 @@ class Agents(ServiceModule):
         await asyncio.to_thread(self._runtime.recorder.sessions.withdraw, _name(caller))
 
     async def connected(self, caller: Caller, within: timedelta = RECENT) -> list[Connected]:
-        """Return who is connected, the last seen first, as far as the caller may see it.
+        """Return the connected agents that the caller may see, the last seen first.
 
         Args:
             caller: Who asks.
-            within: How long ago somebody without an open session may have done something.
+            within: The longest time since the last operation of one without an open session.
         """
         sessions = self._runtime.recorder.sessions
 
@@ -169,7 +169,7 @@ class Agents(ServiceModule):
         for document, seen in sessions.announced():
             try:
                 said = _Announcement.model_validate_json(document)
-            except ValidationError:  # another version of memtui runs there
+            except ValidationError:  # by another version of memtui
                 continue
             is_there = seen >= since or not said.may_vanish
             if said.company_id != company_id or not is_there:
@@ -180,7 +180,7 @@ class Agents(ServiceModule):
 
 
 def _may_see(visibility: Visibility | None, one: Connected) -> bool:
-    """Whether somebody may know of a session: its person, its project's members, who manages."""
+    """Whether a session is visible: to its person, its project's members, and managers."""
     if (
         visibility is None
         or visibility.manages
@@ -193,7 +193,7 @@ def _may_see(visibility: Visibility | None, one: Connected) -> bool:
 
 
 def _by_run(recent: Sequence[Operation]) -> dict[tuple[str, str | None], list[Operation]]:
-    """Return what agents did, the newest first, by principal and run."""
+    """Return the operations of agents by principal and run, the newest first."""
     found: dict[tuple[str, str | None], list[Operation]] = {}
     for one in recent:
         if one.channel in _DOORS or one.principal.startswith("agent:"):
@@ -202,7 +202,7 @@ def _by_run(recent: Sequence[Operation]) -> dict[tuple[str, str | None], list[Op
 
 
 def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
-    """Return a session with what the log has of it, newest first, or one that only the log has."""
+    """Return a session updated from its logged operations, newest first; None: made from them."""
     newest, oldest = own[0], own[-1]
     seen = _end_of(newest)
     if session is not None:
@@ -227,7 +227,7 @@ def _end_of(operation: Operation) -> datetime:
 
 
 def _told(operations: Sequence[Operation]) -> LastAnswer | None:
-    """Return the newest answer among operations, newest first."""
+    """Return the newest answer among operations that are sorted newest first."""
     for one in operations:
         if one.operation_type in _TOLD and one.status is OperationStatus.OK:
             asked = one.request.get("query") or one.request.get("prompt")
@@ -244,6 +244,6 @@ def _told(operations: Sequence[Operation]) -> LastAnswer | None:
 
 
 def _name(caller: Caller) -> str:
-    """Return caller and run as a part of a file's name."""
+    """Return a hash of caller and run, for a file name."""
     named = json_text([caller.company_id, caller.principal, caller.run_id])
     return hashlib.sha256(named.encode()).hexdigest()[:16]

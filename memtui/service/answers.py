@@ -1,4 +1,4 @@
-"""What the service is asked by and what it answers."""
+"""Answers of the service, and the models of rules and settings that they contain."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
 LINK_PLACE = re.compile(r"\{(\w+)\}")
-"""A part of the source reference in a link template."""
+"""A placeholder in a link template, which names a field of the source reference."""
 
 
 class Capture(StrEnum):
-    """What a binding may be given without anybody asking (seed 000, "Automatic hooks")."""
+    """Content that hooks may write to a binding automatically (seed 000, "Automatic hooks")."""
 
     POST_RUN = "post_run"
-    """A note of what a run was asked and came to."""
+    """A note of the task and the result of a run."""
     COMMENTS = "comments"
     """Comments of issues."""
     DOCUMENTS = "documents"
@@ -49,7 +49,7 @@ class Capture(StrEnum):
 
 
 class CaptureSwitches(Model):
-    """What a binding captures; nothing, until somebody turns it on."""
+    """Which content a binding captures; none by default."""
 
     capture_post_run: bool = False
     capture_comments: bool = False
@@ -57,14 +57,14 @@ class CaptureSwitches(Model):
 
     @property
     def captures(self) -> tuple[Capture, ...]:
-        """What is turned on."""
+        """The kinds of content that are captured."""
         return tuple(one for one in Capture if getattr(self, one.switch))
 
 
 class RuleAction(StrEnum):
-    """What a rule does with what an agent writes.
+    """What a rule does with an agent's write.
 
-    Of several a refusal counts before an acceptance, and that before a hold.
+    Where several rules apply, a refusal wins over an acceptance, and that over a hold.
     """
 
     HOLD = "hold"
@@ -73,31 +73,31 @@ class RuleAction(StrEnum):
 
 
 class RuleTest(StrEnum):
-    """What a rule is about."""
+    """Which writes a rule applies to."""
 
     ALL = "all"
-    """All that agents write, correct and forget."""
+    """Every write, correction and forgetting by agents."""
     NEW_SUBJECT = "new-subject"
-    """A fact whose key its owner does not have, or a note of a topic that its owner does not have;
-    what has neither, where its owner has nothing yet."""
+    """A fact with a key, or a note with a topic, that is new to its owner; a record with neither,
+    if its owner has no records yet."""
     CONTRADICTION = "contradiction"
-    """What says otherwise than something that is there, or changes or removes it."""
+    """A write that contradicts, changes or removes an existing record."""
     INSTRUCTION = "instruction"
     """Text that looks like an instruction to a model, or hides characters."""
     PER_RUN = "per-run"
-    """What is written after so many memories of one run; without a run, of one hour."""
+    """Writes beyond so many in one run or one hour."""
     AGENT = "agent"
-    """What this agent writes."""
+    """Writes of this agent."""
     DOOR = "channel"
-    """What comes through this channel: mcp, http, hook, cli."""
+    """Writes through this channel: mcp, http, hook, cli."""
     TEXT = "text"
-    """What has these words in it."""
+    """Writes with these words in a text."""
     SUBJECT = "subject"
-    """What has this key, topic or title, or belongs to this user."""
+    """Writes with this key, topic, title or user."""
 
     @property
     def takes_value(self) -> bool:
-        """Whether it says more than its name."""
+        """Whether the test needs a value, as in `per-run 5`."""
         return self in {
             RuleTest.PER_RUN,
             RuleTest.AGENT,
@@ -108,7 +108,7 @@ class RuleTest(StrEnum):
 
 
 class ReviewRule(Model):
-    """What is to happen with what agents write to a binding."""
+    """A rule of a binding for the writes of agents."""
 
     action: RuleAction
     test: RuleTest
@@ -116,23 +116,23 @@ class ReviewRule(Model):
 
     @property
     def name(self) -> str:
-        """How a person names it: `hold per-run 5`."""
+        """The rule as a person writes it: `hold per-run 5`."""
         return " ".join(filter(None, (self.action, self.test, self.value)))
 
 
 class PendingChange(Model):
-    """What an agent is told whose write waits for a person."""
+    """The answer for a write that is held for review."""
 
     pending_id: str
-    """What `memtui review show` takes."""
+    """The id for `memtui review show`."""
     reasons: tuple[str, ...]
     """The names of the rules that hold it."""
     again: bool = False
-    """The same waits already, and nothing was added."""
+    """True: the same write is pending already, and nothing was added to the queue."""
 
     @property
     def sentence(self) -> str:
-        """What to tell whoever asked for it."""
+        """A message for the caller."""
         already = "It waits already: held" if self.again else "Held"
         return (
             f"{already} for review as {self.pending_id} ({', '.join(self.reasons)}). Nothing is "
@@ -147,11 +147,11 @@ class Resolution(CaptureSwitches):
     provider_key: str
     reason: str
     capabilities: Capabilities = Capabilities()
-    """What the provider can do, as far as is known without opening it."""
+    """The provider's capabilities, as far as known without opening it."""
 
 
 class Answer(Model):
-    """Base of every answer: the operation that was recorded for it."""
+    """Base of every answer: its operation, and the binding that was chosen."""
 
     operation_id: str
     binding_key: str
@@ -159,31 +159,31 @@ class Answer(Model):
     usage: tuple[Usage, ...] = ()
     latency_ms: float = 0
     problems: tuple[Problem, ...] = ()
-    """What could not be read where a read looked: the answer may lack it."""
+    """Items that could not be read, and that the answer may lack."""
     as_of: UtcDatetime | None = None
-    """The moment that it is of; None: now."""
+    """The past moment that the answer shows; None: the present."""
 
 
 class QueryAnswer(Answer):
-    """What a query found, best first."""
+    """The answer of a query, the best record first."""
 
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
     capped: bool = False
     stages: tuple[ExplainStage, ...] = ()
-    """How it came about, as far as the provider tells it with its answer."""
+    """The stages of the ranking, where the provider returns them with its answer."""
     all_topics: bool = False
-    """The topic asked for has fewer than three, so that every topic was looked through."""
+    """True: the requested topic has fewer than three records, so all topics were searched."""
 
 
 class ProfileAnswer(Answer):
-    """What a provider says of a scope as a whole."""
+    """The provider's summary of a scope."""
 
     profile: Profile
 
 
 class SyncAnswer(Answer):
-    """What a sync or re-index saw and changed, in records."""
+    """How many records a sync or re-index read, changed and removed."""
 
     seen: int
     changed: int
@@ -191,17 +191,17 @@ class SyncAnswer(Answer):
 
 
 class GetAnswer(Answer):
-    """One record, with what it links to and what links to it."""
+    """One record, with its links in both directions."""
 
     record: Record
     links: tuple[Link, ...] = ()
     backlinks: tuple[Link, ...] = ()
     backlinks_capped: bool = False
-    """More refers to it than is told."""
+    """True: there are more backlinks than listed."""
 
 
 class BrowseAnswer(Answer):
-    """One page of records; see `BrowsePage` for what `at_least` and the like say."""
+    """One page of records; `BrowsePage` explains `at_least` and the other fields."""
 
     records: tuple[Record, ...] = ()
     next_cursor: str | None = None
@@ -214,17 +214,18 @@ class BrowseAnswer(Answer):
 
 
 class ExplainAnswer(Answer):
-    """How a query came to its reply."""
+    """The explanation of a query's ranking."""
 
     explanation: Explanation
 
 
 SAME, CLOSE = 0.95, 0.8
-"""From these likenesses on two texts say the same, or nearly (seed 002)."""
+"""Thresholds of likeness: from the first, two texts count as the same, from the second, as nearly
+the same (seed 002)."""
 
 
 class Similar(Model):
-    """A record that says what a new one says, or nearly."""
+    """A record whose text is the same as that of a new one, or nearly."""
 
     record: Record
     likeness: float
@@ -232,46 +233,46 @@ class Similar(Model):
 
     @property
     def is_same(self) -> bool:
-        """Whether it is as good as the same."""
+        """Whether the likeness counts as the same text."""
         return self.likeness >= SAME
 
 
 class MutationAnswer(Answer):
-    """What a write, correct, forget or undo did, as read back from the provider."""
+    """The outcome of a write, correct, forget or undo, as read back from the provider."""
 
     handles: tuple[RecordHandle, ...] = ()
-    """The records that were written, changed, removed or brought back."""
+    """Records that were written, changed, removed or restored."""
     records: tuple[Record, ...] = ()
     """Their state now, where they exist; empty after a forget."""
     missing: tuple[RecordHandle, ...] = ()
-    """Asked to be forgotten, and not there."""
+    """Records to forget that do not exist."""
     refused: dict[str, str] = {}
-    """Asked to be forgotten, and left as it is: by record id, why."""
+    """Records to forget that the provider refused: the reason, by record id."""
     ghosts: tuple[RecordHandle, ...] = ()
-    """Forgotten, and the provider still returns them."""
+    """Forgotten records that the provider still returns."""
     redacted: tuple[str, ...] = ()
-    """Labels of the secrets that were taken out before anything left."""
+    """Labels of the secrets that were redacted before the provider was called."""
     not_kept: tuple[str, ...] = ()
-    """The fields that were asked for and that the provider has no place for."""
+    """Requested fields that the provider cannot store."""
     filled_in: tuple[str, ...] = ()
-    """Those of them that every read fills in from the log."""
+    """The fields of `not_kept` that every read fills in from the log."""
     similar: tuple[Similar, ...] = ()
-    """What said the same as what was written, or nearly, where the caller asked for it."""
+    """Records with the same text as the written one, or nearly, where the caller asked for them."""
     was: str | None = None
-    """What the changed record said before, as when a fact is written whose key stood there."""
+    """The former text of a changed record, as when a fact is written whose key exists."""
     linked: dict[str, str] = {}
-    """Old record id to new, where the provider could not restore an id."""
+    """Old record id to new id, where the provider could not restore the old one."""
     undoes: str | None = None
     pending: PendingChange | None = None
-    """Nothing was changed: it waits for a person; None: it does not."""
+    """Set: nothing was changed, the write is held for review. None: it is not held."""
     settings: tuple[SettingChange, ...] = ()
-    """Settings that an undo put back, and what waits for review again or no more; `before` is what
-    they were until then. A change of settings went to no binding: `binding_key` and
-    `binding_reason` are empty then."""
+    """Settings that an undo restored, and pending writes that it returned to or took from the
+    queue; `before` is their state before the undo. `binding_key` and `binding_reason` are empty for a
+    change of settings, which concerns no binding."""
 
     @property
     def loss(self) -> str:
-        """Say what the provider does not keep; empty where it keeps all."""
+        """A sentence on the fields that the provider cannot store; empty: it stores all."""
         if not self.not_kept:
             return ""
         lost, filled = (_listed(names) for names in (self.not_kept, self.filled_in))
@@ -292,7 +293,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class Change(Model):
-    """One mutation of a record, with what it was before and after (None: it did not exist)."""
+    """One mutation of a record, with its states before and after (None: it did not exist)."""
 
     operation: Operation
     before: Record | None
@@ -300,25 +301,25 @@ class Change(Model):
 
 
 class Erasure(Model):
-    """A purge that took values out of an operation."""
+    """A purge that erased values of an operation."""
 
     fields: tuple[str, ...]
-    """By their paths, such as `request.content`."""
+    """The paths of the erased values, such as `request.content`."""
     operation_id: str
     at: UtcDatetime
     principal: str
 
 
 class HistoryAnswer(Answer):
-    """How a record came to be what it is, newest first."""
+    """The history of a record, newest first."""
 
     handle: RecordHandle
     changes: tuple[Change, ...] = ()
-    """What was done through memtui, from the undo journal."""
+    """Changes through memtui, from the undo journal."""
     versions: tuple[RecordVersion, ...] = ()
-    """What the provider itself remembers, where it keeps a history."""
+    """Versions by the provider, where it keeps a history."""
     edited_at: UtcDatetime | None = None
-    """When it was last changed, where that was outside of memtui and its provider tells."""
+    """Time of the last change, if it was made outside memtui and the provider reports it."""
 
 
 class Retrieval(Model):
@@ -336,7 +337,7 @@ class Retrieval(Model):
 
 
 class Provenance(Model):
-    """Where a record came from and who has read it."""
+    """The origin of a record, its mutations, and the queries that returned it."""
 
     handle: RecordHandle
     written: Operation | None
@@ -347,7 +348,7 @@ class Provenance(Model):
     retrievals: tuple[Retrieval, ...] = ()
     """The newest queries that returned it, at most 20."""
     helped: int = 0
-    """How many say of a result that it helped: everybody's last word of each counts."""
+    """How many verdicts say that it helped; each caller's last verdict on each result counts."""
     not_helped: int = 0
 
 
@@ -355,37 +356,37 @@ class WriteSource(Model):
     """A work object from which memories were written."""
 
     source: SourceRef
-    """As the last write names it."""
+    """The source as the last write names it."""
     run_id: str | None
     """The run of the last write."""
     writes: int
     records: int
-    """How many records they stored."""
+    """How many records these writes stored."""
     first_at: UtcDatetime
     last_at: UtcDatetime
     operation_id: str
-    """The last write; who did it, for which agent, through what and where, follows."""
+    """The last write; the next four fields describe it."""
     principal: str
     agent_id: str | None
     channel: str
     binding_key: str | None
     problem: str | None = None
-    """Why nothing more is known of the last write: it is damaged."""
+    """Why the last write cannot be read: its log entry is damaged."""
 
 
 class RetrievalCount(Model):
-    """How often queries returned a record, when last and at which rank, and whether it helped."""
+    """How often queries returned a record, its last time and rank, and verdicts on its use."""
 
     count: int
     last_at: UtcDatetime
     last_rank: int
     helped: int = 0
-    """How many say of a result that it helped: everybody's last word of each counts."""
+    """How many verdicts say that it helped; each caller's last verdict on each result counts."""
     not_helped: int = 0
 
 
 class TargetView(Model):
-    """What a binding serves: the whole company, one project or one agent."""
+    """A target of a binding: the whole company, one project or one agent."""
 
     target_type: str
     target_id: str
@@ -403,38 +404,38 @@ class BindingView(CaptureSwitches):
     capabilities: Capabilities
     targets: tuple[TargetView, ...] = ()
     shared: bool = False
-    """True: another company's binding lies in the same store, and each reads the other's."""
+    """True: another company's binding uses the same store, so each reads the other's records."""
     embeds: bool = True
     """Whether texts without a vector are embedded in the background."""
     agreed: tuple[str, ...] = ()
-    """The other machines' addresses that its texts may go to, to be embedded."""
+    """Addresses of other machines to which its texts may be sent for embedding."""
     review: tuple[ReviewRule, ...] = ()
-    """What is held for review of what agents write to it, or refused."""
+    """The review rules for writes of agents."""
     created_at: UtcDatetime
 
 
 class FoundAdded(Model):
-    """The bindings that were made of what was found, and why others could not be made."""
+    """The bindings added for discovered memories, and the problems with others."""
 
     added: tuple[BindingView, ...]
     problems: tuple[str, ...] = ()
-    """A sentence each; what it tells of was left as it is."""
+    """One sentence for each discovered memory that was not added."""
 
 
 class CompanyView(Model):
-    """A company and how its sources open."""
+    """A company, with the link templates of its sources."""
 
     company_id: str
     name: str
     read_only: bool = False
     link_templates: dict[str, str] = {}
-    """Source kind to a URL with `{issue_id}`, `{comment_id}`, `{run_id}` … places."""
+    """Source kind to a URL with placeholders `{issue_id}`, `{comment_id}`, `{run_id}` …"""
 
     def link(self, source: SourceRef) -> str | None:
-        """Return the URL or path that a source opens at: the template's, else its reference.
+        """Return the URL or path of a source: by its template, else its external reference.
 
-        None where the template's places cannot all be filled. A place that begins the template is
-        an address by itself and stays as it is; any other is quoted.
+        The reference, which may be None, is also used where a placeholder has no value. A value is
+        quoted unless its placeholder begins the template: that is an address already.
         """
         template = self.link_templates.get(source.kind)
         if template is None:
@@ -452,7 +453,7 @@ class CompanyView(Model):
 
 
 class BindingHealth(Model):
-    """Health as last asked, with the latencies of the newest operations in milliseconds."""
+    """A binding's health, with the latencies of its newest operations in milliseconds."""
 
     key: str
     health: Health
@@ -462,32 +463,32 @@ class BindingHealth(Model):
 
 
 class Together(Model):
-    """What one undo takes back at once."""
+    """How much one undo takes back at once."""
 
     records: int
     bindings: int
-    """How many these records are in."""
+    """How many bindings these records are in."""
     settings: int
     waiting: int
-    """The held writes that wait again where no record goes."""
+    """Pending writes that return to the queue without a record being removed."""
 
 
 class UndoCandidate(Model):
-    """A change that was not taken back."""
+    """A change that has not been undone."""
 
     operation: Operation
     records: int
     """How many records it changed."""
     record: Record | None = None
-    """The only one, as it left it, or as it was before it went.
+    """The changed record after the change, or before it if the change removed it.
 
-    None for several, and for one that the caller may not read.
+    None: there are several, or the caller may not read it.
     """
     before: Record | None = None
-    """What the only one was before; None: it was not there, or as for `record`."""
+    """The changed record before the change; None: it did not exist, or as for `record`."""
     settings: tuple[SettingChange, ...] = ()
-    """What it changed of the company's own settings."""
+    """The changes of the company's settings."""
     together: Together | None = None
-    """All that is taken back with it, itself too; None: it is alone."""
+    """Totals of all that one undo takes back, this change included; None: only this change."""
     why_not: str | None = None
-    """Why it cannot be taken back; None: it can."""
+    """Why it cannot be undone; None: it can."""

@@ -1,4 +1,4 @@
-"""What an operation of the log asked, as a request that can be asked again."""
+"""Requests rebuilt from logged operations, to run them again."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ from memtui.store.operation import Operation
 
 _OF_QUERY = ("query", "intent", "top_k", "topic", "filter", "metadata_filter", "matching")
 _OF_CONTEXT = ("model", "budget", "max_tokens", "max_characters", "topic", "prompt", "profile")
-"""What the log has of a request, by the names of the request's own fields."""
+"""The logged fields of a request, which have the names of the request model."""
 _MOST_CONTEXTS = 1_000
-"""Contexts of one run that another may leave out."""
+"""Most contexts of one run whose texts a later one leaves out."""
 
 
 class Given:
-    """What runs had been given when they asked for a context that left that out. Blocking."""
+    """The texts already delivered to runs before contexts with `skip_given`. Blocking."""
 
     def __init__(self, log: CompanyLog) -> None:
         self._log = log
         self._contexts: dict[str, list[tuple[int, Json]]] = {}
-        """By run, the newest first."""
+        """`seq` and request of the contexts, by run, the newest first."""
 
     def before(self, operation: Operation) -> list[str]:
-        """Return the texts given before it; ask about the newest operation of a run first."""
+        """Return the texts delivered before it.
+
+        Call it for the newest operation of a run first: its contexts are cached for the others.
+        """
         run_id = operation.scope.run_id
         if run_id is None or not operation.request.get("skip_given"):
             return []
@@ -50,9 +53,9 @@ class Given:
 
 
 def scope_outside(operation: Operation) -> Scope:
-    """Return the scope of a run's operation for one that is not part of the run.
+    """Return the scope of an operation, without its run.
 
-    Where a name in it was erased, nobody's records are found by it: it is the company's then.
+    Where a purge erased an id of the scope, return the scope of the company.
     """
     if any(path.startswith("scope.") for path in operation.absent):
         return Scope(company_id=operation.scope.company_id)
@@ -60,7 +63,7 @@ def scope_outside(operation: Operation) -> Scope:
 
 
 def query_again(operation: Operation) -> QueryRequest:
-    """Return the query, for the binding that answered it. Raises `Invalid` for what is none."""
+    """Return the logged query, for the binding that answered it. Raises `Invalid` if it is none."""
     asked = _named(operation.request, _OF_QUERY)
     company_id = operation.scope.company_id
     try:
@@ -73,9 +76,9 @@ def query_again(operation: Operation) -> QueryRequest:
 
 
 def context_again(operation: Operation, given: list[str]) -> ContextRequest:
-    """Return the request of a context, `given` what its run had been given before it.
+    """Return the logged context request; `given`: the texts delivered to its run before.
 
-    Raises `Invalid` for what is none.
+    Raises `Invalid` if the operation has no such request.
     """
     was_chosen = operation.binding_reason == EXPLICIT_KEY
     try:

@@ -1,7 +1,7 @@
-"""Bindings and whom they serve. Companies share no store.
+"""Bindings and their targets. Two companies must not share a store.
 
-A provider tells where its records lie (`Adapter.places`). Only bindings of one control plane can be
-compared; two homes that point at one folder know nothing of each other.
+`Adapter.places` returns where a provider stores its records. Only bindings of one control plane are
+compared: that two homes use the same folder is not noticed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from memtui.service.provider_views import ProviderView
 
 Look: TypeAlias = "Callable[[DatabaseConnection], None]"
-"""Looks at the database once more, in the transaction that changes it, and may refuse."""
+"""A second check of the database, in the transaction that changes it; raises to refuse."""
 
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
@@ -60,7 +60,7 @@ _SEEN_BY_ADAPTERS = {"config", "enabled", "read_only"}
 
 
 class Bindings(ServiceModule):
-    """The bindings of companies: those there are, and changing them."""
+    """Reads and changes the bindings of companies."""
 
     def providers(self) -> list[str]:
         """Return the installed providers' names."""
@@ -71,7 +71,7 @@ class Bindings(ServiceModule):
         return self._runtime.providers.load(name)
 
     async def provider_view(self, name: str) -> ProviderView:
-        """Say what a provider opens, what can be set and what it can do; or why it is not used.
+        """Return what a provider opens, its settings and capabilities, or why it is not used.
 
         Raises:
             Invalid: there is no such provider.
@@ -79,18 +79,18 @@ class Bindings(ServiceModule):
         return await self._runtime.providers.view(name)
 
     def is_plugin(self, name: str) -> bool:
-        """Whether behind a provider is a memory plugin; no for one not loaded yet. Blocking."""
+        """Whether a provider wraps a memory plugin; False for a foreign one not loaded. Blocking."""
         providers = self._runtime.providers
         load = providers.loaded if providers.is_foreign(name) else providers.load
         found = load(name)
         return found is not None and found.speaks_plugin_contract
 
     async def provider_problems(self) -> list[str]:
-        """Say which installed providers of other packages are not used, and why."""
+        """Return why installed providers of other packages are not used, one sentence each."""
         return await self._runtime.providers.problems()
 
     async def all(self, caller: Caller) -> list[BindingView]:
-        """Return the company's bindings, the oldest first, each with what it serves.
+        """Return the company's bindings with their targets, the oldest first.
 
         Raises:
             Denied: the company has members, and the caller is none.
@@ -113,12 +113,12 @@ class Bindings(ServiceModule):
         read_only: bool = False,
         enabled: bool = True,
     ) -> BindingView:
-        """Add a binding; its adapter is opened once to learn what it can do.
+        """Add a binding; its adapter is opened to learn its capabilities.
 
         Raises:
             Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Unavailable: the provider cannot be opened.
-            Conflict: the key is taken, or another company's memories lie there.
+            Conflict: the key is taken, or another company uses this store.
         """
         runtime = self._runtime
         asked = {
@@ -144,10 +144,10 @@ class Bindings(ServiceModule):
         return _view(row, [])
 
     async def add_found(self, caller: Caller, findings: Sequence[DiscoveredMemory]) -> FoundAdded:
-        """Add what was found on this machine and no binding reads yet, each read-only.
+        """Add read-only bindings for discovered memories that no binding reads yet.
 
-        What cannot be opened is left out, and the answer says why; the rest is added all the same.
-        A key that is taken gets a number.
+        One that cannot be opened is left out, with the reason in the answer. A number is appended
+        to a key that is taken.
 
         Raises:
             Denied: the caller may not change the company's settings.
@@ -181,16 +181,16 @@ class Bindings(ServiceModule):
         read_only: bool = False,
         configures: bool = False,
     ) -> Health:
-        """Open what `add` would add, or `update` configure, once, and ask how it is.
+        """Open the binding that `add` or `update` would make once, and return its health.
 
-        Not an operation, and nothing is added or changed, but a provider may make the store that
-        its config names, as it does when it is added.
+        Not an operation. No binding is added or changed, but a provider may create the store that
+        its config names, as `add` would.
 
         Raises:
             Denied: the caller may not change the company's settings.
             Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Unavailable: the provider cannot be opened.
-            Conflict: the key is taken, or another company's memories lie there.
+            Conflict: the key is taken, or another company uses this store.
             NotFound: there is no such binding to configure.
         """
         runtime = self._runtime
@@ -204,7 +204,7 @@ class Bindings(ServiceModule):
         return await runtime.connections.trial(row, read_only=read_only)
 
     async def _new(self, caller: Caller, key: str, provider_key: str, config: Json) -> BindingRow:
-        """Return the row of a binding that is to be added.
+        """Return the row of a new binding, not stored yet.
 
         Raises:
             Invalid: the key is not a slug, the config does not fit or holds a secret itself.
@@ -240,14 +240,14 @@ class Bindings(ServiceModule):
         embeds: bool | None = None,
         together: str | None = None,
     ) -> BindingView:
-        """Change a binding; what is None, or not named, stays.
+        """Change a binding; arguments that are None change nothing.
 
-        `together` names what is changed with it, for one undo of all.
+        `together`: the group of changes that one undo takes back.
 
         Raises:
             NotFound: no such binding.
             Invalid: the config does not fit.
-            Conflict: another company's memories lie there.
+            Conflict: another company uses this store.
         """
         runtime = self._runtime
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
@@ -276,7 +276,7 @@ class Bindings(ServiceModule):
 
     @to_its_end
     async def remove(self, caller: Caller, key: str) -> None:
-        """Remove a binding and its targets; the memories stay where they are.
+        """Remove a binding and its targets; its memories are not deleted.
 
         Raises:
             NotFound: no such binding.
@@ -298,7 +298,7 @@ class Bindings(ServiceModule):
     ) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`.
 
-        `together` names what is changed with it, for one undo of all.
+        `together`: the group of changes that one undo takes back.
 
         Raises:
             Invalid: no such target type.
@@ -319,10 +319,10 @@ class Bindings(ServiceModule):
         await self._runtime.change(caller, asked, change, binding_key=key)
 
     async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
-        """Let a project or an agent fall back to the next rule.
+        """Remove the binding set for a target, which falls back to the next rule.
 
         Raises:
-            NotFound: nothing serves that target by a rule of its own.
+            NotFound: no binding is set for this target.
         """
 
         def clear(database: DatabaseConnection) -> None:
@@ -334,7 +334,7 @@ class Bindings(ServiceModule):
         await self._runtime.change(caller, asked, clear)
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:
-        """Ask a binding's provider how it is; one that is down says so instead of raising.
+        """Return the health of a binding's provider; an error gives the status `down`.
 
         Not an operation.
 
@@ -368,7 +368,7 @@ class Bindings(ServiceModule):
         )
 
     async def lacks(self, caller: Caller, key: str) -> frozenset[str]:
-        """Return the fields of a record that a binding's open provider has no place for.
+        """Return the fields of a record that a binding's provider cannot store.
 
         Raises:
             Denied: the company has members, and the caller is none.
@@ -420,7 +420,7 @@ def _of_others(database: DatabaseConnection, company_id: str) -> list[BindingRow
 
 
 def _store_of(row: BindingRow) -> tuple[str, str, Json]:
-    """Return what tells where a binding's memories lie."""
+    """Return the values that decide where a binding's memories are stored."""
     return row.binding_id, row.provider_key, row.config
 
 
@@ -431,9 +431,9 @@ async def _shared(
     *,
     load: bool = False,
 ) -> set[str]:
-    """Return the ids of those bindings, of one company, that share a store with another's.
+    """Return the ids of the bindings in `rows` that share a store with one in `others`.
 
-    Another package's provider that is not loaded is asked only where it is to be.
+    `load`: load providers of other packages for this; else only their folders are compared.
     """
     theirs = {place for row in others for place in await runtime.connections.places(row, load=load)}
     if not theirs:
@@ -451,9 +451,9 @@ async def _shared(
 
 
 def _forget_namesake(database: DatabaseConnection, row: BindingRow) -> None:
-    """Forget what a memory plugin kept beside a removed binding of the same key.
+    """Delete the data of a memory plugin for a removed binding of the same key.
 
-    It stays until then, so that undoing the removal brings it back.
+    It is kept until now, so that undoing the removal restores it.
     """
     from memtui.store import plugins  # imports SQLAlchemy, which few commands need
 

@@ -1,6 +1,6 @@
-"""A write of `key: value` where that key stands already is a change of it (seed 002 §6).
+"""A write of `key: value` whose key exists already changes that fact (seed 002 §6).
 
-So a key has one value in a scope, whoever writes it and by whatever channel.
+So a key has one value in a scope, for every writer and channel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def own_facts(
     connection: Connection, scope: Scope, visibility: Visibility | None = None
 ) -> list[Record]:
-    """Return the facts that the owner of a scope has; none where the provider lists nothing."""
+    """Return the facts of a scope's owner; none where the provider cannot list."""
     from memtui.service.context import own_records
 
     if not connection.adapter.capabilities.browse:
@@ -40,10 +40,10 @@ async def own_facts(
 
 
 def of_same_key(facts: Iterable[Record], request: WriteRequest) -> list[Record]:
-    """Return the facts that have the key of what is written, whatever its case.
+    """Return the facts with the same key as a write, ignoring case.
 
-    Under the heading that the request names, an empty one being none; where it names none, under
-    any. What is not `key: value` has no key.
+    Only facts with the topic of the request match, the empty topic meaning none; topic None matches
+    any. A text that is not `key: value` has no key.
     """
     pair = pair_of(request.content.strip())
     if pair is None:
@@ -58,10 +58,10 @@ def of_same_key(facts: Iterable[Record], request: WriteRequest) -> list[Record]:
 
 
 def refuse_several(same: Sequence[Record], request: WriteRequest) -> None:
-    """Refuse to write a key that stands several times, or as another record than is asked for.
+    """Refuse a write whose key has several facts, or one with another id than requested.
 
     Raises:
-        Conflict: it names them.
+        Conflict: the message has the ids of these facts.
     """
     ids = [one.handle.provider_record_id for one in same]
     if not ids or ids == [request.record_id] or (len(ids) == 1 and request.record_id is None):
@@ -80,13 +80,13 @@ def refuse_several(same: Sequence[Record], request: WriteRequest) -> None:
 def as_change(
     connection: Connection, request: WriteRequest, old: Record
 ) -> WriteRequest | CorrectRequest:
-    """Return the change that gives a fact the value that is written under its key.
+    """Return the request that changes the existing fact `old` to the written value.
 
-    The key keeps its spelling and its heading, and the fact all that the request leaves open. A
-    write alone can carry a window, and a correction all that a write would take away.
+    The spelling and topic of its key stay, and so does each field that the request does not set.
+    A correction loses no field, but only an upserting write can set a validity window.
 
     Raises:
-        Unsupported: the provider cannot change all of it.
+        Unsupported: the provider cannot change the metadata.
     """
     able, standing = connection.adapter.capabilities, pair_of(old.text)
     key, value = pair_of(request.content.strip()) or FactPair("", "")

@@ -1,6 +1,6 @@
-"""What a record has to be to be taken as a fact, and a summary as one (seed 004 §6.2, §10).
+"""Checks on facts and summaries (seed 004 §6.2, §10).
 
-A fact is one line and short, and a user or project has few enough of them to read them all.
+A fact is one short line, and a user or project has few enough facts that a model can read all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FactLimits(Model):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return those that the settings name."""
+        """Return the limits in the settings."""
         return cls(max_chars=settings.fact_max_chars, max_count=settings.fact_max_count)
 
 
@@ -55,11 +55,11 @@ def check_text(text: str, limits: FactLimits) -> None:
 
 
 def check_summary(connection: Connection, kind: str, summary: str | None) -> None:
-    """Refuse a summary where there is none to be kept; an empty one takes nothing.
+    """Refuse a summary that cannot be stored; an empty one is accepted.
 
     Raises:
-        Invalid: the record is a fact, which is its own summary.
-        Unsupported: the provider keeps none.
+        Invalid: the record is a fact, which needs no summary.
+        Unsupported: the provider stores no summaries.
     """
     if not summary:
         return
@@ -72,12 +72,12 @@ def check_summary(connection: Connection, kind: str, summary: str | None) -> Non
 
 
 def has_limit(scope: Scope, limits: FactLimits) -> bool:
-    """Whether the facts of a scope's owner are limited in number."""
+    """Whether the number of facts is limited for a scope's owner."""
     return bool(limits.max_count) and owner_of(scope)[0] in _LIMITED
 
 
 def check_room(own: Sequence[Record], request: WriteRequest, limits: FactLimits) -> None:
-    """Refuse a fact more than its scope may hold; one that replaces another needs no room.
+    """Refuse a fact beyond the limit of its scope, unless it replaces another.
 
     Raises:
         Invalid: the scope is full.
