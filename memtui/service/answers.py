@@ -267,8 +267,8 @@ class MutationAnswer(Answer):
     """Set: nothing was changed, the write is held for review. None: it is not held."""
     settings: tuple[SettingChange, ...] = ()
     """Settings that an undo restored, and pending writes that it returned to or took from the
-    queue; `before` is their state before the undo. `binding_key` and `binding_reason` are empty for a
-    change of settings, which concerns no binding."""
+    queue; `before` is their state before the undo. `binding_key` and `binding_reason` are empty
+    for a change of settings, which concerns no binding."""
 
     @property
     def loss(self) -> str:

@@ -79,7 +79,7 @@ class Bindings(ServiceModule):
         return await self._runtime.providers.view(name)
 
     def is_plugin(self, name: str) -> bool:
-        """Whether a provider wraps a memory plugin; False for a foreign one not loaded. Blocking."""
+        """Whether a provider wraps a memory plugin; False if foreign and not loaded. Blocking."""
         providers = self._runtime.providers
         load = providers.loaded if providers.is_foreign(name) else providers.load
         found = load(name)
