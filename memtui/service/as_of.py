@@ -1,9 +1,8 @@
-"""A binding as it was at a moment: what a caller who looks at the past reads in its place.
+"""A binding as it was at a past moment, for callers with `as_of`.
 
-A provider that keeps windows answers for the moment itself. What it keeps no past of is rolled back
-by the undo journal, which has every record before and after each change that memtui made. What was
-changed elsewhere is known as far as a record says when it was made and changed; `problems` says
-what is not known.
+A provider with validity windows answers for the moment itself. Other records are rolled back by the
+undo journal, which has each record before and after every change through memtui. Changes made
+elsewhere are known only by the record's times of creation and change; `problems` reports the gaps.
 """
 
 from __future__ import annotations
@@ -45,32 +44,33 @@ _OF_NOW = (
     "profile", "correction", "writable", "sync", "namespace_changes", "restore", "watch",
     "agents_search", "links", "tags", "without",
 )  # fmt: skip
-"""Abilities of a provider that are of the present alone."""
+"""Capabilities that a provider has for the present only."""
 _NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _RANKING = ("text", "title", "summary", "kind", "topic", "tags")
-"""What of a record decides where a query finds it, beside its pin."""
+"""The fields that decide the rank of a record in a query, besides its pin."""
 _DIGITS = 9
-"""So exactly scores are compared that come about in several ways."""
+"""Digits to which scores are rounded, so that equal ones computed differently compare equal."""
 _PAGE = 1_000
 _READ = ""
-"""Stands for a provider's cursor where its list is read to its end."""
+"""The provider's cursor once its list was read to the end."""
 _FEW = 300
-"""Changed records that are put into a provider's pages; of more, the whole list is put together."""
+"""Up to so many changed records are merged into the provider's pages; with more, the whole list
+is read and sorted here."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What is known of a binding's past beside its records of now."""
+    """The known past of a binding, besides its present records."""
 
     changed: dict[str, Record | None]
-    """As the journal has them, the records whose past the provider does not tell whole, by id;
-    None: not there at the moment."""
+    """Records by the journal, by id, where the provider's versions are missing or incomplete;
+    None: the record did not exist at the moment."""
     kept: frozenset[str]
-    """The records whose past the provider tells."""
+    """Ids of the records with versions by the provider."""
 
 
 class BindingThen:
-    """The adapter of a binding at a moment. It can only be read."""
+    """A read-only adapter of a binding as it was at a moment."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class BindingThen:
         ask: Callable[..., Awaitable[Any]],
         moment: datetime,
     ) -> None:
-        """Look at a connection's binding; `ask` reads the control plane's database."""
+        """Read through a connection's adapter; `ask` reads the control plane's database."""
         adapter: Any = connection.adapter
         self.present: Adapter = adapter.present if isinstance(adapter, BindingThen) else adapter
         self._binding = connection.binding
@@ -91,10 +91,10 @@ class BindingThen:
         self._past: _Past | None = None
         self._seen: dict[Scope, dict[str, list[Record]]] = {}
         self._guessed: set[str] = set()
-        """Records of which nobody knows what they were at the moment."""
+        """Ids of records whose state at the moment is not known for sure."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what does not depend on the moment, such as the provider's key."""
+        """Return an attribute that does not depend on the moment, such as the provider's key."""
         return getattr(self.present, name)
 
     async def _known(self) -> _Past:
@@ -115,9 +115,9 @@ class BindingThen:
         return self._past
 
     async def _rolled_back(self, record: Record) -> Record | None:
-        """Return a record of now as it was then; None: it was not there.
+        """Return a record from the provider's answer as it was then; None: it did not exist.
 
-        One whose past the provider tells is one of then.
+        A record with versions by the provider is already as it was then.
         """
         past, identity = await self._known(), _id(record)
         if identity in past.changed:
@@ -127,16 +127,16 @@ class BindingThen:
         return await self._as_known(record)
 
     def _version(self, versions: Iterable[Record]) -> Record | None:
-        """Return the version that held at the moment."""
+        """Return the version that was valid at the moment."""
         return next((one for one in versions if holds_at(one, self._moment)), None)
 
     async def _as_known(self, record: Record | None) -> Record | None:
-        """Return a record as it was then, which memtui did not change between then and this."""
+        """Return a record as it was then, if memtui has not changed it since."""
         if record is None or (record.created_at is not None and record.created_at > self._moment):
             return None
         if record.updated_at is None or record.updated_at <= self._moment:
             return record
-        # Somebody else changed it since: the best that is known is what memtui last saw of it.
+        # Changed since outside memtui: the best known state is the last one that memtui saw.
         place = self._binding.company_id, self._binding.key, _id(record)
         seen: Record | None = await self._ask(journal.last_seen, *place, self._moment)
         if seen is None or seen.text != record.text:
@@ -144,7 +144,7 @@ class BindingThen:
         return seen or record
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Return one record of then, under any of the ids that it has had."""
+        """Return one record as it was then, looked up by every id that it has had."""
         place = self._binding.company_id, self._binding.key
         ids = await self._ask(journal.ids_of, *place, handle.provider_record_id)
         for identity in dict.fromkeys((handle.provider_record_id, *ids)):
@@ -166,7 +166,7 @@ class BindingThen:
         return await self._as_known(record)
 
     async def _versions(self, scope: Scope) -> dict[str, list[Record]]:
-        """Return the versions that a scope sees by their record; a replay asks for many records."""
+        """Return a scope's versions by record id; cached, as a replay looks up many records."""
         if scope not in self._seen:
             found: dict[str, list[Record]] = defaultdict(list)
             for one in await self.present.versions(scope):
@@ -178,7 +178,7 @@ class BindingThen:
         return record.expires_at is None or record.expires_at > self._moment
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page of what was there."""
+        """Return one page of the records that existed then."""
         if request.namespace is not None:
             raise Unsupported("A namespace alone can only be listed as it is now.")
         if self._keeps and len((await self._known()).changed) <= _FEW:
@@ -186,9 +186,9 @@ class BindingThen:
         return await self._whole(request)
 
     async def _patched(self, request: BrowseRequest) -> BrowsePage:
-        """Return a page of the provider's list of then, with what has changed since in its place.
+        """Return a page of the provider's list as of then, with the changed records merged in.
 
-        The cursor is the provider's, and how many of the changed ones stood before it.
+        The cursor is the provider's cursor and the number of changed records before it.
         """
         changed, fits = (await self._known()).changed, matcher(request.filter)
         all_known = [await self._as_known(known) for known in changed.values()]
@@ -233,7 +233,7 @@ class BindingThen:
         return found.model_copy(update=whole)
 
     async def _lists_now(self, request: BrowseRequest, identity: str) -> bool:
-        """Whether the provider's own list of the moment has a record that was changed since."""
+        """Whether the provider's list as of then contains a record that was changed since."""
         versions = (await self._versions(request.scope)).get(identity)
         if versions:
             found = self._version(versions)
@@ -255,7 +255,7 @@ class BindingThen:
         return request.model_copy(update={"as_of": self._moment if self._keeps else None})
 
     async def _whole(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page out of all that was there, put together here."""
+        """Return one page, after reading all records and sorting them here."""
         all_of_it: dict[str, Any] = {
             "filter": Filter(), "sort": "created_at", "cursor": None, "limit": _PAGE,
             "expired": True,
@@ -278,22 +278,22 @@ class BindingThen:
         return told.model_copy(update=update)
 
     def _lists(self, request: BrowseRequest, record: Record) -> bool:
-        """Whether a record that is gone would stand in a list."""
+        """Whether a list includes a record, by its owner."""
         owners = {owner_of(scope) for scope in request.owners}
         if owners and owner_of(record.scope) not in owners:
             return False
         return lists(request.scope, record.scope, narrow=self._keeps)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Find what was relevant then, each record as it was and ranked by that."""
+        """Find records by their state at the moment, and rank them by it."""
         found, same = await self._found(request)
         return found.model_copy(update={"stages": _stages(found.stages, found.snippets, same)})
 
     async def _found(self, request: QueryRequest) -> tuple[ContextBundle, set[str]]:
-        """Return what was relevant then, and which of it the provider itself ranked.
+        """Return the records found, and the ids of those that the provider ranked.
 
-        A hit that says today what it said then keeps its score; what says something else, is gone
-        or has expired since is ranked here.
+        A hit that is unchanged since then keeps its score; a record that was changed or removed, or
+        has expired since, is ranked here.
         """
         past, wanted = await self._known(), request.top_k
         update = {
@@ -333,7 +333,7 @@ class BindingThen:
         return bundle.model_copy(update=found), same
 
     def _fits(self, request: QueryRequest) -> Callable[[Record], bool]:
-        """Return the test whether a record of then is what a query asks for, beside its words."""
+        """Return the test whether a past record fits a query's scope and filters, not its words."""
         is_eligible = eligible(request)
         owners = {owner_of(scope) for scope in request.owners}
         return lambda record: (
@@ -343,7 +343,7 @@ class BindingThen:
         )
 
     async def _expired_since(self, request: QueryRequest) -> list[Record]:
-        """Return what had not expired then, and is found by no query of today any more."""
+        """Return records that have expired since then, which a present query does not find."""
         able = self.present.capabilities
         if self._keeps or not (able.expiry and able.browse):
             return []
@@ -358,7 +358,7 @@ class BindingThen:
         ]
 
     async def _pages(self, asked: BrowseRequest) -> AsyncIterator[BrowsePage]:
-        """Yield the pages of the provider's own list, to its end."""
+        """Yield all pages of the provider's list."""
         while True:
             found = await self.present.browse(asked)
             yield found
@@ -369,17 +369,17 @@ class BindingThen:
     def _merged(
         self, hits: Sequence[Snippet], others: Sequence[Record], query: str
     ) -> list[Snippet]:
-        """Return the provider's hits and what is ranked here as one list, best first.
+        """Return the provider's hits and the records ranked here as one list, best first.
 
-        Scores of one list cannot be compared with those of another, so the hits are ranked here
-        too, and the best of them counts as much in either.
+        Scores of the two lists cannot be compared, so the hits are ranked here too, and the scores
+        made here are scaled so that the best hit has the same score in both.
         """
         weight = self.present.pinned_weight
         own = {
             _id(one): (one, (one.score or 0.0) * (weight if one.pinned else 1.0))
             for one in ranked([*others, *hits], query)
         }
-        # Where a provider tells no scores, its order does.
+        # A provider without scores is ranked by its order.
         scored = [
             (one, 1 / place if one.score is None else one.score)
             for place, one in enumerate(hits, 1)
@@ -396,22 +396,22 @@ class BindingThen:
         return [one.model_copy(update={"score": fan_out}) for fan_out, one in shares]
 
     async def explain(self, request: QueryRequest) -> Explanation:
-        """Trace how the provider answers for the moment, and what is ranked here instead."""
+        """Explain the provider's ranking for the moment, and the ranking done here."""
         asked = request.model_copy(update={"as_of": self._moment})
         told = await self.present.explain(asked)
         found, same = await self._found(request)
         return told.model_copy(update={"stages": _stages(told.stages, found.snippets, same)})
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return the versions that there were by then."""
+        """Return the versions that existed at the moment."""
         return self._by_then(await self.present.versions(scope))
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return the versions of a record that there were by then."""
+        """Return the versions of a record that existed at the moment."""
         return self._by_then(await self.present.history(handle, scope))
 
     def _by_then(self, versions: Iterable[Any]) -> list[Any]:
-        """Return the versions that had begun by then; what ended later still held."""
+        """Return the versions that had begun by then; one that ended later has no end yet."""
         begun = (one for one in versions if not (one.valid_from and one.valid_from > self._moment))
         return [
             one.model_copy(update={"valid_to": None})
@@ -421,11 +421,11 @@ class BindingThen:
         ]
 
     async def namespaces(self) -> Sequence[Namespace]:
-        """List the provider's partitions; how much was in them is not known."""
+        """List the provider's namespaces, without counts: the past ones are not known."""
         return [one.model_copy(update={"records": None}) for one in await self.present.namespaces()]
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what could not be read, and what is not known of the moment."""
+        """Return the items that could not be read, and the gaps in what is known of the moment."""
         found = list(await self.present.problems(scope))
         if not self._keeps:
             told = (
@@ -445,9 +445,9 @@ class BindingThen:
 
 
 def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
-    """Whether a list of a scope has the records of an owner.
+    """Whether a list of a scope includes the records of an owner.
 
-    `narrow`: every id that the scope names is theirs, as in the lists of who keeps windows.
+    `narrow`: each id in the scope must be the owner's too, as with providers that keep windows.
     """
     if not narrow:
         return sees(scope, owner)
@@ -456,7 +456,7 @@ def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
 
 
 def _is_fuller(seen: Record | None, version: Record | None) -> bool:
-    """Whether the journal tells of a record what its version does not: pins, tags, their change."""
+    """Whether the journal's record has other pins, tags or time of change than its version."""
     if seen is None or version is None or seen.text != version.text:
         return False
     names = ("pinned", "tags", "updated_at")
@@ -464,7 +464,7 @@ def _is_fuller(seen: Record | None, version: Record | None) -> bool:
 
 
 def _place(record: Record, sort: str) -> tuple[bool, str | int]:
-    """Return what a list is sorted by."""
+    """Return the sort key of a record: whether it has a value, and the value."""
     name = sort.removeprefix("-")
     if name in {"created_at", "updated_at"}:
         moments = [record.created_at, record.updated_at]
@@ -484,7 +484,7 @@ def _place(record: Record, sort: str) -> tuple[bool, str | int]:
 def _in_order(
     theirs: Sequence[tuple[int, Record]], mine: Sequence[Record], sort: str, *, is_last: bool
 ) -> list[tuple[int, Record]]:
-    """Merge two sorted lists, up to the end of theirs; after the last page to the end of both."""
+    """Merge two sorted lists up to the end of `theirs`; on the last page, to the end of both."""
     rows: list[tuple[int, Record]] = []
     waiting = list(mine)
     is_down = sort.startswith("-")
@@ -502,7 +502,7 @@ def _in_order(
 def _stages(
     stages: Sequence[ExplainStage], found: Sequence[Snippet], same: Collection[str]
 ) -> tuple[ExplainStage, ...]:
-    """Return a provider's stages of what it ranked itself, and what all of it comes to."""
+    """Return the provider's stages for the records it ranked, and one with the final scores."""
     if not stages or all(_id(one) in same for one in found):
         return tuple(stages)
     detail = "What has changed since then is ranked by what it was; the other stages leave it out."

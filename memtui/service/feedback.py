@@ -1,7 +1,7 @@
-"""What people and agents say of the results they were given: that one helped, or did not.
+"""Verdicts of people and agents on results: that a record helped, or did not.
 
-Each word is an operation of its own, about one record that one query or context returned. Who says
-something else about the same result later has the last word; the earlier one stays in the log.
+Each verdict is an operation, about one record that one query or context returned. A caller's later
+verdict on the same result replaces the earlier one, which stays in the log.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from memtui.store import bindings
 from memtui.store.operation import READS, Operation, OperationHandle
 
 _LOOKED_AT = 100
-"""Of so many reads that returned a record, the newest that the caller was given is meant."""
+"""The newest reads of a record that are searched for one of the caller."""
 
 
 class Verdict(StrEnum):
-    """What can be said of a result; `WITHDRAWN` takes back what the caller said before."""
+    """A verdict on a result; `WITHDRAWN` removes the caller's earlier one."""
 
     HELPED = "helped"
     NOT_HELPED = "not_helped"
@@ -42,18 +42,18 @@ _SCORES = {Verdict.HELPED: 1.0, Verdict.NOT_HELPED: 0.0, Verdict.WITHDRAWN: None
 
 
 class FeedbackAnswer(Model):
-    """A word that was said."""
+    """A verdict that was recorded."""
 
     operation_id: str
     binding_key: str
     handle: RecordHandle
     judged: str
-    """The query or context whose result it is."""
+    """The query or context that returned the record."""
     verdict: Verdict
 
 
 class Feedback(ServiceModule):
-    """Whether results helped."""
+    """Records verdicts on results."""
 
     async def say(
         self,
@@ -64,12 +64,12 @@ class Feedback(ServiceModule):
         operation_id: str | None = None,
         binding_key: str | None = None,
     ) -> FeedbackAnswer:
-        """Say whether a record that a query or a context returned helped; the last word counts.
+        """Record whether a record that a query or context returned helped; the last verdict counts.
 
         Args:
-            caller: Who says it. An agent can only speak of what itself, or its run, was given.
+            caller: Who judges. An agent can only judge results that it, or its run, was given.
             record: The record, as it was returned.
-            verdict: What is said.
+            verdict: The verdict.
             operation_id: The query or context that returned it; None: the newest by the caller, or
                 in its run, that did.
             binding_key: The record's binding, where it is not the operation's own.
@@ -94,7 +94,7 @@ class Feedback(ServiceModule):
             handle, key = returned
             entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
             await runtime.admit(entry, key)
-            entry.binding_reason = None  # nothing chose it: the record is there
+            entry.binding_reason = None  # no rule chose it: the record is in it
             told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
             entry.handles = (handle.model_copy(update=told),)
             entry.result_count = 1
@@ -109,7 +109,7 @@ class Feedback(ServiceModule):
     def _judged(
         self, caller: Caller, name: str, operation_id: str | None, binding_key: str | None
     ) -> Operation:
-        """Return the query or context that a caller speaks of."""
+        """Return the query or context that the verdict is about."""
         log = self._runtime.log_of(caller)
         keys = [binding_key] if binding_key else self._keys(caller)
         reads = (
@@ -154,7 +154,7 @@ def _was_given(caller: Caller, operation: Operation) -> bool:
 def _returned(
     operation: Operation, name: str, binding_key: str | None
 ) -> tuple[OperationHandle, str] | None:
-    """Return the handle that an operation has of a record, and the key of its binding."""
+    """Return the handle of a record in an operation, with its binding's key; None: not in it."""
     for handle in operation.handles:
         key, record_id = operation.place_of(handle)
         if record_id == name and name and binding_key in {None, key}:

@@ -1,4 +1,4 @@
-"""Fields that a provider has no place for: named at the write, and read from the log afterwards."""
+"""Fields that a provider cannot store: reported at the write, then filled in from the log."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _NAMED = (
     "pinned", "expires_at",
 )  # fmt: skip
 _FILLED = frozenset({"source", "title", "topic", "tags", "summary", "metadata", "created_by"})
-"""The others are what a provider sorts, filters or forgets by."""
+"""The fields that are filled in; by others a provider sorts, filters or expires records."""
 _CORRECTED = ("topic", "tags", "summary", "pinned", "expires_at")
 _NOTHING: tuple[Any, ...] = (None, False, "", (), {})
 
 
 def asked_of(request: WriteRequest | CorrectRequest) -> dict[str, Any]:
-    """Return the fields that a request sets, by name; a correction leaves author and source."""
+    """Return the fields that a request sets, by name; of a correction, not author and source."""
     names = _NAMED if isinstance(request, WriteRequest) else _CORRECTED
     asked = {name: getattr(request, name) for name in names}
     return {name: value for name, value in asked.items() if value not in _NOTHING}
 
 
 def fields_of(record: Record | None) -> dict[str, Any]:
-    """Return what can be filled in from a record, by name."""
+    """Return the fields of a record that can be filled in, by name."""
     return {name: getattr(record, name) for name in _FILLED} if record else {}
 
 
 def not_kept(
     adapter: Adapter, asked: Mapping[str, Any], stored: Iterable[Record]
 ) -> tuple[str, ...]:
-    """Return the names of the fields that a record lacks as it was read back."""
+    """Return the names of requested fields that the record, as read back, lacks."""
     lost = {
         name
         for record in stored
@@ -68,14 +68,14 @@ def _is_lost(adapter: Adapter, name: str, value: Any, now: Any) -> bool:
 
 
 def filled_in(adapter: Adapter, lost: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some fields that are filled in wherever a record is read."""
+    """Return the lost fields that are filled in whenever the record is read."""
     return tuple(name for name in lost if name in adapter.lacks & _FILLED)
 
 
 def filled(adapter: Adapter, record: R, known: Mapping[str, Any]) -> R:
-    """Return a record with what its provider has no place for, as far as it is known.
+    """Return a record with the known values of fields that its provider cannot store.
 
-    An author is filled in even over the word that stands in its place.
+    An author replaces the provider's substitute, too.
     """
     update = {}
     for name in adapter.lacks & _FILLED:
@@ -90,28 +90,28 @@ def filled(adapter: Adapter, record: R, known: Mapping[str, Any]) -> R:
 
 
 def with_given(adapter: Adapter, seen: Snapshot, given: Mapping[str, Any] | None) -> Snapshot:
-    """Return a snapshot with the fields that its record was given, where they are not kept."""
+    """Return a snapshot with the given fields of its record that the provider cannot store."""
     if seen.record is None or not given:
         return seen
     return seen.model_copy(update={"record": filled(adapter, seen.record, given)})
 
 
 class Filling:
-    """An adapter whose records have what it does not keep as memtui wrote it last.
+    """An adapter that fills in fields its provider cannot store, as memtui last wrote them.
 
-    A record is known by its id, whoever changed it since.
+    Records are matched by id, even where somebody else changed them since.
     """
 
     def __init__(
         self, adapter: Adapter, binding: BindingRow, ask: Callable[..., Awaitable[Any]]
     ) -> None:
-        """Fill in what `adapter` returns; `ask` reads the control plane's database."""
+        """Fill in the records of `adapter`; `ask` reads the control plane's database."""
         self.unfilled = adapter
         self._binding = binding
         self._ask = ask
 
     def __getattr__(self, name: str) -> Any:
-        """Return what needs no filling, such as the provider's key."""
+        """Return an attribute that needs no filling, such as the provider's key."""
         return getattr(self.unfilled, name)
 
     async def _filled(self, records: Sequence[R]) -> tuple[R, ...]:
@@ -132,7 +132,7 @@ class Filling:
         return (await self._filled([record]))[0] if record else None
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Find what is relevant."""
+        """Find relevant records."""
         found = await self.unfilled.query(request)
         return found.model_copy(update={"snippets": await self._filled(found.snippets)})
 
@@ -142,7 +142,7 @@ class Filling:
         return page.model_copy(update={"records": await self._filled(page.records)})
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return records as they are; what a restoring needs stays as the provider made it."""
+        """Return snapshots of records; the data for a restore stays as the provider made it."""
         seen = await self.unfilled.snapshot(handles, scope)
         there = await self._filled([one.record for one in seen if one.record])
         by_handle = {one.handle: one for one in there}
