@@ -1,6 +1,6 @@
-"""Companies: those there are, adding one, its settings, and removing one that an import made.
+"""Companies: list, add, change their settings, and remove those that an import made.
 
-Nothing but removing such a company removes an operation for good.
+Removing such a company is the only way to remove an operation for good.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _LONGEST_NAME = 200
 _LONGEST_LINK = 2_000
 _LINK_SCHEMES = frozenset({"http", "https", "file"})
 LINK_PLACES = tuple(name for name in SourceRef.model_fields if name != "kind")
-"""What may stand in braces in a link template: the parts of a source reference."""
+"""The placeholders of a link template: the fields of a source reference."""
 
 
 class CompanyContent(Model):
-    """What goes, or went, with a company."""
+    """The contents of a company that its removal deletes or deleted."""
 
     company_id: str
     name: str
     operations: int
-    """Those that are sealed too."""
+    """Number of operations, the sealed ones included."""
     sealed: int
 
 
@@ -60,9 +60,9 @@ class Companies(ServiceModule):
 
     @in_thread
     def all(self, principal: str | None = None, acts_for: str | None = None) -> list[CompanyView]:
-        """Return the companies that a principal may enter, the oldest first; None: all there are.
+        """Return the companies that a principal may enter, the oldest first; None: all.
 
-        All are for a channel to find the one that was asked for, not to be shown.
+        All are for a channel to find the requested one, not for display.
         """
 
         def may_enter(row: CompanyRow) -> bool:
@@ -122,7 +122,7 @@ class Companies(ServiceModule):
         return CompanyView.like(row)
 
     async def backed_up(self, caller: Caller, file: str) -> None:
-        """Log that a backup of the home was made, which holds everything of the company."""
+        """Log that a backup of the home was made, which contains all data of the company."""
         async with self._runtime.configured(caller, {"backup": file}, in_read_only=True):
             pass
 
@@ -133,10 +133,10 @@ class Companies(ServiceModule):
         name: str | None = None,
         link_templates: Mapping[str, str] | None = None,
     ) -> CompanyView:
-        """Change the caller's company: its name for people, and how its sources open.
+        """Change the display name and the link templates of the caller's company.
 
-        `link_templates` has a template by source kind; an empty one takes the kind's away, and a
-        kind that is not named keeps its own.
+        `link_templates`: by source kind; an empty one removes the kind's template, and kinds not
+        named keep theirs.
 
         Raises:
             Denied: the caller may not change the settings, or the company is read-only.
@@ -196,7 +196,7 @@ class Companies(ServiceModule):
         try:
             found = await self.get(caller)
         except NotFound:
-            # Its rows go before its files: whoever was killed between the two asks again.
+            # Rows before files: if killed in between, the removal can be repeated.
             left = (await self._runtime.module(Analysis).segments(caller)).sealed_through
             oldest = await asyncio.to_thread(runtime.log(company_id).oldest_sealed, OLDEST)
             if not oldest or not was_imported(oldest):
@@ -213,7 +213,7 @@ class Companies(ServiceModule):
 
     @to_its_end
     async def remove(self, caller: Caller, company_id: str) -> CompanyContent:
-        """Remove a company that an import made, with its log and archive. Nothing brings it back.
+        """Remove a company that an import made, with its log and archive. Irreversible.
 
         It is recorded as a configuration of the caller's own company.
 
@@ -246,7 +246,7 @@ class Companies(ServiceModule):
 
 
 def _checked_name(name: str) -> str:
-    """Return a company's name. Raises `Invalid` where it cannot be shown in a line."""
+    """Return a company's name. Raises `Invalid` if it cannot be shown on one line."""
     name = name.strip()
     if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
         raise Invalid(f"A company's name is 1 to {_LONGEST_NAME} printable characters.")
@@ -254,7 +254,7 @@ def _checked_name(name: str) -> str:
 
 
 def _changed_links(links: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """Return link templates with changes; an empty one goes. Raises `Invalid`."""
+    """Return link templates with changes; an empty one is removed. Raises `Invalid`."""
     for kind, template in changes.items():
         if problem := link_problem(kind, template):
             raise Invalid(f"The link template of {kind} does not fit: {problem}")
@@ -262,7 +262,7 @@ def _changed_links(links: Mapping[str, str], changes: Mapping[str, str]) -> dict
 
 
 def link_problem(kind: str, template: str) -> str:
-    """Return what is wrong with the link template of a source kind, as a sentence, or nothing."""
+    """Return the error in the link template of a source kind, as a sentence; empty: none."""
     unknown = sorted(set(LINK_PLACE.findall(template)) - set(LINK_PLACES))
     offered = ", ".join(f"{{{name}}}" for name in LINK_PLACES)
     scheme, has_scheme, _ = template.strip().partition("://")
@@ -297,7 +297,7 @@ def awaits_owner(runtime: ServiceRuntime, company_id: str) -> bool:
 
 
 def _remove_rows(database: Database, company_id: str) -> None:
-    """Remove whatever any table has of a company, in one transaction."""
+    """Delete the rows of a company from every table, in one transaction."""
     from sqlalchemy import delete
     from sqlmodel import SQLModel
 

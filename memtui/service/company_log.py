@@ -1,4 +1,4 @@
-"""Reads of a company's log: the operations in the database and the sealed ones as one list."""
+"""Reads of a company's log: operations in the database and sealed ones, as one list."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ T = TypeVar("T")
 
 _PAGE = 500
 _NEWEST_WORDS = 1_000
-"""Of so many words on results, the newest, a preamble is ordered."""
+"""The newest verdicts on results by which a preamble is ordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompanyLog:
     """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
 
-    What is out of a reader's `visibility` is as if it were not there; None sees everything.
+    Operations outside the `visibility` are left out; None: all are visible.
     """
 
     _database: Database
@@ -61,7 +61,7 @@ class CompanyLog:
 
     @property
     def sealed(self) -> Sealed:
-        """What is sealed of it now."""
+        """The sealed part of the log, as of now."""
         return self._archive.of(self._company_id)
 
     def page(
@@ -75,7 +75,7 @@ class CompanyLog:
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`.
 
-        `strict`: a damaged row refuses the page; else `LogReader.by_seqs` says what stands for it.
+        `strict`: a damaged row raises; else it is replaced as `LogReader.by_seqs` describes.
         """
         hot, sealed, read = self._both(
             lambda one: one.page(chosen, limit=limit, before=before, after=after, strict=strict)
@@ -103,7 +103,7 @@ class CompanyLog:
         )
 
     def each(self, chosen: Filter, *, after: int = 0) -> Iterator[Operation]:
-        """Yield the operations of a filter above a `seq`, oldest first."""
+        """Yield the operations that match a filter above a `seq`, oldest first."""
         while found := self.page(chosen, limit=_PAGE, after=after).operations:
             yield from reversed(found)
             after = found[0].seq
@@ -118,11 +118,11 @@ class CompanyLog:
         return exact[:1] or list(found.values())[:2]
 
     def named(self, asked: str) -> Operation:
-        """Return the only operation that a person's id, the beginning of one, or number names.
+        """Return the one operation with this id, beginning of an id, or number.
 
         Raises:
-            NotFound: none does.
-            Invalid: several do.
+            NotFound: there is none.
+            Invalid: there are several.
         """
         found = self.by_id(asked)
         if not found:
@@ -138,8 +138,7 @@ class CompanyLog:
     ) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first.
 
-        Where `record_ids` are given, their handles are those of these records alone. `strict` is as
-        in `page`.
+        With `record_ids`, they have only the handles of these records. `strict` is as in `page`.
         """
         hot, sealed, _ = self._both(
             lambda one: one.by_ids(operation_ids, record_ids, strict=strict), whole=True
@@ -152,7 +151,7 @@ class CompanyLog:
         return (*hot, *(older or ()))
 
     def spans(self, chosen: Filter) -> list[TimeSpan]:
-        """Return when each operation of a filter was under way, the first to begin first."""
+        """Return the time span of each operation that matches a filter, by its beginning."""
         hot, sealed, read = self._both(lambda one: one.spans(chosen))
         return sorted((*(sealed.ask(read) or []), *hot), key=lambda span: span.begins)
 
@@ -162,9 +161,9 @@ class CompanyLog:
         return [*(sealed.ask(read) or []), *hot] if len(hot) < len(seqs) else hot
 
     def sealed_at(self, operation_ids: Sequence[str]) -> dict[str, datetime]:
-        """Return when each of these operations began, those that are sealed.
+        """Return when each of these operations began, for those that are sealed.
 
-        What the database held before this is asked, and holds no more, is sealed by now.
+        An operation that left the database before this call is sealed by now.
         """
         if not operation_ids:
             return {}
@@ -178,7 +177,7 @@ class CompanyLog:
         return sorted(found or (), key=lambda one: -one.seq)
 
     def sealed_about(self, aim: Aim) -> Iterator[Operation]:
-        """Return the sealed operations that a purge may be about, oldest first."""
+        """Yield the sealed operations that a purge may concern, oldest first."""
         sealed = self.sealed
         if sealed.through:
             with sealed.read() as connection:
@@ -202,8 +201,7 @@ class CompanyLog:
     def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent.
 
-        What returned it under an id that it had before counts too, and so it does for `readers` and
-        `words`.
+        Reads under a former id of the record count too, as in `readers` and `words`.
         """
         before = self._before(binding_key, record_ids)
         names = [*record_ids, *before]
@@ -217,7 +215,7 @@ class CompanyLog:
         return found
 
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
-        """Return who read each record, as `LogReader.readers`."""
+        """Return the readers of each record, as `LogReader.readers`."""
         before = self._before(binding_key, record_ids)
         hot, sealed, read = self._both(lambda one: one.readers(binding_key, [*record_ids, *before]))
         found: dict[str, set[str]] = {}
@@ -226,12 +224,12 @@ class CompanyLog:
         return found
 
     def _before(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, str]:
-        """Return the ids that records had before they came back under another, with that."""
+        """Return the former ids of restored records, with their present ids."""
         with self._database.read() as database:
             return journal.older_ids(database, self._company_id, binding_key, record_ids)
 
     def sources(self, chosen: Filter, limit: int) -> list[SourceWrites]:
-        """Return what writes came from, the last to write first."""
+        """Return the sources of writes, the most recently used first."""
         hot, sealed, read = self._both(lambda one: one.sources(chosen, limit=limit))
         if not sealed.through:
             return hot
@@ -245,7 +243,7 @@ class CompanyLog:
         return [found[key] for key in keys if key in found]
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
-        """Return everybody's last word of each result that was a record, whether it helped."""
+        """Return each caller's last verdict on each result with one of these records."""
         before = self._before(binding_key, record_ids)
         hot, sealed, read = self._both(lambda one: one.words(binding_key, [*record_ids, *before]))
         told = (*(sealed.ask(read) or []), *hot)
@@ -254,7 +252,7 @@ class CompanyLog:
         )
 
     def helped(self, binding_key: str) -> frozenset[str]:
-        """Return the ids of records that helped more often than not, by what is not sealed."""
+        """Return the ids of records that helped more often than not, by unsealed verdicts."""
         said, _, _ = self._both(lambda one: one.words(binding_key, [*one.judged(_NEWEST_WORDS)]))
         balance = Counter[str]()
         for word in _last_words(said):
@@ -279,12 +277,12 @@ class CompanyLog:
         return hot | (sealed.ask(read) or {}) | hot
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
-        """Return the runs that an operation of a filter is of, as `LogReader.runs`."""
+        """Return the runs of the operations that match a filter, as `LogReader.runs`."""
         hot, sealed, read = self._both(lambda one: one.runs(chosen, told))
         return {**(sealed.ask(read) or {}), **hot}
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
-        """Return what runs come to."""
+        """Return the figures of runs."""
         hot, sealed, read = self._both(lambda one: one.run_figures(run_ids))
         older = sealed.ask(read) or RunFigures([], [], [], [])
         return RunFigures(
@@ -311,13 +309,13 @@ class CompanyLog:
     def _both(
         self, ask: Callable[[LogReader], T], *, whole: bool = False
     ) -> tuple[T, Sealed, Callable[[DatabaseConnection], T]]:
-        """Return what is found in the database, what is sealed, and the read to ask that with.
+        """Return the database's result, the sealed log, and the read to repeat on the sealed log.
 
-        In the database it looks above what is sealed; `whole`: in all of it. The two are of one
-        moment: where a seal came between them, they are read again.
+        The database is read above the sealed `seq`; `whole`: from its beginning. Both are of one
+        moment: they are read again where a seal came between.
 
         Raises:
-            Unavailable: a row that is damaged leaves no answer.
+            Unavailable: a damaged row prevents an answer.
         """
 
         def read(connection: DatabaseConnection) -> T:
@@ -340,7 +338,7 @@ class CompanyLog:
 
 
 def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
-    """A day that is sealed in part."""
+    """Return the sum of a day's sealed and unsealed figures."""
     return ContextDay(
         one.day,
         one.contexts + other.contexts,
@@ -353,14 +351,14 @@ def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
 
 
 def _last_words(said: Iterable[Word]) -> list[Word]:
-    """Return everybody's last word of each result, without those that were withdrawn."""
+    """Return each caller's last verdict on each result, without withdrawn ones."""
     ordered = sorted(said, key=lambda word: word.seq)
     last = {(word.record_id, word.judged, word.principal): word for word in ordered}
     return [word for word in last.values() if word.helped is not None]
 
 
 def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
-    """A source whose writes are sealed in part."""
+    """Return the sum of a source's sealed and unsealed writes."""
     return newer._replace(
         writes=older.writes + newer.writes,
         records=older.records + newer.records,

@@ -1,6 +1,6 @@
-"""Facts by their key: the nearest scope's value counts, and what it hides is told (seed 002 §6).
+"""Facts by their key: the nearest scope's value counts, and hidden values are listed (seed 002 §6).
 
-A key is looked up where each scope's facts are kept: the project's in the project's binding, the
+A key is looked up in the binding of each scope: the project's facts in the project's binding, the
 agent type's in the agent's, the company's in the company's.
 """
 
@@ -52,28 +52,28 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class FactRequest(Model):
-    """Which keys, and for whom: the nearest of the scopes that it names has the first word."""
+    """Scope and filters of a look-up by key: of the scopes named, the nearest wins."""
 
     scope: Scope
     namespace: str | None = None
-    """Only under this heading, whatever its case. None: any."""
+    """Only this namespace, ignoring case. None: any."""
     binding_key: str | None = None
-    """Ask this binding alone."""
+    """Read this binding only."""
     all_bindings: bool = False
-    """Ask every binding, not only those that serve the scopes."""
+    """Read every binding, not only those that serve the scopes."""
 
 
 class FactValue(Model):
-    """A value of a key, and where it stands."""
+    """A value of a key, and its record."""
 
     value: Any
-    """As JSON; a text where a number or list would lose something of it."""
+    """The value as JSON; a text where a number or list would lose information."""
     written: str
-    """As it is written."""
+    """The value as written in the fact."""
     record: Record
     binding_key: str
     belongs_to: str
-    """Whose fact it is: `project apollo`, `agent coding`, `company acme`."""
+    """The owner of the fact: `project apollo`, `agent coding`, `company acme`."""
 
 
 class KeyedFact(FactValue):
@@ -82,56 +82,56 @@ class KeyedFact(FactValue):
     namespace: str | None
     key: str
     why: str
-    """In a sentence, why it is this one."""
+    """Why this value counts, as a sentence."""
     hidden: tuple[FactValue, ...] = ()
     """The other values of the key, the nearest scope first."""
 
 
 class FactAnswer(KeyedFact):
-    """What was found of one key."""
+    """The answer of a look-up of one key."""
 
     operation_ids: tuple[str, ...]
-    """One a binding that was asked."""
+    """One for each binding that was read."""
     other_namespaces: tuple[str, ...] = ()
-    """Where the same key stands for something else."""
+    """Other namespaces with the same key."""
     problems: tuple[Problem, ...] = ()
-    """What could not be read, where another value may stand."""
+    """Items that could not be read, and may have another value."""
     as_of: UtcDatetime | None = None
-    """The moment that it is of; None: now."""
+    """The past moment that it shows; None: the present."""
 
 
 class FactKeys(Model):
-    """Every key that holds something, by namespace and key."""
+    """Every key with a value, by namespace and key."""
 
     operation_ids: tuple[str, ...]
     facts: tuple[KeyedFact, ...]
     problems: tuple[Problem, ...] = ()
     as_of: UtcDatetime | None = None
-    """The moment that they are of; None: now."""
+    """The past moment that they show; None: the present."""
 
 
 class Merged(Model):
-    """What became of facts that were made one."""
+    """The answer of merging facts."""
 
     forgot: MutationAnswer
-    """The deletion of the others, or that it waits for a person."""
+    """The deletion of the other facts, which may be held for review."""
     change: MutationAnswer | None = None
-    """The change of the one that stays; None: it stays as it was."""
+    """The change of the surviving fact; None: it was not changed."""
 
     @property
     def answers(self) -> tuple[MutationAnswer, ...]:
-        """What was done, in order."""
+        """The answers of the operations, in order."""
         return (self.forgot,) if self.change is None else (self.forgot, self.change)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a scope's facts are looked for, and how near that is: less is nearer."""
+    """Where a scope's facts are looked up, and how near the scope is: less is nearer."""
 
     rank: tuple[int, int]
     owner: Scope
     reason: str
-    """Why this binding is asked for them."""
+    """Why this binding is read for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Held:
 
     @property
     def order(self) -> tuple[tuple[int, int], float, str]:
-        """The nearest place first, there the newest."""
+        """Sort key: the nearest scope first, then the newest fact."""
         since = self.record.valid_from or self.record.updated_at or self.record.created_at
         age = -(since or _EARLIEST).timestamp()
         return self.place.rank, age, self.record.handle.provider_record_id
@@ -150,7 +150,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the bindings hold of the scopes."""
+    """The facts of the scopes in all bindings that were read."""
 
     held: Sequence[_Held]
     operation_ids: tuple[str, ...]
@@ -158,12 +158,12 @@ class _Read:
 
 
 class Facts(ServiceModule):
-    """Facts by their key."""
+    """Reads, writes and merges facts by their key."""
 
     async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
-        """Return the value of a key, the nearest scope's first, and what it hides.
+        """Return the value of a key in the nearest scope, and the values that it hides.
 
-        Where some binding fails the others answer, and the answer says so.
+        Where a binding fails, the others answer, and `problems` names it.
 
         Raises:
             NotFound: no scope has the key.
@@ -189,7 +189,7 @@ class Facts(ServiceModule):
         )
 
     async def keys(self, caller: Caller, request: FactRequest) -> FactKeys:
-        """Return every key with the value that counts, and what each hides."""
+        """Return every key with the value that counts and the values that it hides."""
         asked = {"namespace": request.namespace}
         read = await self._read(caller, request, OperationType.BROWSE, asked, None)
         groups = _by_entry(read.held)
@@ -203,11 +203,11 @@ class Facts(ServiceModule):
     async def set(
         self, caller: Caller, key: str, value: str, request: FactRequest, source: SourceRef
     ) -> MutationAnswer:
-        """Give a key a value in a scope; one that it has there already is replaced.
+        """Write a value of a key in a scope; an existing one is replaced.
 
         Raises:
-            Invalid: that is not a key, or the value is not a single line.
-            Conflict: the scope has the key several times.
+            Invalid: the key is not one, or the value is not a single line.
+            Conflict: the scope has several facts with this key.
         """
         text = f"{key}: {value}"
         if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
@@ -236,21 +236,21 @@ class Facts(ServiceModule):
         binding_key: str | None = None,
         text: str | None = None,
     ) -> Merged:
-        """Make one fact of several of one owner and binding; one undo takes all of it back.
+        """Merge facts of one owner and binding into one; one undo takes the whole merge back.
 
-        The one that stays gets the pins and tags of all, and the latest expiry.
+        The survivor gets the pins and tags of all, and the latest expiry.
 
         Args:
             caller: Who merges them.
             survivor: The fact that stays, as it was read.
-            others: Those that go, as they were read.
-            binding_key: Where they are; None: in the binding that serves their owner.
-            text: What the survivor says from now on; None: what it says.
+            others: The facts to forget, as they were read.
+            binding_key: Their binding; None: the binding that serves their owner.
+            text: The new text of the survivor; None: unchanged.
 
         Raises:
             Conflict: one of them changed since it was read.
-            Denied: what the caller writes there is reviewed, and the survivor would change.
-            Invalid: there is no other fact, or one of somebody else's.
+            Denied: the caller's writes there are reviewed, and the survivor would change.
+            Invalid: `others` is empty, or has a fact of another owner.
         """
         others = [one for one in others if one.handle != survivor.handle]
         scope = owner_scope(survivor.scope)
@@ -263,7 +263,7 @@ class Facts(ServiceModule):
             await self._refuse_reviewed(caller, scope, binding_key)
         together = self._runtime.new_id() if fields else None
         request = ForgetRequest.of(others, scope, binding_key)
-        # Before the correction, as a store may not hold one text or key twice.
+        # Forget first: a store may refuse the same text or key twice.
         forgot = await self._runtime.module(Operations).forget(
             caller, request, staying=[survivor], together=together
         )
@@ -286,7 +286,7 @@ class Facts(ServiceModule):
         return Merged(forgot=forgot, change=change)
 
     async def _refuse_reviewed(self, caller: Caller, scope: Scope, binding_key: str | None) -> None:
-        """Refuse an agent a merge of which one part may wait while the other is done."""
+        """Refuse a merge by an agent where one part might be held while the other is done."""
         binding = (await self._runtime.resolve(caller, scope, binding_key)).binding
         if binding.review and not caller.by_person:
             raise Denied(
@@ -296,7 +296,7 @@ class Facts(ServiceModule):
             )
 
     async def _bring_back(self, caller: Caller, forgot: MutationAnswer, error: MemtuiError) -> None:
-        """Bring back what a merge has forgotten, as the fact that stays could not be changed."""
+        """Undo the deletion of a merge, as the surviving fact could not be changed."""
         try:
             await self._runtime.module(Undo).undo(caller, forgot.operation_id)
         except MemtuiError as failed:
@@ -313,7 +313,7 @@ class Facts(ServiceModule):
         asked: dict[str, str | None],
         key: str | None,
     ) -> _Read:
-        """Read the facts of a key, None of every key, wherever they are; an operation a binding."""
+        """Read the facts of a key, None: of every key; one operation for each binding."""
         namespace = None if request.namespace is None else request.namespace.strip().casefold()
         asked = {name: redact(value)[0] for name, value in asked.items() if value is not None}
         ids: list[str] = []
@@ -363,9 +363,9 @@ class Facts(ServiceModule):
     async def _routes(
         self, caller: Caller, request: FactRequest
     ) -> tuple[dict[str | None, list[_Place]], list[Problem]]:
-        """Return which binding is asked for whose facts, and what cannot be asked.
+        """Return the places to look in, by binding key, and the problems with others.
 
-        None is the binding that serves the whole scope: what is wrong with it is said, and logged.
+        The key None is the binding that serves the whole scope: its errors are reported and logged.
         """
         owners, asked = _owners(request.scope), request.binding_key
         if asked is not None:
@@ -402,7 +402,7 @@ class Facts(ServiceModule):
 
 
 def _owners(scope: Scope) -> list[tuple[int, Scope]]:
-    """Return whose facts a scope is told, the nearest first (seed 002 §3)."""
+    """Return the owners whose facts a scope includes, the nearest first (seed 002 §3)."""
     company = Scope(company_id=scope.company_id)
     owners = owner_scopes(scope)
     if scope.project_id or scope.agent_id:
@@ -411,7 +411,7 @@ def _owners(scope: Scope) -> list[tuple[int, Scope]]:
 
 
 def _of_all(survivor: Record, others: Sequence[Record], text: str | None) -> dict[str, Any]:
-    """Return what a fact has to take over from others, so that nothing of them is lost."""
+    """Return the changes of the surviving fact that keep pins, tags and expiry of the others."""
     fields: dict[str, Any] = {}
     if text is not None and text != survivor.text:
         fields["text"] = text
@@ -434,7 +434,7 @@ def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> b
 
 
 def _by_entry(held: Iterable[_Held]) -> dict[Entry, list[_Held]]:
-    """Return the facts of each key, the one that counts first."""
+    """Return the facts by key, the one that counts first."""
     groups: dict[Entry, list[_Held]] = defaultdict(list)
     for one in sorted(held, key=lambda one: one.order):
         if (entry := entry_of(one.record)) is not None:
@@ -443,7 +443,7 @@ def _by_entry(held: Iterable[_Held]) -> dict[Entry, list[_Held]]:
 
 
 def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
-    """Return the fields of the fact that counts among those of a key."""
+    """Return the fields of a `KeyedFact` for the facts of one key."""
     first, *others = group
     pair = pair_of(first.record.text)
     return {
@@ -467,7 +467,7 @@ def _value(caller: Caller, held: _Held) -> FactValue:
 
 
 def _why(first: _Held, others: Sequence[_Held]) -> str:
-    """Say why it is this value that counts."""
+    """Return the sentence that says why the first value counts."""
     owner, key = owner_words(first.place.owner), first.binding_key
     where = f"{key} holds it ({first.place.reason})."
     if not others:

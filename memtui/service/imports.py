@@ -31,7 +31,7 @@ from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, Operation, OperationDraft
 
 IMPORTED = "imported"
-"""The member of an operation's request that says where it was imported from."""
+"""The field of an operation's request that names the origin of an import."""
 
 _BATCH = 2_000
 _NAMES = (
@@ -52,26 +52,26 @@ _texts = attrgetter(
 )
 _TEXTS = {"operation_id", "request", "error_message", "scope", "source", *_NAMES}
 OLDEST = 100
-"""Operations that are looked at to tell an imported log."""
+"""How many of the oldest operations are read to recognise an imported log."""
 
 
 class ForeignOperation(NamedTuple):
-    """An operation of another system, under the id that it had there if that can be kept."""
+    """An operation of another system, with its id there if that can be kept."""
 
     draft: OperationDraft
     own_id: str
-    """The same at every import, and its id if another operation here has the one of the draft."""
+    """A fallback id, equal at every import, if the draft's id is taken by another operation."""
 
 
 class ImportCount(Model):
-    """What became of the operations that were given."""
+    """How many operations an import added, and how many were there already."""
 
     company_id: str
     created: bool
     """Whether the company is new."""
     added: int
     known: int
-    """Those that an earlier import has added."""
+    """Operations that an earlier import added."""
 
 
 async def refuse_lived_in(runtime: ServiceRuntime, company_id: str, rule: str) -> None:
@@ -81,7 +81,7 @@ async def refuse_lived_in(runtime: ServiceRuntime, company_id: str, rule: str) -
 
 
 def _takes_imports(runtime: ServiceRuntime, company_id: str) -> bool:
-    """Whether it was made by an import, or nothing has happened in it but its configuration."""
+    """Whether a company was made by an import, or its log has configuration only."""
     with runtime.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
@@ -90,7 +90,7 @@ def _takes_imports(runtime: ServiceRuntime, company_id: str) -> bool:
 
 
 def was_imported(oldest: Sequence[Operation]) -> bool:
-    """Whether a log that begins with these operations, newest first, is nothing but imported."""
+    """Whether a log whose oldest operations these are, newest first, is an imported one."""
     for operation in reversed(oldest):
         if IMPORTED in operation.request:
             return True
@@ -100,12 +100,15 @@ def was_imported(oldest: Sequence[Operation]) -> bool:
 
 
 def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:
-    """Whether it is there, under either id; the other system may use one for several of its own."""
+    """Whether the operation exists under either id.
+
+    Their times are compared, as the other system may use one id for several operations.
+    """
     return one.own_id in begun or begun.get(one.draft.operation_id) == one.draft.started_at
 
 
 def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[OperationDraft]:
-    """Give each operation the other system's id, where that can be kept and nobody has it."""
+    """Give each operation the other system's id, where it can be kept and is not taken."""
     named: list[OperationDraft] = []
     for draft, own_id in fresh:
         free = draft.operation_id not in taken
@@ -115,7 +118,7 @@ def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[Operation
 
 
 def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
-    """Take the secrets out of whatever text another system has logged."""
+    """Redact the secrets in all texts that the other system logged."""
     parts = (draft.source and vars(draft.source), [usage.details for usage in draft.usage])
     if not may_hold_secret(repr((_texts(draft), parts))):
         return draft
@@ -148,12 +151,11 @@ class Imports(ServiceModule):
         dry_run: bool = False,
         report: Callable[[int], None] | None = None,
     ) -> ImportCount:
-        """Append the operations, in the order given, that the company's log does not have yet.
+        """Append the operations that the company's log does not have yet, in the given order.
 
-        Several thousand at a time are one transaction: what was added before it is stopped stays,
-        and the next import goes on from there. A company that does not exist is created read-only.
-        It is recorded as a configuration of the caller's own company; a dry run is not, and writes
-        nothing.
+        Each transaction has several thousand: a stopped import keeps those added, and the next one
+        continues there. A company that does not exist is created read-only. The import is logged as
+        a configuration of the caller's company; a dry run is not logged and writes nothing.
 
         Args:
             caller: Who imports.
@@ -161,9 +163,9 @@ class Imports(ServiceModule):
             operations: All of this company, by the moment they began at; those of one
                 `operation_id` are one operation and of one moment.
             name: The name of a company that is new.
-            asked: What the record of it says, such as the file.
+            asked: The logged request, such as the file.
             dry_run: Only count.
-            report: Is told how many were gone through.
+            report: Called with the number of operations processed.
 
         Raises:
             Denied: memtui is read-only, or the caller may not change one of the companies.
@@ -200,7 +202,7 @@ class Imports(ServiceModule):
         return done
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
-        """Tell whether the company exists, and refuse one that is not an imported log."""
+        """Return whether the company exists; refuse one whose log is not an imported one."""
         try:
             await self._runtime.ask(find_company, company_id)
         except NotFound:
@@ -225,9 +227,9 @@ class Imports(ServiceModule):
         *,
         created: bool,
     ) -> ImportCount:
-        """Append what the log lacks.
+        """Append the operations that the log lacks.
 
-        `entry` is told how far it came; where it is None nothing is appended, only counted.
+        `entry` gets the counts; None: only count, append nothing.
         """
         added = gone_through = 0
         waiting = iter(operations)
@@ -271,7 +273,7 @@ class Imports(ServiceModule):
     def _unknown(
         self, connection: DatabaseConnection, company_id: str, batch: Sequence[ForeignOperation]
     ) -> tuple[list[ForeignOperation], set[str]]:
-        """Return what is neither hot nor sealed, each operation once, and the taken ids."""
+        """Return the operations that are not logged, each once, and the ids that are taken."""
         from memtui.store import log
 
         ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
