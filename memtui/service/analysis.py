@@ -1,4 +1,4 @@
-"""What is asked of the whole operation log: views, figures, SQL, the archive and its proof."""
+"""Reads of the whole operation log: views, figures, SQL, the archive and its proof."""
 
 from __future__ import annotations
 
@@ -39,65 +39,64 @@ _SHOWN_GAPS = 100
 
 
 class LogView:
-    """The operations that a filter let through when the view was opened, in the order asked for.
+    """The operations that matched a filter when the view was opened, in the requested order.
 
-    Where its asker may see something else by now, reading on raises `Denied`.
+    If the caller's visibility has changed since, reading raises `Denied`.
     """
 
     def __init__(self, view: View, check: Callable[[], None]) -> None:
         self._view = view
         self._check = check
         self.count = view.count
-        """How many there are."""
+        """Number of operations in the view."""
         self.left_out = view.left_out
-        """How many match besides that are memtui's own."""
+        """Number of matches that are hidden as memtui's own."""
         self.logged = view.logged
-        """How many there would be without the filter; memtui's own count as they do with it."""
+        """Number without the filter; memtui's own operations count if the filter includes them."""
         self.last = view.last
-        """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
+        """The log's newest `seq` when the view was opened; `tail(last)` returns later ones."""
 
     @in_thread
     def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        """Return up to `n` of them from position `start` on, counted from 0."""
+        """Return up to `n` operations from position `start`, counted from 0."""
         self._check()
         return self._view.window(start, n)
 
     def place_of(self, seq: int) -> int | None:
-        """Return the position of an operation; None where it is not there, or takes looking for."""
+        """Return the position of an operation; None: not in the view, or only `find` can tell."""
         return self._view.place_of(seq)
 
     @in_thread
     def find(self, seq: int) -> int | None:
-        """Return the position of an operation; None where it is not there."""
+        """Return the position of an operation; None: it is not in the view."""
         return self._view.find(seq)
 
     @in_thread
     def position(self, moment: datetime) -> int:
-        """Return where the operation stands that was the last to begin by a moment.
+        """Return the position of the last operation that began by a moment.
 
-        Where all of them began later it is the place of the log's oldest.
+        If all began later, return the position of the log's oldest.
         """
         return self._view.position(moment)
 
     @in_thread
     def tail(self, after: int) -> Tail:
-        """Return what was appended above `seq` `after` and fits the filter."""
+        """Return the operations above the `seq` `after` that match the filter."""
         self._check()
         return self._view.tail(after)
 
     @in_thread
     def close(self) -> None:
-        """Let go of what the view holds."""
+        """Free the resources of the view."""
         self._view.close()
 
 
 class Analysis(ServiceModule):
     """Questions about a company's operations, hot and sealed alike. None of them is an operation.
 
-    Answers and figures are of what the caller may see (`memtui.store.visibility.Visibility`). What
-    tells of no operation but how many there are - segments, whether they are whole, whether the
-    chain is - every member may ask. Each raises `Denied` where the company has members and the
-    caller is none.
+    Answers and figures cover what the caller may see (`memtui.store.visibility.Visibility`). Every
+    member may read what shows no operation, only counts: the segments, and the checks of archive
+    and chain. Each raises `Denied` where the company has members and the caller is none.
 
     DuckDB starts with the first question that needs it and stays until `close`.
     """
@@ -105,18 +104,18 @@ class Analysis(ServiceModule):
     def __init__(self, runtime: ServiceRuntime) -> None:
         super().__init__(runtime)
         self.database: Database = self._runtime.database
-        """The control plane's."""
+        """The control plane's database."""
         self.archive_folder: Path = self._runtime.archive
-        """Where sealed operations lie."""
+        """The folder of the sealed operations."""
         self.archive_url = runtime.settings.archive_url
-        """The object store that has a copy of it; empty: none."""
+        """The object store with a copy of the archive; empty: none."""
         self._making = threading.Lock()
         self._engines: dict[tuple[type[LogEngine], str, Visibility | None, str], LogEngine] = {}
-        """By kind, company, what may be seen, and time zone."""
+        """By kind, company, visibility and time zone."""
 
     @in_thread
     def recover(self) -> None:
-        """Finish or take back what a dead process left of a seal, for every company."""
+        """Finish or roll back a seal that a dead process left, for every company."""
         from memtui.analytics.layout import is_settled
         from memtui.store import bindings
 
@@ -193,7 +192,7 @@ class Analysis(ServiceModule):
         hit_sign: HitSign | None = None,
         zone: str = "UTC",
     ) -> Stats:
-        """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
+        """Return the exact figures of the operations that match a filter (`Rollups.stats`)."""
         figures = self.figures(caller.company_id, self._runtime.visibility(caller), zone)
         return figures.stats(caller.by_then(chosen), by=by, bucket=bucket, hit_sign=hit_sign)
 
@@ -208,9 +207,9 @@ class Analysis(ServiceModule):
         hit_sign: HitSign | None = None,
         zone: str = "UTC",
     ) -> Dashboard:
-        """Return the figures of whole days from what was added up before (`Rollups.dashboard`).
+        """Return the figures of whole days from stored sums (`Rollups.dashboard`).
 
-        To who looks at the past they are those of what had begun by then.
+        For a caller with `as_of`, they cover operations that had begun by then.
         """
         figures = self.figures(caller.company_id, self._runtime.visibility(caller), zone)
         end = caller.by_then(None).until
@@ -218,7 +217,7 @@ class Analysis(ServiceModule):
 
     @in_thread
     def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
-        """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
+        """Compute the dashboard's figures of sealed operations, so that it opens quickly."""
         self.figures(caller.company_id, self._runtime.visibility(caller), zone).prepare()
 
     @in_thread
@@ -250,7 +249,7 @@ class Analysis(ServiceModule):
         return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
 
     def cancel_sql(self, caller: Caller) -> None:
-        """Stop the caller's statements that run; each of them raises `Invalid`."""
+        """Stop the caller's running statements; each raises `Invalid`."""
         from memtui.analytics.sql import SqlConsole
 
         person = person_of(caller)
@@ -263,7 +262,7 @@ class Analysis(ServiceModule):
 
     @in_thread
     def segments(self, caller: Caller) -> Manifest:
-        """Return what is sealed, oldest first."""
+        """Return the manifest of the sealed segments, oldest first."""
         self._runtime.visibility(caller)
         return self._folder(caller.company_id).read()
 
@@ -307,7 +306,7 @@ class Analysis(ServiceModule):
         return done
 
     async def fetch(self, caller: Caller) -> tuple[Segment, ...]:
-        """Bring what other machines sealed here, out of the object store.
+        """Download the segments that other machines sealed from the object store.
 
         Raises:
             Conflict: the store holds another log, or less than this machine.
@@ -381,7 +380,7 @@ class Analysis(ServiceModule):
     def export_proof(self, caller: Caller, target: Path) -> int:
         """Write every operation with its digest, for anybody to verify (`docs/audit.md`).
 
-        Operations that the caller may not see stand there with their hashes alone.
+        Operations that the caller may not see are written as hashes only.
         """
         from memtui.analytics import audit
 
@@ -404,7 +403,7 @@ class Analysis(ServiceModule):
         force: bool = False,
         exact: bool = False,
     ) -> Exported:
-        """Write what a filter lets through to a file or an open stream (`Exporter`).
+        """Write the operations that match a filter to a file or an open stream (`Exporter`).
 
         In order of `seq`. Cancelled, it leaves no file behind.
         """
@@ -460,7 +459,7 @@ class Analysis(ServiceModule):
                 ) from error
 
     def figures(self, company_id: str, visibility: Visibility | None, zone: str = "UTC") -> Rollups:
-        """Return who adds up what may be seen of a log. Only the service's own parts call it."""
+        """Return the `Rollups` of a log for a visibility. Only parts of the service call this."""
         from memtui.analytics.reading import OperationLog
         from memtui.analytics.stats import Rollups
 
@@ -483,12 +482,12 @@ class Analysis(ServiceModule):
             return cast("EngineT", self._engines[place])
 
     def forget_copies(self, company_id: str) -> None:
-        """Let go of the copies of a company's operations; views that are open keep theirs."""
+        """Drop the cached copies of a company's operations; open views keep theirs."""
         for place in [place for place in self._engines if place[1] == company_id]:
             del self._engines[place]
 
     def renew_store(self, folder: ArchiveFolder) -> None:
-        """Bring segments that were written anew to the object store, if there is one. Blocking.
+        """Upload rewritten segments to the object store, if there is one. Blocking.
 
         Raises:
             Conflict: the store holds another log.
@@ -511,12 +510,12 @@ class Analysis(ServiceModule):
 
     @in_thread
     def close(self) -> None:
-        """Free what DuckDB holds."""
+        """Free the resources of DuckDB."""
         for engine in self._engines.values():
             engine.close()
 
 
 def _let_go(opening: asyncio.Future[tuple[View, Callable[[], None]]]) -> None:
-    """Close a view that nobody waits for any more, if it came to be."""
+    """Close a view that was opened after its caller was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].close()

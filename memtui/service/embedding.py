@@ -1,8 +1,8 @@
-"""Texts embedded in the background, so that they are found by meaning.
+"""Embeds texts in the background, so that they are found by meaning.
 
-A write waits for no model. What is new is embedded by whoever stays, such as the app, or by a
-command that says so; one process at a time for each binding. Each round of it is an operation with
-the usage of its calls. Texts go to another machine only once somebody has agreed to its address.
+A write does not wait for a model. New texts are embedded by a long-running process such as the app,
+or by a command; one process at a time for each binding. Each round is an operation with the usage
+of its calls. Texts are sent to another machine only after a person has agreed to its address.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _PAUSE_SECONDS, _LONGEST_PAUSE = 10.0, 300.0
 
 
 class BindingEmbeddings(ServiceModule):
-    """The embedding of bindings' texts."""
+    """Embeds the texts of bindings."""
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         super().__init__(runtime)
         self._waits: dict[str, tuple[float, float]] = {}
-        """Bindings where it failed: when it is tried again, and how long it is left alone then."""
+        """Bindings that failed: the time of the next try, and the pause that follows it."""
 
     async def state(self, caller: Caller, key: str) -> Embedding:
-        """Say how far a binding's texts are embedded. Not an operation.
+        """Return how many of a binding's texts are embedded. Not an operation.
 
         Raises:
             Denied: the company has members, and the caller is none.
@@ -78,20 +78,20 @@ class BindingEmbeddings(ServiceModule):
         *,
         in_background: bool = False,
     ) -> Embedding:
-        """Embed what has no vector yet, to the end, and say how far that is.
+        """Embed all texts without a vector, and return the progress.
 
-        Whoever stops it loses nothing but what was under way. It ends early where another process
-        is at it.
+        If it is stopped, only the current round is lost. It ends early where another process embeds
+        this binding.
 
         Args:
             caller: Who asks.
             key: The binding.
-            told: Hears of each step.
+            told: Called after each step.
             in_background: It ends as soon as the binding's switch (`embeds`) is off.
 
         Raises:
             Denied: nobody has agreed to the model's address, or the caller is not a member.
-            Unavailable: the model cannot be had.
+            Unavailable: the model is not available.
             Unsupported: the binding has no embedding.
         """
         while True:
@@ -109,7 +109,7 @@ class BindingEmbeddings(ServiceModule):
         *,
         in_background: bool,
     ) -> tuple[Embedding, Embedding]:
-        """Embed some texts as one operation; return how far that was before and after."""
+        """Embed some texts as one operation; return the progress before and after."""
         runtime, asked = self._runtime, {"what": "embedding"}
         runtime.refuse_read_only()
         scope = Scope(company_id=caller.company_id)
@@ -141,15 +141,15 @@ class BindingEmbeddings(ServiceModule):
         told: Callable[[str, Embedding], object] = lambda *_: None,
         failed: Callable[[str, MemtuiError], object] = lambda *_: None,
     ) -> None:
-        """Embed what is new in every binding of the company; who stays calls it again and again.
+        """Embed the new texts of every binding; a long-running process calls this repeatedly.
 
-        Not where a binding's switch is off (`bindings.update`), or nobody has agreed to its
-        address. What failed is left alone for a while, longer each time.
+        Bindings whose switch is off (`bindings.update`), or whose address nobody has agreed to, are
+        skipped. One that failed is paused, longer each time.
 
         Args:
-            caller: On whose behalf.
-            told: Hears of each step, with the binding's key.
-            failed: Hears what went wrong, with the binding's key.
+            caller: Who asks.
+            told: Called after each step, with the binding's key.
+            failed: Called with each error, and the binding's key.
         """
         for view in await self._runtime.module(Bindings).all(caller):
             due, pause = self._waits.get(view.key, (0.0, _PAUSE_SECONDS))
@@ -161,7 +161,7 @@ class BindingEmbeddings(ServiceModule):
                     tell = partial(told, view.key)
                     await self.build(caller, view.key, tell, in_background=True)
                 self._waits.pop(view.key, None)
-            except Unsupported:  # its provider embeds nothing itself
+            except Unsupported:  # its provider has no embedding
                 self._waits[view.key] = (time.monotonic() + _LONGEST_PAUSE, pause)
             except MemtuiError as error:
                 now = await self._runtime.ask(find_binding, caller.company_id, view.key)
@@ -172,7 +172,7 @@ class BindingEmbeddings(ServiceModule):
 
     @asynccontextmanager
     async def keeping_up(self, caller: Caller) -> AsyncIterator[None]:
-        """Embed what is new for as long as this is entered; what fails is logged."""
+        """Embed new texts while this context is entered; errors are logged."""
 
         async def keep() -> None:
             while True:
@@ -191,7 +191,7 @@ class BindingEmbeddings(ServiceModule):
 
     @to_its_end
     async def agree(self, caller: Caller, key: str, address: str, *, agreed: bool = True) -> None:
-        """Let a binding's texts go to another machine to be embedded, or take that back.
+        """Agree that a binding's texts are sent to another machine for embedding, or revoke it.
 
         Raises:
             NotFound: no such binding.
@@ -234,10 +234,10 @@ async def _step(entry: RunningOperation, connection: Connection, found: Embeddin
         reply = await connection.derive(lambda: connection.adapter.embed(most))
     except (Unavailable, asyncio.CancelledError) as error:
         if found.address is not None and getattr(error, "sent", True):
-            # What it has cost by now, nobody knows.
+            # The usage of the calls so far is not known.
             provider = urlsplit(found.address).hostname or found.address
             entry.usage += (Usage(provider=provider, model=found.model),)
-        if isinstance(error, Unavailable):  # what is there is whole: no outcome is unknown
+        if isinstance(error, Unavailable):  # no record is changed: no outcome is unknown
             raise Unavailable(str(error)) from error
         raise
     entry.usage += reply.usage
@@ -245,5 +245,5 @@ async def _step(entry: RunningOperation, connection: Connection, found: Embeddin
 
 
 def keeps_up(view: BindingView) -> bool:
-    """Whether what is new in a binding is to be embedded without anybody asking."""
+    """Whether new texts of a binding are to be embedded automatically."""
     return view.enabled and view.embeds and view.capabilities.semantic

@@ -1,4 +1,4 @@
-"""What a home holds beside its database, and opening the database only where that is in order."""
+"""The files of a home beside its database, and the checks before the database is opened."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class BindingFolder(NamedTuple):
 
 
 class Remains(NamedTuple):
-    """What the work of a database has left beside it."""
+    """Files in a home that show that it had a database."""
 
     sealed: tuple[SealedLog, ...] = ()
     bindings: tuple[BindingFolder, ...] = ()
     companies: tuple[str, ...] = ()
-    """Those that the terminal app was in."""
+    """Companies that the terminal app has opened."""
     changes: Path | None = None
     """Changes that SQLite had not yet merged into the database, which is missing or empty."""
 
     @property
     def words(self) -> str:
-        """The same as a part of a sentence; empty where there is nothing."""
+        """The remains as a part of a sentence; empty: there are none."""
         logs = len(self.sealed)
         parts = [
             f"{logs} sealed log{'s' * (logs != 1)}" if logs else "",
@@ -68,7 +68,7 @@ class Remains(NamedTuple):
 
 
 def find_remains(paths: Paths) -> Remains:
-    """Look for what a database has left in a home. Blocking.
+    """Find the files in a home that show that it had a database. Blocking.
 
     Raises:
         Unavailable: a folder may not be read.
@@ -124,7 +124,7 @@ def _companies(session_file: Path) -> tuple[str, ...]:
 
 
 def may_be_half_made(paths: Paths, settings: Settings) -> bool:
-    """Whether a home is new, or another process makes it just now or was ended while it did."""
+    """Whether a home is new, or is being made, or was left half-made by a killed process."""
     return (
         bool(settings.database_url)
         or not paths.database.exists()
@@ -134,7 +134,7 @@ def may_be_half_made(paths: Paths, settings: Settings) -> bool:
 
 @asynccontextmanager
 async def making(paths: Paths) -> AsyncIterator[None]:
-    """Let one process at a time make a home; the others wait and then find it made.
+    """Lock a home while it is made; other processes wait and then find it made.
 
     Raises:
         Invalid: the folder cannot be used.
@@ -161,12 +161,13 @@ async def making(paths: Paths) -> AsyncIterator[None]:
 
 
 def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Database:
-    """Open the database of a home; one is made only where nothing says that there was one.
+    """Open the database of a home; create one only where no file shows that there was one.
 
     Raises:
         Invalid: the folder or the setting `database_url` cannot be used.
-        NotFound: there is nothing in the home, and none is to be made.
-        Unavailable: it cannot be reached, is damaged, or is empty beside what one has left.
+        NotFound: the home is empty, and `make` is False.
+        Unavailable: it cannot be reached or is damaged, or it is empty though files show that there
+            was one.
     """
     make = make and not settings.read_only
     if make:
@@ -194,7 +195,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
 
 
 def is_unwritable(paths: Paths, settings: Settings) -> bool:
-    """Whether a home that is only to be read lies where nothing can be written."""
+    """Whether a home that is only read is on read-only media."""
     return settings.read_only and paths.data.is_dir() and not is_writable(paths.data)
 
 
@@ -220,19 +221,19 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
 
 
 def _noted(database: Database, paths: Paths, settings: Settings) -> Database:
-    """Let the home note where the logs of a database end."""
+    """Let the home record where the logs of a database end."""
     url = urlsplit(settings.database_url)
     database.notes = HeadNotes(paths.heads, f"{url.hostname or ''}:{url.port or ''}{url.path}")
     return database
 
 
 def refuse_unless_all_is_theirs(database: Database, settings: Settings, does: str) -> None:
-    """Refuse what concerns a whole home to who does not manage each company that has members.
+    """Refuse an act on a whole home to a caller who does not manage each company with members.
 
     Args:
-        database: The home's.
-        settings: They name who asks.
-        does: What is asked for, the first words of the refusal: "A backup holds".
+        database: The database of the home.
+        settings: They name the caller.
+        does: The first words of the error message, such as "A backup holds".
 
     Raises:
         Denied: the caller is an agent, or neither owner nor admin of one of them.
@@ -257,5 +258,5 @@ def refuse_unless_all_is_theirs(database: Database, settings: Settings, does: st
 
 
 def read_sqlite(path: Path) -> sqlite3.Connection:
-    """Open a SQLite file as it is, to be read only."""
+    """Open a SQLite file read-only."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
