@@ -53,7 +53,7 @@ _TOPS = {_DATABASE, "archive", "bindings", "migrations", _OUTSIDE, *_FILES}
 _SQLITE = b"SQLite format 3\x00"
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _PACKED = {".parquet", ".gz", ".zip", ".png", ".jpg", ".zst"}
-"""Files that packing makes no smaller."""
+"""Extensions of files that compression makes no smaller."""
 _NO_BACKUP = (
     zipfile.BadZipFile,
     zlib.error,
@@ -64,9 +64,9 @@ _NO_BACKUP = (
     NotImplementedError,
     RuntimeError,
 )
-"""What reading a file raises that is not a ZIP file, is encrypted, or was altered."""
+"""Errors from reading a file that is not a ZIP file, is encrypted, or was altered."""
 _LOCK = "LOCK"
-"""In such a file the process that has a store open holds a lock, as Milvus Lite does."""
+"""The file that a process locks while it has a store open, as Milvus Lite does."""
 _LOCK_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 _CHUNK = 1 << 20
@@ -90,7 +90,7 @@ class LogEnd(Model):
 
 
 class Backup(Model):
-    """What a backup holds."""
+    """The contents of a backup, `backup.json`."""
 
     version: int = 1
     memtui: str = __version__
@@ -100,9 +100,9 @@ class Backup(Model):
     logs: dict[str, LogEnd] = {}
     """By company."""
     outside: dict[str, str] = {}
-    """Where memories outside the home lay, by their place in the file."""
+    """The original paths of memories outside the home, by their path in the file."""
     left_out: tuple[str, ...] = ()
-    """What belongs to the home and is not in the file, a sentence each."""
+    """Parts of the home that are not in the file, a sentence each."""
     files: dict[str, BackedFile] = {}
 
 
@@ -306,7 +306,7 @@ class _Writer:
         return not providers.load(row.provider_key).lives_in(own)
 
     def _folder(self, root: Path, name: str) -> None:
-        """Take a folder in, but not what is derived from the rest, locks, and links."""
+        """Add a folder, without derived data, locks and links."""
         with ExitStack() as held:
             held.enter_context(_still(root))
             for where, folders, files in os.walk(root, onerror=_raise):
@@ -358,7 +358,7 @@ def _is_lock(name: str) -> bool:
 
 @contextmanager
 def _still(folder: Path) -> Iterator[None]:
-    """Let no other process write into a store of several files that is locked as a whole.
+    """Lock a store of several files, so that no other process writes to it.
 
     Raises:
         Unavailable: another process goes on using it.
@@ -403,7 +403,7 @@ def _raise(error: OSError) -> None:
 
 
 def _is_derived(inside: PurePosixPath) -> bool:
-    """Whether a folder holds only what is made again: an index, added-up figures, drafts."""
+    """Whether a folder has only derived data: an index, summed figures, drafts."""
     top, last = inside.parts[0], inside.name
     if top == "archive":
         return last.startswith((".", "daily-"))
@@ -418,7 +418,7 @@ def _is_beside_sqlite(path: Path) -> bool:
 
 
 def _logs(database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
-    """Return the end of each company's log, and what the database has of it."""
+    """Return the end of each company's log, and the part of it in the database."""
     from memtui.analytics.layout import log_ends
 
     with database.read() as connection:
@@ -489,7 +489,7 @@ def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
 
 
 def _check(file: zipfile.ZipFile, found: Backup) -> None:
-    """Make sure that the file holds what it says and nothing that would leave the home."""
+    """Check that the file has what it lists, and no path that leads out of the home."""
     names = [info.filename for info in file.infolist()]
     if sorted(names) != sorted([*found.files, _CONTENTS]):
         raise ValueError("other files than it says")
@@ -528,7 +528,7 @@ def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
 
 
 def _prove(found: Backup, work: Path) -> None:
-    """Prove a home before it is in place: its pages, its archive, and every operation's digest."""
+    """Verify a home before it is in place: database pages, archive, and each operation's digest."""
     inside = find_paths(work)
     problems: list[str] = []
     if found.database != "sqlite":
@@ -544,7 +544,7 @@ def _prove(found: Backup, work: Path) -> None:
 
 
 def _log_problems(database: Database | None, root: Path, companies: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with the archive under `root` and, where it is there, the database."""
+    """Yield the problems of the archive under `root` and of the database, if there is one."""
     from memtui.analytics import archive, audit
 
     for company_id in companies:

@@ -138,7 +138,7 @@ async def making(paths: Paths) -> AsyncIterator[None]:
 
     Raises:
         Invalid: the folder cannot be used.
-        Unavailable: another process does not come to an end.
+        Unavailable: another process keeps the lock too long.
     """
     from filelock import AsyncFileLock, Timeout
 
