@@ -1,7 +1,7 @@
 """The operations on memories: query, explain, get, browse, history; write, correct, forget, sync.
 
-A mutation takes the same way each time: route and authorise, redact, snapshot what is there, write
-the intent, call the provider, read back, and log the outcome with every record before and after.
+Every mutation has the same steps: redact, route and authorise, snapshot the records, write the
+intent, call the provider, read back, and log the outcome with every record before and after.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Operations(ServiceModule):
     async def query(
         self, caller: Caller, request: QueryRequest, *, fan_out: FanOut | None = None
     ) -> QueryAnswer:
-        """Find what is relevant to a text; `fan_out`: it is asked beside other bindings."""
+        """Find records relevant to a text; `fan_out`: as one of several bindings."""
         caller = caller.at(request.as_of)
         clean, asked = redacted_query(request)
         needs = "agents_search" if request.matching is Matching.AGENTS else None
@@ -147,7 +147,7 @@ class Operations(ServiceModule):
         )
 
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
-        """Trace how a query is answered, by the records alone that the caller may read."""
+        """Trace how a query is answered; only records that the caller may read are named."""
         caller = caller.at(request.as_of)
         clean, asked = redacted_query(request)
         scope = request.scope
@@ -171,7 +171,7 @@ class Operations(ServiceModule):
     async def _routed(
         self, caller: Caller, connection: Connection, request: QueryRequest
     ) -> QueryRequest:
-        """Return a query as its binding is asked it; for a preamble with what helped before."""
+        """Return a query for its binding; for a preamble, with the records that helped before."""
         key, helped = connection.binding.key, frozenset[str]()
         if request.intent is QueryIntent.AGENT_PREAMBLE:
             log = await asyncio.to_thread(self._runtime.log_of, caller)
@@ -181,7 +181,7 @@ class Operations(ServiceModule):
     async def profile(
         self, caller: Caller, scope: Scope, *, binding_key: str | None = None
     ) -> ProfileAnswer:
-        """Return what the provider says of a scope as a whole (seed 000, `profile(scope)`)."""
+        """Return the provider's profile of a scope (seed 000, `profile(scope)`)."""
         async with self._runtime.connected(
             OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
         ) as (entry, connection):
@@ -197,10 +197,10 @@ class Operations(ServiceModule):
         *,
         binding_key: str | None = None,
     ) -> GetAnswer:
-        """Return one record by handle or id, under its new id if it came back under one.
+        """Return one record by handle or id, also by an id that it had before an undo.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none that the caller may read.
             Unavailable: it cannot be read.
         """
         request = {"record_id": _record_id(asked)}
@@ -236,11 +236,10 @@ class Operations(ServiceModule):
         Args:
             caller: Who asks.
             request: The page.
-            fan_out: It is listed beside other bindings.
-            told: Is told how far it is while all of a scope is read first (`dup:`).
-            all_problems: Something hangs on what could not be read, so the answer has all of it,
-                and there is none where that is not known.
-            to_show: It is read for another answer, and neither listed nor counted by itself.
+            fan_out: Set where several bindings are listed at once.
+            told: Receives the progress while a whole scope is read first (`dup:`).
+            all_problems: Return every unreadable item; fail where that cannot be determined.
+            to_show: Read for another operation's answer; the log neither lists nor counts it.
         """
         caller = caller.at(request.as_of)
         scope = request.scope
@@ -277,7 +276,7 @@ class Operations(ServiceModule):
             linked = await _links(entry, connection, records) if request.links else {}
         adapter = connection.adapter
         is_owners = bool(scope.project_id or scope.subject_id) and (
-            adapter.capabilities.validity or adapter.only_facts  # their lists are narrow
+            adapter.capabilities.validity or adapter.only_facts  # list only that owner
         )
         is_all = request.cursor is None and page.next_cursor is None
         is_whole = entry.visibility is None or is_owners or is_all
@@ -286,17 +285,17 @@ class Operations(ServiceModule):
             **entry.answer(),
             records=for_caller(caller, records),
             links=linked,
-            # Of others' records, the provider counts what the caller may not read too.
+            # The provider's total also counts records of others that the caller may not read.
             total=page.total if is_whole and len(records) == len(page.records) else None,
         )
 
     async def has_records(
         self, caller: Caller, owner: Scope, *, binding_key: str | None = None
     ) -> bool:
-        """Return whether a binding stores anything of a scope's owner; a read for another answer.
+        """Return whether a binding has records of an owner; a read for another answer.
 
         Raises:
-            Unsupported: the binding lists nothing.
+            Unsupported: the provider cannot list records.
         """
         request = BrowseRequest(
             scope=owner, binding_key=binding_key, filter=own_filter(owner, kind=None), limit=1
@@ -304,7 +303,7 @@ class Operations(ServiceModule):
         return bool((await self.browse(caller, request, to_show=True)).records)
 
     async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:
-        """Yield the pages of what a request lists, to its end; each of a thousand records."""
+        """Yield all pages of a request, of 1,000 records each."""
         request = request.model_copy(update={"limit": _PAGE})
         while True:
             page = await self.browse(caller, request)
@@ -321,7 +320,7 @@ class Operations(ServiceModule):
         *,
         binding_key: str | None = None,
     ) -> HistoryAnswer:
-        """Return how a record came to be what it is, by our journal and the provider's own."""
+        """Return a record's changes in memtui's journal, and its versions at the provider."""
         found, owner = await self.kept_history(caller, asked, scope, binding_key=binding_key)
         return received_history(caller, found, owner)
 
@@ -380,9 +379,9 @@ class Operations(ServiceModule):
         visibility: Visibility | None,
         as_of: datetime | None,
     ) -> tuple[list[str], tuple[Change, ...]]:
-        """Return a record's ids, the one it has now first, and what was done under any of them.
+        """Return a record's ids, the current one first, and the changes under all of them.
 
-        `as_of`: what was done by then.
+        `as_of`: only changes until then.
         """
         company_id, key = connection.binding.company_id, connection.binding.key
         steps: dict[str, appending.Step] = {}
@@ -400,14 +399,14 @@ class Operations(ServiceModule):
 
     @in_thread
     def has_written(self, caller: Caller, field: str, name: str) -> bool:
-        """Return whether the log tells at once that something was stored for a project or user.
+        """Return whether the unsealed log has a write for a project or user; cheap.
 
-        False: nothing was, it is sealed, or it may be out of the caller's visibility.
+        False: it has none, the write is sealed, or the caller does not see the whole company.
 
         Args:
             caller: Who asks.
             field: `project_id` or `subject_id`.
-            name: Which one.
+            name: The id of the project or user.
         """
         if self._runtime.visibility(caller) is not None:
             return False
@@ -425,22 +424,22 @@ class Operations(ServiceModule):
         together: str | None = None,
         accepts: Acceptance | None = None,
     ) -> MutationAnswer:
-        """Store a record, its secrets taken out.
+        """Store a record, without its secrets.
 
         Args:
-            caller: Who writes it; what an agent writes may be held for review.
+            caller: Who writes it; an agent's write may be held for review.
             request: The record.
-            copied: It is one that another binding holds; the run in its scope does not write it.
-            tell_similar: A new one's answer says what is as good as there, where the provider can.
-            together: Names what is written with it, for one undo of all.
-            accepts: It waited for review, and the caller lets it in.
+            copied: A copy from another binding; it does not belong to the run in its scope.
+            tell_similar: Return similar records that exist already, if the provider can find them.
+            together: Id of a group of changes that one undo takes back.
+            accepts: The pending write that the caller accepts.
         """
         runtime, scope = self._runtime, _scope_of(request, accepts)
         if copied:
             scope = scope.outside_run()
         if caller.by_ai:
             request = request.model_copy(update={"content": without_prefix(request.content)})
-        # In a thread: a megabyte takes a while, and others are served meanwhile.
+        # In a thread: redacting a megabyte takes a while and would block other requests.
         clean, labels = await asyncio.to_thread(redact_write, request)
         told = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
         asked = _decision(accepts) | clean.model_dump(mode="json", include=told) | at_once(together)
@@ -454,7 +453,7 @@ class Operations(ServiceModule):
                 refuse_unreviewed(entry, "copies nothing")
             if clean.source is None and not copied:
                 raise Invalid("A memory says where it comes from; name a source.")
-            # Of a copy an author or a source that nobody knows stays unknown.
+            # A copy keeps an unknown author or source, instead of getting the caller's.
             author = clean.created_by if copied else caller.author(clean.created_by)
             users = clean.users if accepts is not None else _users(entry, author)
             update = {
@@ -524,11 +523,11 @@ class Operations(ServiceModule):
         accepts: Acceptance | None,
         labels: tuple[str, ...],
     ) -> WriteRequest | MutationAnswer:
-        """Return a fact as it is to be written; where its key stands already, it is changed.
+        """Return a fact to write, or correct the fact that has its key and return the answer.
 
         Raises:
-            Conflict: the key stands several times.
-            Denied: the caller may not change what stands there.
+            Conflict: several facts have the key.
+            Denied: the caller may not change the existing fact.
             Invalid: there is no room for another fact.
         """
         limits = self._runtime.fact_limits
@@ -557,7 +556,7 @@ class Operations(ServiceModule):
         request: CorrectRequest,
         accepts: Acceptance | None,
     ) -> Record:
-        """Return the record as it is now; one that was read before and is gone is a conflict."""
+        """Return the record as it is now; `Conflict` if it was read before and is gone."""
         try:
             return await self._runtime.find(entry, connection, request.handle)
         except NotFound as error:
@@ -578,10 +577,10 @@ class Operations(ServiceModule):
         """Change one record; raises `Conflict` if it changed or went since its revision was read.
 
         Args:
-            caller: Who corrects it; what an agent changes may be held for review.
-            request: What it is to be.
-            together: Names what is done with it, for one undo of all.
-            accepts: It waited for review, and the caller lets it in.
+            caller: Who corrects it; an agent's correction may be held for review.
+            request: The correction.
+            together: Id of a group of changes that one undo takes back.
+            accepts: The pending correction that the caller accepts.
         """
         runtime, scope = self._runtime, _scope_of(request, accepts)
         if caller.by_ai and request.text is not None:
@@ -593,7 +592,7 @@ class Operations(ServiceModule):
         async with runtime.recorder.recorded(
             OperationType.CORRECT, caller, scope, asked, request.source
         ) as entry:
-            if text is not None:  # whose memory it is shows only when it is found
+            if text is not None:  # withheld until the record, and so its owner, is known
                 log_text(entry, text, withheld=True)
             connection = await runtime.connect(entry, request.binding_key, needs="correction")
             if text is not None:
@@ -616,7 +615,7 @@ class Operations(ServiceModule):
         accepts: Acceptance | None,
         labels: tuple[str, ...],
     ) -> MutationAnswer:
-        """Change a record within an operation that is admitted."""
+        """Correct a record within an admitted operation."""
         runtime, text, scope = self._runtime, clean.text, entry.scope
         note_owner(entry, [record.scope])
         check_summary(connection, record.kind, clean.summary)
@@ -672,17 +671,17 @@ class Operations(ServiceModule):
         staying: Sequence[Record] = (),
         accepts: Acceptance | None = None,
     ) -> MutationAnswer:
-        """Remove records; those that stay are named: refused, or found afterwards as ghosts.
+        """Remove records; the answer names those left: `refused`, or `ghosts` if still found.
 
         Args:
-            caller: Who forgets them; what an agent forgets may be held for review.
+            caller: Who forgets them; an agent's request may be held for review.
             request: The records.
-            together: Names what is forgotten with them from other bindings, for one undo of all.
-            staying: What stays in their place, as it was read.
-            accepts: It waited for review, and the caller lets it go.
+            together: Id of a group, also of other bindings, that one undo takes back.
+            staying: The records that are kept in their place, as they were read.
+            accepts: The pending request that the caller accepts.
 
         Raises:
-            Conflict: one of the records, or of those that stay, is not as it was.
+            Conflict: one of these records, or of `staying`, has changed.
         """
         runtime, scope = self._runtime, _scope_of(request, accepts)
         handles = tuple(dict.fromkeys(request.handles))
@@ -744,7 +743,7 @@ class Operations(ServiceModule):
     async def _refuse_last(
         self, connection: Connection, staying: Sequence[Record], scope: Scope
     ) -> None:
-        """Raise `Conflict` where what was to stay does not say any more what it said."""
+        """Raise `Conflict` where a record that was to stay is gone or has another text."""
         found = await self._runtime.found(connection, [one.handle for one in staying], scope)
         for one in staying:
             now = found[one.handle].record
@@ -759,10 +758,10 @@ class Operations(ServiceModule):
     async def sync(
         self, caller: Caller, binding_key: str | None = None, source: SourceRef | None = None
     ) -> SyncAnswer:
-        """Let the provider read its outside source again, or rebuild what it derives.
+        """Let the provider read its external source again, or rebuild its derived data.
 
-        What is outside stays as it is: nothing of this is to be taken back. `source` names the part
-        of it to read, for a provider that reads parts (seed 000, `sync(source)`).
+        The external source is not changed, so there is nothing to undo. `source`: the part to read,
+        for a provider that can read parts (seed 000, `sync(source)`).
         """
         scope = Scope(company_id=caller.company_id)
         async with self._runtime.connected(
@@ -785,7 +784,7 @@ class Operations(ServiceModule):
         accepts: Acceptance | None,
         check: Check | None = None,
     ) -> tuple[RequestT, PendingChange | None]:
-        """Write the intent, unless what an agent asks has to wait for review."""
+        """Write the intent, or hold an agent's request for review and return the pending change."""
         if accepts is not None:
             request = await accepts.checked(entry, connection, request, there)
             check = accepts.claim
@@ -801,7 +800,7 @@ class Operations(ServiceModule):
 
 @contextmanager
 def _still_there(accepts: Acceptance | None) -> Iterator[None]:
-    """Let it be a conflict that what is accepted would change a record that is gone."""
+    """Raise `Conflict` instead of `NotFound` where an accepted change's record is gone."""
     try:
         yield
     except NotFound as error:
@@ -823,7 +822,7 @@ async def _forget_some(connection: Connection, request: ForgetRequest) -> Forget
 
 
 def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> None:
-    """Raise `NotFound` where none of the records is there."""
+    """Raise `NotFound` where none of the records exists."""
     if not there:
         raise NotFound(
             f"There is no record {ids[0]} in {key} for this scope{none_of_them(len(ids) - 1)}; "
@@ -832,14 +831,14 @@ def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> 
 
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
-    """Take the secrets out of everything that a write carries; also return their labels."""
+    """Redact all free text of a write; also return the labels of its secrets."""
     free = {"content", "title", "summary", "kind", "topic", "tags", "metadata", "source",
             "created_by"}  # fmt: skip
     return _redacted(request, free)
 
 
 def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]:
-    """Take the secrets out of those members of a request; also return their labels."""
+    """Redact the members `free` of a request; also return the labels of the secrets."""
     clean, labels = redact_json(request.model_dump(mode="json", include=free))
     if not labels:
         return request, ()
@@ -849,7 +848,7 @@ def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]
 async def _with_profile(
     entry: RunningOperation, connection: Connection, request: QueryRequest, bundle: ContextBundle
 ) -> ContextBundle:
-    """Return the answer for a preamble with the profile of a provider that has one."""
+    """Add the provider's profile, if it has one, to the answer for a preamble."""
     may_be_told = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
     wanted = request.intent is QueryIntent.AGENT_PREAMBLE and may_be_told
     if not wanted or bundle.profile_summary or not connection.adapter.capabilities.profile:
@@ -865,7 +864,7 @@ def _refuse_empty(text: str) -> None:
 
 
 def _refuse_summarizing(connection: Connection, mode: WriteMode) -> None:
-    """Refuse to let a provider condense a text that keeps it as it is."""
+    """Raise `Unsupported` for mode `summarize` where the provider stores texts verbatim."""
     able = connection.adapter.capabilities
     if mode is WriteMode.SUMMARIZE and not able.provider_managed_extraction:
         raise Unsupported(
@@ -875,7 +874,7 @@ def _refuse_summarizing(connection: Connection, mode: WriteMode) -> None:
 
 
 def _refuse_secret(record_id: str | None) -> None:
-    """Refuse an id with a secret in it: it would be another with the secret taken out."""
+    """Refuse an id that contains a secret: redacting it would make another id."""
     if record_id is not None and redact(record_id)[1]:
         raise Invalid("The id that is asked for holds a secret; give another, or none.")
 
@@ -883,14 +882,14 @@ def _refuse_secret(record_id: str | None) -> None:
 def _scope_of(
     request: WriteRequest | CorrectRequest | ForgetRequest, accepts: Acceptance | None
 ) -> Scope:
-    """Return whose memories a request is about; a run does not do what a person lets in."""
+    """Return a request's scope; without its run where a person accepts a pending change."""
     return request.scope if accepts is None else request.scope.outside_run()
 
 
 def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
-    """Return what tables that know people by another id may call the author, or whom it acts for.
+    """Return the ids by which a provider may know the author, or the person it acts for.
 
-    The user that a membership names comes first.
+    The users that memberships name come first.
     """
     caller, person = entry.caller, person_of(entry.caller)
     if person is None or (author or "").partition(" (")[0] != caller.principal:
@@ -900,7 +899,7 @@ def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
 
 
 def _decision(accepts: Acceptance | None) -> Json:
-    """Return what the log says of what waited for review."""
+    """Return the logged request members of a review decision; empty if it is none."""
     return {} if accepts is None else accepts.told()
 
 
@@ -915,7 +914,7 @@ def _asked_to_correct(
     accepts: Acceptance | None,
     together: str | None,
 ) -> Json:
-    """Return what the log says of a correction but for its text."""
+    """Return the logged request of a correction, without its text."""
     expires = request.expires_at
     asked: Json = {
         "record_id": request.handle.provider_record_id,
@@ -936,7 +935,7 @@ def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
 
 
 def change_of(operation: Operation, step: appending.Step, visibility: Visibility | None) -> Change:
-    """Return a journal step as a person reads it who has this visibility."""
+    """Return a journal step as a visibility shows it."""
     before, after = (
         snapshot.record
         if snapshot and snapshot.record and readable([snapshot.record], operation.scope, visibility)
@@ -947,13 +946,13 @@ def change_of(operation: Operation, step: appending.Step, visibility: Visibility
 
 
 def _joined(old: appending.Step, new: appending.Step) -> appending.Step:
-    """Join the two steps of an operation that gave a record another id."""
+    """Join the two steps of an operation that changed a record's id."""
     before, after = old[0] if old[0].record else new[0], new[1]
     return before, after if after and after.record else old[1]
 
 
 def received_history(caller: Caller, found: HistoryAnswer, owner: Scope) -> HistoryAnswer:
-    """Return a history as a caller gets it; `owner` is whose the record is."""
+    """Return a history as a caller gets it; `owner`: the record's owner."""
     update = {
         "changes": tuple(received(caller, change) for change in found.changes),
         "versions": versions_for(caller, found.versions, found.handle, owner),
@@ -971,7 +970,7 @@ def received(caller: Caller, change: Change) -> Change:
 
 
 def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
-    """Return what the caller may read, and let the log say how much more the provider returned."""
+    """Return the records that the caller may read, and log how many others were withheld."""
     kept = readable(found, entry.scope, entry.visibility)
     if withheld := len(found) - len(kept):
         entry.request = {**entry.request, "withheld": withheld}
@@ -981,7 +980,7 @@ def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
 async def _links(
     entry: RunningOperation, connection: Connection, records: Sequence[Record]
 ) -> Mapping[str, Links]:
-    """Return what the caller may see of the links of records, which are known of now alone."""
+    """Return the visible links of records by id; none in the past, where they are unknown."""
     in_the_past = entry.caller.as_of is not None
     if not records or in_the_past or not connection.adapter.capabilities.links:
         return {}
@@ -991,7 +990,7 @@ async def _links(
 
 
 def _seen_links(found: Links, entry: RunningOperation) -> Links:
-    """Let what leads to a record that may not be seen lead nowhere; tell of none that comes."""
+    """Remove the targets of links to hidden records, and the backlinks from them."""
 
     def may_see(link: Link) -> bool:
         return may_read(link.scope, entry.scope, entry.visibility)
@@ -1008,7 +1007,7 @@ def _seen_links(found: Links, entry: RunningOperation) -> Links:
 
 
 def _is_edited(changes: Sequence[Change], versions: Sequence[RecordVersion]) -> bool:
-    """Whether a record says something else now than what memtui made of it last."""
+    """Whether a record's text differs from what memtui last wrote."""
     last = changes[0].after if changes else None
     now = next((one for one in versions if one.valid_to is None), None)
     return last is not None and now is not None and now.text != last.text

@@ -1,7 +1,7 @@
-"""Erase memtui's own copies of what is gone, prove it by looking, and leave the log's proof whole.
+"""Erase copies of forgotten memories, prove it by searching, and keep the log's chain verifiable.
 
-`docs/purge.md` lists the places and what of each goes. A purge that is killed is asked for again:
-each step takes what it still finds, and what the texts are known from goes last.
+`docs/purge.md` lists the places, and what each one loses. A killed purge can be run again: each
+step erases what is left, and the journal, from which the texts are known, comes last.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ if TYPE_CHECKING:
     from memtui.analytics.layout import ArchiveFolder, Segment
 
 StepHook = Callable[[str], None]
-"""Told each step of a purge once it is done; a test stops there."""
+"""Called with the name of each finished step of a purge; tests interrupt it there."""
 
 _BATCH = 2_000
-"""Operations whose values go in one transaction."""
+"""Operations whose values are erased in one transaction."""
 
 _AT_ONCE = 500
 _REBUILT = 10_000
-"""Erasing makes indexes anew, so a provider gets the time of a large bulk call."""
+"""Erasing rebuilds indexes, so it gets the time-out of a bulk call of so many records."""
 
 _A_DAY = timedelta(days=1)
 _REFUSALS = {"notfound", "denied", "invalid"}
-"""What a purge fails with before it has begun."""
+"""Kinds of errors with which a purge fails before it erases anything."""
 
 
 class Purging(ServiceModule):
@@ -89,11 +89,11 @@ class Purging(ServiceModule):
 
         Raises:
             Denied: the caller may not purge this.
-            NotFound: nobody knows it, and nothing of it is kept.
-            Unavailable: a provider that may hold what lives cannot be asked.
+            NotFound: its target is unknown, and there is no copy of it.
+            Unavailable: a provider that may store living records cannot be reached.
         """
         scope = Scope(company_id=caller.company_id)
-        # It names nothing that a purge of the same would then have to erase.
+        # Without the target's name: a later purge would have to erase it.
         asked: Json = {"for": "purge", "what": request.what, "forget": request.forget}
         async with self._runtime.recorder.recorded(
             OperationType.BROWSE, caller, scope, asked
@@ -109,14 +109,14 @@ class Purging(ServiceModule):
     async def apply(
         self, caller: Caller, request: PurgeRequest, *, step: StepHook = lambda _name: None
     ) -> PurgeAnswer:
-        """Erase it, look for what is left, and record that.
+        """Erase the target's copies, search for leftovers, and record the result.
 
         Raises:
-            Conflict: another purge runs, the log is being sealed, or a sealed segment that holds
-                something of it was altered; nothing was changed.
+            Conflict: another purge runs, the log is being sealed, or a sealed segment to rewrite
+                was altered; nothing was changed.
             Denied: the caller may not purge this, or memtui or the company is read-only.
-            NotFound: nobody knows it, and nothing of it is kept; nothing was done.
-            Unavailable: a provider that may hold what lives cannot be asked.
+            NotFound: its target is unknown, and there is no copy of it; nothing was done.
+            Unavailable: a provider that may store living records cannot be reached.
         """
         runtime = self._runtime
         scope = Scope(company_id=caller.company_id)
@@ -170,7 +170,7 @@ class Purging(ServiceModule):
         )
 
     async def keep_doing(self, caller: Caller, days: int | None) -> None:
-        """Allow the setting `purge_after_days` to take effect, from so many days on; None: not."""
+        """Allow the setting `purge_after_days`, if it is at least `days`; None: forbid it."""
         if days is not None and days < 1:
             raise Invalid("Texts are kept for a day at least; give an older moment.")
         await self._runtime.change(
@@ -181,7 +181,7 @@ class Purging(ServiceModule):
 
     @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
-        """Purge by age where the setting says so, a person has allowed it, and not yet today."""
+        """Purge by age, at most once a day, if the setting asks for it and a person allowed it."""
         runtime, now = self._runtime, self._runtime.clock()
         company = await runtime.ask(find_company, caller.company_id)
         days, allowed = self._runtime.settings.purge_after_days, company.purge_after_days
@@ -197,9 +197,9 @@ class Purging(ServiceModule):
         return await self.apply(caller, PurgeRequest(before=now - timedelta(days=days)))
 
     async def _survey(self, caller: Caller, request: PurgeRequest) -> Survey:
-        """Find what there is of it, for who may purge it.
+        """Survey the target, and check that the caller may purge it.
 
-        What is to be forgotten first must be theirs to forget.
+        With `forget`, the caller must also be allowed to forget its living records.
         """
         runtime = self._runtime
         if caller.by_ai:
@@ -208,7 +208,7 @@ class Purging(ServiceModule):
         if request.record_id is None:
             await self._authorise(caller, request.subject_id)
         found = await survey(runtime, caller, request)
-        if request.record_id is not None:  # only now it is known whose it is
+        if request.record_id is not None:  # its owner is known only now
             await self._authorise(caller, found.only_subject())
         if request.forget:
             owners = {owner_scope(record.scope) for _, record in found.going()}
@@ -216,7 +216,7 @@ class Purging(ServiceModule):
         return found
 
     async def _authorise(self, caller: Caller, subject_id: str | None) -> None:
-        """Let owners and admins of the company, and a person whose own memories these are."""
+        """Raise `Denied` unless a company owner or admin calls, or the user `subject_id`."""
         company = Scope(company_id=caller.company_id)
         if subject_id is not None:
             own = company.model_copy(update={"subject_id": subject_id})
@@ -235,7 +235,7 @@ class Purging(ServiceModule):
             raise Conflict("Another purge is running; wait until it is done.") from error
 
     def _planned(self, request: PurgeRequest, found: Survey) -> PurgeAnswer:
-        """Count what is kept where."""
+        """Count the copies in each place."""
         runtime, aim = self._runtime, found.aim
         through = runtime.log(aim.company_id).sealed.through
         doomed = [
@@ -268,10 +268,10 @@ class Purging(ServiceModule):
         return found.answer(request, copies)
 
     def _refuse_unknown(self, request: PurgeRequest, found: Survey) -> None:
-        """Raise `NotFound` for what was mistyped: nothing of it is there, and it was never met.
+        """Raise `NotFound` for a mistyped target: no record, no copy, no operation about it.
 
-        The sentence names nothing: it stands in the log, which may just have lost the name. After a
-        purge that broke off, what is asked for may be what that one has still to scrub.
+        The message leaves the name out, since it is logged and a purge may just have erased the
+        name. After a purge that broke off nothing is refused: its last steps may be left to do.
         """
         if found.living or request.before is not None or self._was_met(request, found.aim):
             return
@@ -282,7 +282,7 @@ class Purging(ServiceModule):
             for one in own_log.each(purges)
         ):
             return
-        if self._planned(request, found).copies:  # last, as all is looked through for it
+        if self._planned(request, found).copies:  # last, as it searches everything
             return
         purged = "; it never was, or was purged before" if request.record_id is not None else ""
         what = "user" if request.subject_id is not None else request.what
@@ -292,7 +292,7 @@ class Purging(ServiceModule):
         )
 
     def _was_met(self, request: PurgeRequest, aim: Aim) -> bool:
-        """Whether the log has an operation about it, also one whose user was erased."""
+        """Whether the log has an operation about the target, also with its user erased."""
         own_log = self._runtime.log(aim.company_id)
         if request.record_id is not None:
             ids = [(key, one) for key, of in aim.gone.items() for one in of]
@@ -312,10 +312,10 @@ class Purging(ServiceModule):
             ]
         return any(own_log.page(one, limit=1).operations for one in named)
 
-    # Erasing it
+    # Erasing
 
     async def _forget(self, caller: Caller, living: Sequence[tuple[Connection, Record]]) -> None:
-        """Forget records as any forget does; each is an operation that the purge then erases."""
+        """Forget records by ordinary operations, whose values the purge then erases."""
 
         def place(one: tuple[Connection, Record]) -> tuple[str, str]:
             return one[0].binding.key, owner_scope(one[1].scope).model_dump_json()
@@ -344,7 +344,7 @@ class Purging(ServiceModule):
 
     @contextmanager
     def _archive(self, company_id: str) -> Iterator[ArchiveFolder]:
-        """Hold the folder of what is sealed, in order."""
+        """Lock the folder of sealed segments, and finish an interrupted change of it."""
         from memtui.analytics import archive
         from memtui.analytics.layout import ArchiveFolder
 
@@ -355,7 +355,7 @@ class Purging(ServiceModule):
             yield folder
 
     def _refuse_altered(self, aim: Aim) -> None:
-        """Raise `Conflict` where a purge would stop at a segment, before anything is forgotten."""
+        """Raise `Conflict` for an altered segment now, before anything is forgotten."""
         with self._archive(aim.company_id) as folder:
             for _ in self._touched(aim, folder):
                 pass
@@ -363,11 +363,11 @@ class Purging(ServiceModule):
     def _touched(
         self, aim: Aim, folder: ArchiveFolder
     ) -> Iterator[tuple[Segment, dict[int, tuple[str, ...]]]]:
-        """Yield the segments that hold something of it, with its fields by `seq`.
+        """Yield the segments with values to erase, and these fields by `seq`.
 
         Raises:
-            Conflict: one is not as the log tells. What is written anew counts as proved, so nothing
-                that was altered may go into it.
+            Conflict: a segment's files differ from their hashes in the log. Rewriting would record
+                new hashes, and so hide the alteration.
         """
         doomed = {
             one.seq: paths
@@ -389,7 +389,7 @@ class Purging(ServiceModule):
             yield segment, here
 
     def _erase_from_log(self, entry: RunningOperation, found: Survey, step: StepHook) -> None:
-        """Erase the log's values, then the journal's: the texts are known from there. Blocking."""
+        """Erase the log's values, then the journal's, which is what finds the texts. Blocking."""
         runtime, aim = self._runtime, found.aim
         with self._archive(aim.company_id) as folder:
             self._erase_sealed(entry, aim, folder, step)
@@ -413,7 +413,7 @@ class Purging(ServiceModule):
     def _erase_sealed(
         self, entry: RunningOperation, aim: Aim, folder: ArchiveFolder, step: StepHook
     ) -> None:
-        """Write the segments anew that hold something of it, here and in the object store."""
+        """Rewrite the segments with values to erase, here and in the object store."""
         from memtui.analytics import seal
 
         manifest = folder.read()
@@ -436,7 +436,7 @@ class Purging(ServiceModule):
         self._runtime.module(Analysis).renew_store(folder)
 
     def _segments_told(self, company_id: str) -> dict[str, Json]:
-        """Return what the log says last of each segment, by its span."""
+        """Return the last logged proof of each segment, by its span."""
         whole, ok = self._runtime.log(company_id), OperationStatus.OK
         told = [
             one for kind in CONTROL for one in whole.each(Filter(operation_type=kind, status=ok))
@@ -456,10 +456,10 @@ class Purging(ServiceModule):
             )
             return dict(islice(doomed, _BATCH))
 
-    # Looking for what is left
+    # Searching for leftovers
 
     def _looked(self, answer: PurgeAnswer, found: Survey) -> PurgeAnswer:
-        """Look for the texts wherever a copy can lie."""
+        """Search for the texts in every place that can have a copy."""
         from memtui.analytics.traces import look
 
         aim = found.aim
@@ -479,7 +479,7 @@ class Purging(ServiceModule):
         return answer.model_copy(update={"applied": True, "found": left, "others": others})
 
     def _of_company(self, traces: Sequence[Trace], company_id: str) -> tuple[Trace, ...]:
-        """Leave out the rows of other companies, which are nobody's business here."""
+        """Return the traces without rows of other companies, which the caller must not see."""
         with self._runtime.database.read() as database:
             ids = {one.company_id for one in bindings.companies(database)} - {company_id}
         theirs = tuple(f"{one} " for one in ids)
@@ -488,7 +488,7 @@ class Purging(ServiceModule):
     def _of_others(
         self, traces: Sequence[Trace], aim: Aim, folders: Sequence[Path]
     ) -> tuple[Trace, ...]:
-        """Return those where another memory says it: in its store, or in what the log has of it."""
+        """Return the traces of another memory with the same text: in its store, or log rows."""
         if not traces:
             return ()
         with self._runtime.database.read() as database:
@@ -513,13 +513,13 @@ async def _erase_from_providers(found: Survey) -> list[str]:
 
 
 def _shown(traces: Sequence[Trace], seen: Collection[str]) -> tuple[Trace, ...]:
-    """Return traces without the texts, and the names of rows, that the caller may not see."""
+    """Return traces; those with a text hidden from the caller lose text and row key."""
     hidden = {"text": "", "key": ""}
     return tuple(one if one.text in seen else one.model_copy(update=hidden) for one in traces)
 
 
 def _is_as_told(folder: ArchiveFolder, segment: Segment, told: Json | None) -> bool:
-    """Whether a segment's files are those whose SHA-256 the log has."""
+    """Whether a segment's files have the SHA-256 that the log has."""
     from memtui.analytics.layout import sha256_of
 
     if segment.proof() != told:
@@ -534,7 +534,7 @@ def _proof(
     erased: Mapping[int, Sequence[str]],
     segments: Sequence[Json] = (),
 ) -> OperationDraft:
-    """Return the operation of the chain that says which fields a part of a purge erased."""
+    """Return the logged operation that lists the fields erased by one part of a purge."""
     return OperationDraft(
         operation_id=runtime.new_id(),
         operation_type=OperationType.PURGE,
@@ -549,13 +549,13 @@ def _proof(
     )
 
 
-# The home's own small files that can hold words of a memory
+# Small files of the home that can contain texts of memories
 
 
 def _scrub_files(paths: Paths, aim: Aim) -> None:
-    """Take what is gone out of the session, saved views and statements, drafts and the error log.
+    """Erase texts from the session, saved views and statements, drafts and the error log.
 
-    What killed processes left goes whole.
+    Temporary files of killed processes are deleted.
 
     Raises:
         Unavailable: a file cannot be written.
@@ -576,7 +576,7 @@ def _scrub_files(paths: Paths, aim: Aim) -> None:
 
 
 def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
-    """Return the files that hold something, with what each is to hold; None: the folder goes."""
+    """Return the files with texts to erase, and their new content; None: delete the folder."""
     found: list[tuple[Path, bytes | None]] = []
     for path in (paths.session_file, paths.views_file, paths.queries_file):
         try:
@@ -586,7 +586,7 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
         fresh = _without(document, aim)
         if fresh != document:
             found.append((path, json_text(fresh, indent=1).encode()))
-    for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and those before it, rotated
+    for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and the rotated ones
         logged = _read(path) or b""
         kept = _lines_without(logged, aim)
         if kept != logged:
@@ -600,7 +600,7 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
 
 
 def _is_draft_of(folder: Path, aim: Aim) -> bool:
-    """Whether what was begun there, whatever it says by now, was of what is gone."""
+    """Whether a draft belongs to an erased record or pending write, whatever its text now."""
     try:
         key, name = json.loads((folder / DRAFT_OF).read_bytes())
     except (OSError, ValueError, TypeError):
@@ -609,7 +609,7 @@ def _is_draft_of(folder: Path, aim: Aim) -> bool:
 
 
 def _lines_without(logged: bytes, aim: Aim) -> bytes:
-    """Return a log without the lines that hold something, or a part of it."""
+    """Return a log without the lines that contain an erased text or a part of it."""
     lines = logged.splitlines(keepends=True)
     starts = [*accumulate(map(len, lines), initial=0)]
     gone = {n for n, line in enumerate(lines) if aim.says(line.decode("utf-8", "replace"))}
@@ -628,7 +628,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _without(value: Any, aim: Aim) -> Any:
-    """Return a JSON value without the list members, texts and scopes that are of what is gone."""
+    """Return a JSON value without the list members, texts and scopes of the purge's target."""
     if isinstance(value, dict):
         if _is_of(value, aim):
             return None

@@ -1,4 +1,4 @@
-"""Record every operation: reads after the fact, mutations before and after."""
+"""Record every operation: a read once it has ended, a mutation before and after."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
-"""What is looked at, or changed, in the transaction that writes an operation down."""
+"""A check or a change within the transaction that logs an operation."""
 
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
 _SETTLING = frozenset({OperationType.CHECK, OperationType.FEEDBACK, OperationType.SEAL})
-"""What changes no memory, and yet is of now alone."""
+"""Types that change no memory, and are still refused in the past."""
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
-"""An intent of another machine this old has hardly a living owner; should it, both are logged."""
+"""An intent of another machine this old counts as orphaned; if it still ends, both are logged."""
 
 CONTENT = "request.content"
-"""Where the log has the text that was written."""
+"""Path of the written text in the log."""
 _LOGGED_CHARS = 2_000
 
 
 @dataclass(slots=True)
 class RunningOperation:
-    """An operation while it runs; what it learns on the way is what gets logged."""
+    """An operation while it runs; its attributes are what gets logged."""
 
     operation_id: str
     operation_type: OperationType
@@ -83,13 +83,13 @@ class RunningOperation:
     binding: BindingRow | None = None
     binding_reason: str | None = None
     visibility: Visibility | None = None
-    """What the caller may see; None: the company has no members, and everybody sees everything."""
+    """The caller's visibility; None: the company has no members, and everybody sees everything."""
     seen_only: bool = False
-    """Of the whole company it answers with what the caller sees, and is not refused."""
+    """Company-wide, it answers with the visible records instead of being refused."""
     to_show: bool = False
-    """It reads for an answer about something else, and is memtui's own unless it fails."""
+    """It reads for another operation's answer; the log hides it as memtui's own unless it fails."""
     limit: asyncio.Timeout | None = None
-    """When it is given up, where it is asked beside others."""
+    """The time-out of a fan-out; None: not part of one."""
     status: OperationStatus = OperationStatus.OK
     error: BaseException | None = None
     result_count: int = 0
@@ -98,51 +98,51 @@ class RunningOperation:
     usage: tuple[Usage, ...] = ()
     latency_ms: float = 0
     problems: tuple[Problem, ...] = ()
-    """What could not be read where it looked."""
+    """The items that it could not read."""
     not_kept: tuple[str, ...] = ()
     filled_in: tuple[str, ...] = ()
     undoes: str | None = None
     absent: dict[str, Absent] = field(default_factory=dict)
-    """What the log does not get to hold, by path; `salts` are its salts."""
+    """Commitments of the values that are withheld from the log, by path; `salts`: their salts."""
     salts: dict[str, str] = field(default_factory=dict)
     steps: Sequence[Step] = ()
-    """What a mutation changes; complete once it was read back."""
+    """Each record before and after a mutation; the second is None until read back."""
     settings: Sequence[SettingChange] = ()
-    """What it changed of the company's own settings."""
+    """The settings of the company that it changed."""
     at_end: Check | None = None
-    """Changes what goes with it in the transaction that logs its end, whatever that is."""
+    """Runs in the transaction that logs its end, also where it failed."""
     finding: OutcomeFinding | None = None
-    """What it found of an operation of unknown outcome."""
+    """The result of checking an operation of unknown outcome."""
     irreversible: str | None = None
-    """Why what it changes cannot be taken back, where it cannot."""
+    """Why its change cannot be undone; None: it can."""
     links: dict[str, str] = field(default_factory=dict)
     begun: bool = False
-    """Its intent may stand in the database."""
+    """Its intent may be in the database."""
     under_way: bool = False
-    """Its intent stands there, so that it may have changed something by now."""
+    """Its intent is in the database, so it may have changed something by now."""
     changed: bool = False
-    """The provider has said that it changed something."""
+    """The provider's call returned, so something may have changed."""
     logged: bool = False
 
     @property
     def why_irreversible(self) -> str | None:
-        """Why a change of which no before and after is kept cannot be taken back; None: none is."""
+        """Why a change without journaled steps cannot be undone; None: nothing to undo."""
         if self.operation_type in _DERIVING:
             return None
         return self.irreversible or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
     def take_source(self, source: SourceRef | None) -> None:
-        """Note the source of the memory that it is about, unless its caller named one."""
+        """Take the source of the memory concerned, unless the caller named one."""
         if self.source is None and source is not None:
             self.source, self.source_is_inferred = source, True
 
     def about(self, records: Sequence[Record | RecordHandle]) -> None:
-        """Note the records that it is about, ranked from 1 in order."""
+        """Set the records concerned, ranked from 1 in order."""
         self.handles = tuple(_ranked(rank, one) for rank, one in enumerate(records, start=1))
         self.result_count = len(records)
 
     def answer(self) -> Json:
-        """Return what every answer says of its operation."""
+        """Return the members that every answer has about its operation."""
         return {
             "operation_id": self.operation_id,
             "binding_key": self.binding.key if self.binding else "",
@@ -156,7 +156,7 @@ class RunningOperation:
     async def mutate(
         self, connection: Connection, call: Callable[[], Awaitable[T]], *, records: int = 1
     ) -> T:
-        """Make the provider's call that changes something."""
+        """Make the provider's mutating call, and note that it returned."""
         reply = await connection.mutate(call, records=records)
         self.changed = True
         return reply
@@ -171,10 +171,10 @@ class RunningOperation:
         given: Mapping[RecordHandle, Mapping[str, Any]] = _NONE,
         asked: Mapping[str, Any] = _NONE,
     ) -> Sequence[Snapshot]:
-        """Look at records after a change, and keep each before and after.
+        """Read records after a change, and set `steps` to each before and after.
 
-        One that is not `known` from before was not there. `given` are the fields of each by name,
-        for a provider that has no place for them, and `asked` those that a request sets.
+        Records missing from `known` did not exist before. `given`: fields by name of each record,
+        for a provider that cannot store them; `asked`: the fields that the request sets.
         """
         self.about(handles)
         by_handle = {snapshot.handle: snapshot for snapshot in known}
@@ -199,7 +199,7 @@ class RunningOperation:
         elif isinstance(error, Conflict):
             self.status = OperationStatus.CONFLICT
         elif self.operation_type in _DERIVING and isinstance(error, _STOPPED):
-            self.status = OperationStatus.CANCELLED  # what was made by then is whole
+            self.status = OperationStatus.CANCELLED  # each part derived by then is complete
         elif self.under_way and (
             error.sent if isinstance(error, Unavailable) else not isinstance(error, MemtuiError)
         ):
@@ -212,9 +212,9 @@ class RunningOperation:
             self.steps, self.irreversible, self.finding = (), None, None
 
     def draft(self) -> OperationDraft:
-        """Return the entry as it stands."""
+        """Return the operation to log, as it is now, without secrets."""
         company_id = self.caller.company_id
-        # What a person lets in or refuses is also the agent's that asked for it.
+        # A review decision also belongs to the agent that asked for the change.
         own = self.caller.agent_id or agent_of(self.request.get("author"))
         is_own = self.scope.agent_id is None and own is not None
         scope = {"company_id": company_id, **({"agent_id": own} if is_own else {})}
@@ -241,7 +241,7 @@ def _ranked(rank: int, item: Record | RecordHandle) -> OperationHandle:
     handle = item if isinstance(item, RecordHandle) else item.handle
     score = item.score if isinstance(item, Snippet) else None
     if score is not None and not math.isfinite(score):
-        score = None  # no database keeps it, and the digest is made of what it keeps
+        score = None  # databases cannot store it, and the digest covers the stored values
     return OperationHandle(
         rank=rank,
         provider_key=handle.provider_key,
@@ -256,9 +256,9 @@ def _clean_scope(scope: Scope) -> Scope:
 
 
 def _clean_handles(handles: tuple[OperationHandle, ...]) -> tuple[OperationHandle, ...]:
-    """An id can be what somebody chose, such as a path, and hold a secret."""
+    """Redact the ids: a chosen id, such as a path, can contain a secret."""
     ids = [one.provider_record_id for one in handles]
-    if not redact("\n".join(ids))[1]:  # all at once, which takes a fraction of the time
+    if not redact("\n".join(ids))[1]:  # joined: much faster than one by one
         return handles
     return tuple(
         one.model_copy(update={"provider_record_id": redact(record_id)[0]})
@@ -267,7 +267,7 @@ def _clean_handles(handles: tuple[OperationHandle, ...]) -> tuple[OperationHandl
 
 
 def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:
-    """The log of a company names no other, not even where a caller was denied for that."""
+    """Replace the company of a source: a log names no other one, even if denied for that."""
     if source is None:
         return None
     clean = redact_json(source.model_dump(mode="json"))[0]
@@ -283,7 +283,7 @@ def _refuse_in_past(operation_type: OperationType, moment: datetime) -> None:
 
 
 def _is_no_answer(error: BaseException) -> bool:
-    """Whether a mutation's error says nothing of what was done."""
+    """Whether a mutation's error leaves open whether anything changed."""
     if isinstance(error, MemtuiError):
         return isinstance(error, Unavailable)
     return isinstance(error, Exception)
@@ -335,7 +335,7 @@ class Recorder:
 
     _database: Database
     _home: Path
-    """Where the folder of the sessions is."""
+    """Contains the folder of the sessions."""
     _clock: Callable[[], datetime]
     _timer: Callable[[], float]
     _new_id: Callable[[], str]
@@ -343,7 +343,7 @@ class Recorder:
 
     @cached_property
     def sessions(self) -> Sessions:
-        """The processes of the home: what only reads neither has nor needs one."""
+        """The processes that use the home; created with the first mutation."""
         from memtui.service.sessions import Sessions
 
         return Sessions(self._home / "sessions")
@@ -357,7 +357,7 @@ class Recorder:
         request: Json,
         source: SourceRef | None = None,
     ) -> AsyncIterator[RunningOperation]:
-        """Run an operation and log it, whatever becomes of it."""
+        """Run an operation and log it, however it ends."""
         if caller.run_id is not None and scope.run_id is None:
             scope = scope.model_copy(update={"run_id": caller.run_id})
         entry = RunningOperation(
@@ -391,12 +391,12 @@ class Recorder:
         before: Sequence[Snapshot],
         check: Check | None = None,
     ) -> None:
-        """Write a mutation's intent; from here on its end is logged or shows as unknown.
+        """Write a mutation's intent: if its end is never logged, its outcome counts as unknown.
 
-        `check` looks at the log in the same transaction, and may refuse.
+        `check` runs in the same transaction, and may refuse.
 
         Raises:
-            Unavailable: it cannot be written, so nothing is changed.
+            Unavailable: the intent cannot be written, so nothing is changed.
         """
         unseen = entry.draft().model_copy(
             update={
@@ -408,7 +408,7 @@ class Recorder:
         entry.begun = True
         entry.steps = [(snapshot, None) for snapshot in before]
 
-        sessions = self.sessions  # here, since two threads might make two of them
+        sessions = self.sessions  # in this thread: two threads could create two
 
         def write() -> None:
             try:
@@ -428,7 +428,7 @@ class Recorder:
         entry.under_way = True
 
     async def _finish(self, entry: RunningOperation) -> None:
-        """Append it to the log, whether or not its caller still waits."""
+        """Append an operation to the log, even if its caller is cancelled."""
         if entry.logged:
             return
         entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
@@ -443,22 +443,22 @@ class Recorder:
         durable = entry.operation_type.mutates or entry.finding is not None
         with self._database.write(durable=durable) as connection:
             if entry.begun and not appending.end(connection, entry.operation_id):
-                # Another machine took this process for dead and has logged that id as unknown.
+                # Another machine took this process for dead and logged the id, outcome unknown.
                 entry.operation_id = self._new_id()
             if entry.at_end is not None:
                 entry.at_end(connection, entry)
             _log(connection, entry)
 
     def append_within(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
-        """Log an operation that goes well, in the transaction of what it changes. Blocking.
+        """Log a successful operation in the transaction of its change. Blocking.
 
-        Once that has ended, the caller notes that the entry is logged.
+        The caller sets `entry.logged` once the transaction is committed.
         """
         entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
         _log(connection, entry)
 
     def recover(self) -> None:
-        """Log the mutations that a dead process left behind, as of unknown outcome. Blocking."""
+        """Log the open mutations of dead processes, with unknown outcome. Blocking."""
         if self._database.read_only:
             return
         with self._database.read() as connection:
@@ -484,7 +484,7 @@ class Recorder:
         return self.sessions.is_dead(row.session)
 
     async def close(self) -> None:
-        """Wait for what is still to be logged, then give up this process's session."""
+        """Wait until everything is logged, then end this process's session."""
         if self._finishing:
             await asyncio.wait(self._finishing)
         if "sessions" in vars(self):
@@ -492,10 +492,10 @@ class Recorder:
 
 
 def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
-    """Let an operation that named no user be the one's whose own memories it touched.
+    """Set the user of an operation that named none, from the personal memories it touched.
 
-    Who may see an operation shows in its scope. A company without members hides nothing; there
-    only a change, whose text stays until there are some, is noted as its user's.
+    The scope decides who may see an operation. In a company without members everybody sees all,
+    so there only mutations get a user: their texts stay in the log once members are added.
     """
     if entry.scope.subject_id or (entry.visibility is None and not entry.operation_type.mutates):
         return
@@ -505,16 +505,16 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
 
 
 def as_told(entry: RunningOperation, record: R | None) -> R | None:
-    """Return what an error of an operation tells its caller of a record; None: nothing."""
+    """Return the record for an error, as the caller may see it; None: it may not."""
     if record is None or not may_read(record.scope, entry.scope, entry.visibility):
         return None
     return for_caller(entry.caller, [record])[0]
 
 
 def log_text(entry: RunningOperation, text: str, *, withheld: bool) -> None:
-    """Let the log keep the beginning of a text that is written; of a withheld one, no part of it.
+    """Log the beginning of a written text; of a withheld text, only a commitment.
 
-    In the place of a withheld text stands a commitment, by which it is known again.
+    The commitment can confirm a known text, but does not reveal it.
     """
     entry.request = {name: value for name, value in entry.request.items() if name != "content"}
     entry.absent, entry.salts = {}, {}

@@ -1,8 +1,8 @@
-"""What agents wrote that waits for a person: the queue, deciding on it, and the rules.
+"""Review of changes that agents ask for: the queue, the decisions, and the rules.
 
-Who could do it themselves may let it in or refuse it; an agent decides nothing. To accept is to
-write, correct or forget in the person's name: roles, read-only, limits and secrets are looked at
-again, and what changed meanwhile is a conflict.
+A person who could make a change may accept or refuse it; an agent may not. Accepting runs the
+write, correction or forgetting in the person's name: roles, read-only, limits and secrets are
+checked again, and a record that changed meanwhile is a conflict.
 """
 
 from __future__ import annotations
@@ -68,25 +68,25 @@ from memtui.store.visibility import Visibility
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
 
 DOORS = ("mcp", "http", "hook", "cli", "plugin")
-"""The channels that agents come through."""
+"""The channels that agents use."""
 
 _MOST_RULES = 100
 _MOST_CHARS = 200
 
 
 class PendingWrite(Model):
-    """What an agent asked to be changed, and who, why and where from."""
+    """A change that an agent asked for and that waits for review."""
 
     pending_id: str
-    """The operation that asked for it."""
+    """The id of the operation that asked for it."""
     binding_key: str
     operation_type: OperationType
     owners: tuple[Scope, ...]
-    """Whose memories it would change."""
+    """The owners of the memories that it would change."""
     text: str
-    """What would be stored; empty where no text would change."""
+    """The text to store; empty where no text would change."""
     request: WriteRequest | CorrectRequest | ForgetRequest
-    """What is asked, whole, without its secrets."""
+    """The complete request, redacted."""
     handles: tuple[RecordHandle, ...] = ()
     """The records that it names."""
     reasons: tuple[str, ...]
@@ -97,54 +97,54 @@ class PendingWrite(Model):
     run_id: str | None = None
     source: SourceRef | None = None
     times: int
-    """How often it was asked."""
+    """How often the agent asked for it."""
     pending_since: UtcDatetime
     last_at: UtcDatetime
     decider: str | None = None
-    """The operation that was about to do it, of which nobody has seen the end."""
+    """The operation that began to accept it and has not ended; None: none has."""
     kept: str = ""
-    """Why whoever asks may not decide on it; empty: they may."""
+    """Why the caller may not decide on it; empty: they may."""
 
 
 class PendingDifference(Model):
-    """What one record would become; None: it is not there, or would be no more."""
+    """A record before and after the change; None: it does not exist."""
 
     before: Record | None
     after: Record | None
 
 
 class PendingDetails(PendingWrite):
-    """The same beside what is there now."""
+    """A pending write, compared with the stored records."""
 
     differences: tuple[PendingDifference, ...] = ()
-    """What it would make of what is there."""
+    """Each record that it would change, before and after."""
     changes: tuple[Record, ...] = ()
     """The records that it would change or remove, or that have its key, as they are now."""
     contradicts: tuple[Record, ...] = ()
-    """What says otherwise."""
+    """Records on the same subject that disagree."""
     same: tuple[Record, ...] = ()
-    """What says the same, where it would be added to that."""
+    """Records that say the same as the one to add."""
     orders: bool = False
-    """Whether it reads like an order, or hides characters, whatever rule holds it."""
+    """Whether the text reads like an instruction or hides characters; independent of the rules."""
     then: tuple[Record, ...] = ()
     """`changes` as they were when it was held."""
     changed: bool = False
-    """They are no longer the same."""
+    """Whether `changes` differs from `then`."""
     gone: bool = False
-    """No record that it names is there any more: it can only be refused."""
+    """All records that it names are gone: it can only be refused."""
     seen: str
-    """What an acceptance names that is based on this."""
+    """State of `changes`, to pass to `accept`: it fails if the records changed since."""
 
 
 class Review(ServiceModule):
-    """The queue of what is held for review, and the rules that hold it."""
+    """The queue of pending writes, and the rules that hold writes for review."""
 
     @in_thread
     def waiting(self, caller: Caller, binding_key: str | None = None) -> list[PendingWrite]:
-        """Return what waits of what the caller may see, the oldest first. Not an operation.
+        """Return the pending writes that the caller may see, oldest first. Not an operation.
 
         Raises:
-            Denied: an agent asks, or one who is not a member.
+            Denied: the caller is no person, or no member.
             Invalid: the caller looks at the past.
         """
         roles = self._runtime.memberships(caller)
@@ -155,20 +155,20 @@ class Review(ServiceModule):
         ]
 
     async def get(self, caller: Caller, pending_id: str) -> PendingWrite:
-        """Return what waits under an id, or under the beginning of one. Not an operation.
+        """Return a pending write by its id or the beginning of it. Not an operation.
 
         Raises:
-            Denied: an agent asks, or one who is not a member.
-            NotFound: nothing that the caller may see waits under it, or several do.
+            Denied: the caller is no person, or no member.
+            NotFound: no visible pending write has this id, or several do.
         """
         row = find(await asyncio.to_thread(self._rows, caller), pending_id)
         return _view(row, await asyncio.to_thread(self._runtime.memberships, caller))
 
     async def show(self, caller: Caller, pending_id: str) -> PendingDetails:
-        """Return what waits under an id beside what is there now.
+        """Return a pending write, compared with the stored records.
 
         Raises:
-            NotFound: nothing that the caller may see waits under it.
+            NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "show")
         request = request_of(row)
@@ -207,22 +207,21 @@ class Review(ServiceModule):
         seen: str | None = None,
         together: str | None = None,
     ) -> MutationAnswer:
-        """Let in what waits: do it in the caller's name.
+        """Accept a pending write: do it in the caller's name.
 
         Args:
             caller: The person who decides.
-            pending_id: What waits, or the beginning of its id.
-            text: What it is to say instead; None: as the agent has it.
-            seen: `PendingDetails.seen` of what the person was shown; None: it must find what there
-            was
-                when it was held.
-            together: Names what is decided on with it, for one undo of all.
+            pending_id: The id, or the beginning of it.
+            text: A text to store instead; None: the agent's.
+            seen: `PendingDetails.seen` as shown to the person; None: the records must be as they
+                were when it was held.
+            together: Id of a group of decisions that one undo takes back.
 
         Raises:
-            Conflict: what it would change has changed, or somebody else has decided.
-            Denied: the caller may not, is an agent, or something is read-only.
-            Invalid: there is no text to be changed in it.
-            NotFound: nothing that the caller may see waits under the id.
+            Conflict: a record that it would change has changed, or somebody else has decided.
+            Denied: the caller may not, is no person, or something is read-only.
+            Invalid: `text` is given, but the request has no text.
+            NotFound: no visible pending write has this id.
         """
         decision = "accept" if text is None else "fix"
         row = await self._find(caller, pending_id, decision)
@@ -244,14 +243,14 @@ class Review(ServiceModule):
     async def refuse(
         self, caller: Caller, pending_id: str, reason: str = "", *, together: str | None = None
     ) -> str:
-        """Take what waits out of the queue; return the operation that undo takes back.
+        """Remove a pending write from the queue; return the id of this operation, to undo it.
 
-        `together` names what is decided on with it, for one undo of all.
+        `together`: id of a group of decisions that one undo takes back.
 
         Raises:
-            Conflict: somebody else has decided, or does now.
-            Denied: the caller may not, or is an agent.
-            NotFound: nothing that the caller may see waits under the id.
+            Conflict: somebody else has decided, or is deciding.
+            Denied: the caller may not, or is no person.
+            NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "refuse")
         runtime, company_id = self._runtime, caller.company_id
@@ -283,7 +282,7 @@ class Review(ServiceModule):
         return entry.operation_id
 
     async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
-        """Raise `Denied` where a caller may not take decisions back."""
+        """Raise `Denied` where the caller may not undo these decisions."""
         self._runtime.refuse_read_only()
         await self._runtime.refuse_changes(entry.caller.company_id)
         for one in changed:
@@ -303,25 +302,25 @@ class Review(ServiceModule):
     async def add_rule(
         self, caller: Caller, binding_key: str, rule: ReviewRule, *, together: str | None = None
     ) -> Rules:
-        """Add a rule to a binding, a number per run in place of another; return all it has then.
+        """Add a rule to a binding, and return all its rules; `per-run` replaces an earlier one.
 
-        `together` names what is decided on with it, for one undo of all.
+        `together`: id of a group of changes that one undo takes back.
 
         Raises:
-            Invalid: the rule cannot be.
+            Invalid: the rule is not valid.
             NotFound: no such binding.
         """
         rule = _checked(rule, binding_key)
         asked = {"add_rule": rule.model_dump(mode="json"), **at_once(together)}
 
         def added(rules: Rules) -> Rules:
-            once = rule.test is RuleTest.PER_RUN  # of two numbers only the smaller would count
+            once = rule.test is RuleTest.PER_RUN  # of two, only the smaller would have an effect
             return (*(one for one in rules if not (once and one.test is rule.test)), rule)
 
         return await self._change_rules(caller, binding_key, asked, added)
 
     async def remove_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
-        """Take a rule away; what waits because of it goes on waiting. Returns what is left.
+        """Remove a rule, and return the others; the writes that it holds stay pending.
 
         Raises:
             Invalid: the binding has no such rule.
@@ -338,10 +337,10 @@ class Review(ServiceModule):
         return await self._change_rules(caller, binding_key, asked, without)
 
     def rule_from(self, one: PendingWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
-        """Return the rule that does the same with what is like something held.
+        """Return the rule for writes that are like a pending one in what `test` compares.
 
         Raises:
-            Invalid: it has nothing of the sort that the rule is about.
+            Invalid: the pending write has no value for the test.
         """
         from memtui.fact_values import pair_of
 
@@ -380,7 +379,7 @@ class Review(ServiceModule):
         return await self._runtime.change(caller, asked, change, binding_key=binding_key)
 
     async def _find(self, caller: Caller, pending_id: str, decision: str) -> PendingRow:
-        """Return what waits under an id; where the caller may not know of it, that is logged."""
+        """Return a pending write by its id; a failed attempt is logged as a review operation."""
         try:
             return find(await asyncio.to_thread(self._rows, caller), pending_id)
         except MemtuiError:
@@ -402,23 +401,23 @@ class Review(ServiceModule):
     def may_know(
         self, change: SettingChange, caller: Caller, visibility: Visibility | None
     ) -> bool:
-        """Whether a caller may be told of what was changed: of what waited, who may see it."""
+        """Whether the caller may see a settings change; of the queue: if its owners are visible."""
         if change.setting != settings.PENDING:
             return True
         return caller.by_person and _is_seen(_row_of(change), visibility)
 
     async def _authorise(self, caller: Caller, row: PendingRow) -> None:
-        """Raise `Denied` where the caller could not do it themselves, or is an agent."""
+        """Raise `Denied` where the caller is no person, or may not make the change."""
         if not caller.by_person:
             raise Denied("An agent decides on nothing that waits for review.")
         await self._runtime.authorise(caller, _action_of(row), _owners(row))
 
 
 def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
-    """Return a rule that can be, its value tidied.
+    """Return a rule with normalised whitespace.
 
     Raises:
-        Invalid: it cannot.
+        Invalid: its test, action and value do not go together.
     """
     value = " ".join(rule.value.split())
     if rule.test.takes_value and not value:
@@ -452,7 +451,7 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
 
 
 def passed_over(made: ReviewRule, rules: Rules) -> str:
-    """Say which rules that look at a text a new one comes before; empty: it comes before none."""
+    """Warn that a new `accept` rule precedes the rules that check texts; empty: it does not."""
     looking = {RuleTest.INSTRUCTION, RuleTest.CONTRADICTION}
     names = [one.name for one in rules if one.action is RuleAction.HOLD and one.test in looking]
     if made.action is not RuleAction.ACCEPT or not names:
@@ -463,7 +462,7 @@ def passed_over(made: ReviewRule, rules: Rules) -> str:
 def _differences(
     connection: Connection, request: Request, there: Sequence[Record]
 ) -> Iterator[PendingDifference]:
-    """Yield what a request would make of the records that are there."""
+    """Yield each existing record before and after a request."""
     if isinstance(request, WriteRequest):
         replaced = there[0] if there else None
         new = as_record(connection, request)
@@ -505,7 +504,7 @@ def _action_of(row: PendingRow) -> Permission:
 
 
 def _view(row: PendingRow, roles: Sequence[Membership] | None) -> PendingWrite:
-    """Return what waits, for somebody with these memberships; None: the company has no members."""
+    """Return a pending write; `roles`: the caller's, None: the company has no members."""
     request, action = request_of(row), _action_of(row)
     whys = () if roles is None else (refusal(roles, action, one) for one in _owners(row))
     return PendingWrite.like(

@@ -1,4 +1,4 @@
-"""What the service's parts share: routing, authorisation, and the record of every operation."""
+"""Shared by all service modules: routing, authorisation, and the recording of operations."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ T = TypeVar("T")
 ModuleT = TypeVar("ModuleT", bound="ServiceModule")
 
 SETUP_CHANNEL = "setup"
-"""Through it comes what memtui sets up by itself."""
+"""The channel of the settings that memtui creates by itself in a new home."""
 
 EXPLICIT_KEY = "because you chose it"
-"""Why a binding serves that the caller named."""
+"""The binding reason where the caller named the binding."""
 
 _TOLD_PROBLEMS = 20
 _SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
@@ -76,24 +76,24 @@ _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The binding that an operation goes to, and under which rules of its company."""
+    """The binding that an operation goes to, with the rules of its company."""
 
     binding: BindingRow
     reason: str
     company_read_only: bool
     memberships: Sequence[MemberRow] | None
-    """The roles of whom the caller is or acts for; None: the company has no members."""
+    """Roles of the person who calls or is acted for; None: the company has no members."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """The part of one binding in what several are asked at once."""
+    """Options of an operation that is one of several, asked of several bindings at once."""
 
     together: str
-    """An id that stands in the request of each one's operation."""
+    """An id that the requests of all these operations share in the log."""
     within_ms: int
     seen_only: bool = False
-    """Of the whole company, what the caller sees is enough, where everybody's is refused."""
+    """Answer a query of the whole company with the visible records instead of refusing it."""
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class ServiceRuntime:
 
     database: Database
     archive: Path
-    """Where sealed operations lie."""
+    """The folder of sealed operations."""
     providers: Providers
     connections: Connections
     recorder: Recorder
@@ -112,7 +112,7 @@ class ServiceRuntime:
     fact_limits: FactLimits
     save_limits: SaveLimits
     pending_max_count: int
-    """How much may wait for review in one binding."""
+    """Upper bound of the pending writes of one binding."""
     paths: Paths
     settings: Settings
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -124,16 +124,16 @@ class ServiceRuntime:
         return Archive(self.archive)
 
     def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
-        """Return a company's whole log, as somebody of this visibility may see it."""
+        """Return a company's log with its sealed part, as a visibility shows it; None: all."""
         from memtui.service.company_log import CompanyLog
 
         return CompanyLog(self.database, self._sealed, company_id, visibility)
 
     def log_of(self, caller: Caller) -> CompanyLog:
-        """Return what a caller may see of its company's log, up to its moment. Blocking.
+        """Return the part of its company's log that a caller may see, up to `as_of`. Blocking.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is none of them.
         """
         return self.log(caller.company_id, until(self.visibility(caller), caller.as_of))
 
@@ -171,7 +171,7 @@ class ServiceRuntime:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._changes.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not complain where nobody waits
+            task.exception()  # retrieved: asyncio warns of exceptions that nobody retrieves
 
     async def close(self) -> None:
         """Wait for the changes that still run, then close the adapters and the log."""
@@ -185,13 +185,13 @@ class ServiceRuntime:
     # Routing and authorising
 
     async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
-        """Return the binding that serves a scope and why it does.
+        """Return the binding that serves a scope, with the reason.
 
         An explicit key wins, then the project's target, the agent's, the company's default.
 
         Raises:
-            Denied: the scope is another company's or outside of the project that the caller's
-                token is for, or the binding is disabled.
+            Denied: the scope is in another company, or outside the project of the caller's token;
+                or the binding is disabled.
             NotFound: no such company or key, or nothing serves the scope.
         """
         if scope.company_id != caller.company_id:
@@ -225,10 +225,10 @@ class ServiceRuntime:
         )
 
     async def authorise(self, caller: Caller, action: Permission, scopes: Iterable[Scope]) -> None:
-        """Hold what a caller is about to do against the roles of its company.
+        """Check that the caller's roles allow an action in each of these scopes.
 
-        For records each is named by its own owner: the scope of a request is not enough, as what
-        it shows may belong to others.
+        To change records, pass the owner scope of each record: a request's scope can cover records
+        of several owners.
 
         Raises:
             Denied: the caller's role does not allow the action in one of the scopes.
@@ -241,15 +241,15 @@ class ServiceRuntime:
                 raise Denied(why)
 
     def visibility(self, caller: Caller) -> Visibility | None:
-        """Return what a caller may see of its company; None: it has no members. Blocking.
+        """Return a caller's visibility; None: no members, so everything is visible. Blocking.
 
         Raises:
-            Denied: it has members, and the caller is none.
+            Denied: the company has members, and the caller is none of them.
         """
         return visibility_of(self.memberships(caller), caller)
 
     def memberships(self, caller: Caller) -> Sequence[Membership] | None:
-        """Return what a caller is a member of; None: the company has no members. Blocking."""
+        """Return a caller's memberships; None: the company has no members. Blocking."""
         with self.database.read() as database:
             rows = _roles(database, caller)
         return memberships_of(rows, caller)
@@ -259,10 +259,10 @@ class ServiceRuntime:
         await self.authorise(caller, Permission.DELETE, map(owner_scope, scopes))
 
     async def admit(self, entry: RunningOperation, binding_key: str | None) -> Routed:
-        """Route an operation to its binding, and check that its caller may do it there.
+        """Route an operation to its binding, and check that the caller may run it there.
 
         Raises:
-            Denied: the caller may not, or something on the way is read-only.
+            Denied: the caller may not, or memtui, the company or the binding is read-only.
             NotFound: no such company or key, or nothing serves the scope.
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
@@ -295,10 +295,10 @@ class ServiceRuntime:
     ) -> Connection:
         """Admit an operation, and open its binding.
 
-        `needs` names the capability that it takes.
+        `needs` names the required capability.
 
         Raises:
-            Denied: as `admit` says, or the provider only reads.
+            Denied: see `admit`; also where the provider cannot write.
             Unsupported: the provider lacks the capability.
         """
         routed = await self.admit(entry, binding_key)
@@ -325,7 +325,7 @@ class ServiceRuntime:
         fan_out: FanOut | None = None,
         all_problems: bool = False,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
-        """Run an operation on a binding; one that reads notes the items that could not be read.
+        """Record an operation on a binding; one that reads also notes the unreadable items.
 
         `all_problems`: note every unreadable item; fail where that cannot be determined.
         """
@@ -349,7 +349,7 @@ class ServiceRuntime:
     async def _within(
         self, entry: RunningOperation, binding_key: str | None, fan_out: FanOut | None
     ) -> AsyncIterator[None]:
-        """Give up what does not end in its time; for the binding's breaker it has failed."""
+        """Give up after the time-out of a fan-out, and count that as a failure of the binding."""
         if fan_out is None:
             yield
             return
@@ -371,11 +371,11 @@ class ServiceRuntime:
     async def find(
         self, entry: RunningOperation, connection: Connection, asked: RecordHandle | str
     ) -> Record:
-        """Return a record as the provider holds it now.
+        """Return a record as the provider stores it now.
 
         Raises:
-            NotFound: there is none, under this id or the one it came back under.
-            Unavailable: what has its name cannot be read.
+            NotFound: there is none, neither under this id nor under the id an undo gave it.
+            Unavailable: the file of this name cannot be read.
         """
         handle = connection.handle_of(asked)
         read = connection.adapter.get
@@ -395,7 +395,7 @@ class ServiceRuntime:
     async def moved(
         self, connection: Connection, handles: Sequence[RecordHandle]
     ) -> dict[RecordHandle, RecordHandle]:
-        """Return the new handles of the records that came back under another id."""
+        """Return the new handles of the records that were restored under another id."""
         place = connection.binding.company_id, connection.binding.key
 
         def follow(database: DatabaseConnection) -> dict[RecordHandle, RecordHandle]:
@@ -410,7 +410,7 @@ class ServiceRuntime:
     async def found(
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
     ) -> dict[RecordHandle, Snapshot]:
-        """Return each record as it is now, those under another id that came back under one."""
+        """Return each record as it is now, under its new id where it was restored under one."""
         found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
         gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
         new = await self.moved(connection, gone) if gone else {}
@@ -419,21 +419,21 @@ class ServiceRuntime:
         return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
     async def open_for(self, caller: Caller, routed: Routed) -> Connection:
-        """Return a binding's connection as a caller sees it: as of its moment, or of now."""
+        """Return a binding's connection; it reads the past where the caller has an `as_of`."""
         connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
         return connection if caller.as_of is None else self.then(connection, caller.as_of)
 
     def then(self, connection: Connection, moment: datetime) -> Connection:
-        """Return a connection as it was at a moment."""
+        """Return a connection that reads the records as they were at a moment."""
         from memtui.service.as_of import BindingThen
 
         then = BindingThen(connection, self.ask, moment)
         return replace(connection, adapter=cast("Adapter", then))
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
-        """Return the connection of a binding, which may only read where anything above it does.
+        """Return the connection of a binding; read-only where memtui or the company is.
 
-        The opening goes on where its caller gives up, so that the next one finds it.
+        The opening continues after its caller is cancelled, so that the next call can use it.
         """
         opening = asyncio.ensure_future(self._open(binding, company_read_only=company_read_only))
         opening.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -445,21 +445,22 @@ class ServiceRuntime:
         )
         just_opened = connection.binding is binding
         able = dict(connection.adapter.capabilities)
-        is_closed = self.read_only or company_read_only  # which takes no ability from a binding
+        # A closed adapter reports fewer capabilities than its binding has: they are not stored.
+        is_closed = self.read_only or company_read_only
         if just_opened and able != binding.capabilities and not is_closed:
             await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
         return connection.filling(self.ask)
 
     def _keep_capabilities(self, binding_id: str, able: Json) -> None:
-        """A new config or a new version of a provider can do other things than the old one."""
+        """Store the capabilities: a new config or version of a provider may change them."""
         with self.database.write() as connection:
             bindings.update_binding(connection, binding_id, {"capabilities": able})
 
     async def reopen(self, binding: BindingRow) -> None:
         """Close a binding whose settings were changed.
 
-        One that takes changes from now on is opened again: while it was read-only nobody saw that
-        it can. If that fails, it is told where the binding is used.
+        A binding that has become writable is opened at once, to store that capability: while
+        read-only it did not report it. If opening fails, the next operation reports why.
         """
         await self.connections.drop(binding.binding_id)
         now = await self.ask(bindings.binding, binding.company_id, binding.key)
@@ -484,7 +485,7 @@ class ServiceRuntime:
         row = await self.ask(bindings.company, company_id)
         self.refuse_read_only(company_id if row is not None and row.read_only else None)
 
-    # Changing the control plane's own settings, each time as an operation
+    # Changing the settings of the control plane; each change is an operation
 
     @asynccontextmanager
     async def configured(
@@ -497,15 +498,15 @@ class ServiceRuntime:
         kinds: Collection[str] = COMMON,
         scope: Scope | None = None,
     ) -> AsyncIterator[RunningOperation]:
-        """Record a change of the settings, and refuse it to who may not make it.
+        """Record a change of the settings, and refuse callers who may not make it.
 
         Args:
-            caller: Whose company.
-            asked: What the record of it says.
-            binding_key: The binding that it is about.
-            in_read_only: What is done changes nothing that a read-only company keeps as it is.
+            caller: Who changes the settings of its company.
+            asked: The request, as logged.
+            binding_key: The binding that is configured.
+            in_read_only: The change is also allowed in a read-only company.
             kinds: The kinds of settings that it changes.
-            scope: Whose settings these are; None: the whole company's.
+            scope: The owner of the settings; None: the whole company.
         """
         scope = scope or Scope(company_id=caller.company_id)
         async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
@@ -526,9 +527,9 @@ class ServiceRuntime:
         kinds: Collection[str] = COMMON,
         scope: Scope | None = None,
     ) -> T:
-        """Change the settings by what is in their tables alone, and record it.
+        """Change the settings in the database, and record that.
 
-        Runs to its end. `irreversible` says why it cannot be taken back, where it cannot.
+        Runs to its end. `irreversible`: why it cannot be undone; None: it can.
         """
 
         async def run() -> T:
@@ -552,7 +553,7 @@ class ServiceRuntime:
     async def may_configure(self, caller: Caller, *, namespaces_of: str | None = None) -> None:
         """Raise `Denied` where the caller may not change the settings of its company.
 
-        `namespaces_of`: the binding whose namespaces alone it changes; None: others too.
+        `namespaces_of`: the binding, if only its namespaces change; None: other settings do too.
         """
         await self.authorise(caller, Permission.CONFIGURE, [Scope(company_id=caller.company_id)])
         await self.ask(_refuse_unreviewed_settings, caller, namespaces_of)
@@ -565,8 +566,8 @@ class ServiceRuntime:
     ) -> T:
         """Change the company's settings and log the operation, in one transaction.
 
-        Each setting of these kinds is kept before and after, so that the change can be taken back.
-        What memtui itself sets up in a new home is not a change that anybody made.
+        Each setting of these kinds is journaled before and after, so that the change can be undone;
+        not where memtui sets up a new home, since that is nobody's change.
         """
         company_id = entry.caller.company_id
         own = _namespaces_of(entry.binding.key if entry.binding else None, kinds)
@@ -591,14 +592,14 @@ class ServiceRuntime:
 
 
 class ServiceModule:
-    """A part of the service: the methods of one subject over what all of them share."""
+    """A part of the service: the methods of one subject, on the shared runtime."""
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         self._runtime = runtime
 
 
 def at_once(together: str | None) -> Json:
-    """Return what the log says of a change that one undo takes back with others of this name."""
+    """Return the logged request entry that groups changes for one undo; empty without a group."""
     return {} if together is None else {"together": together}
 
 
@@ -662,9 +663,9 @@ def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | No
 
 
 def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
-    """Raise `Denied` where an agent does what cannot wait for review in a binding that reviews.
+    """Raise `Denied` where an agent calls and its writes to the binding are reviewed.
 
-    `does` says what: "copies nothing".
+    For operations that cannot be held for review. `does` completes the sentence: "copies nothing".
     """
     if not entry.caller.by_person and entry.binding is not None and entry.binding.review:
         raise Denied(
@@ -674,7 +675,7 @@ def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
 
 
 def _namespaces_of(binding_key: str | None, kinds: Collection[str]) -> str | None:
-    """Return the binding whose namespaces alone are changed; None: other settings are too."""
+    """Return the binding, if only its namespaces change; None: other settings change too."""
     return binding_key if set(kinds) == {settings.NAMESPACE} else None
 
 
@@ -683,8 +684,8 @@ def _refuse_unreviewed_settings(
 ) -> None:
     """Raise `Denied` where an agent changes the settings of a company that reviews agents.
 
-    The namespaces of a binding, which a memory plugin's clients make by themselves, only where what
-    agents write to that one is reviewed.
+    For a binding's namespaces (clients of a memory plugin create them unasked) only the review of
+    that binding counts.
     """
     rows = () if caller.by_person else bindings.bindings(database, caller.company_id)
     about = (row for row in rows if namespaces_of in {None, row.key})
@@ -696,7 +697,7 @@ def _refuse_unreviewed_settings(
 
 
 async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
-    """Return what could not be read where an operation reads, as far as its caller may know."""
+    """Return the items an operation could not read, if its caller may see them. Never fails."""
     try:
         return await _unread(entry, connection)
     except MemtuiError as error:
@@ -716,7 +717,7 @@ async def _unread(entry: RunningOperation, connection: Connection) -> list[Probl
 async def problems_beside(
     entry: RunningOperation, connection: Connection, records: Sequence[Record]
 ) -> tuple[Problem, ...]:
-    """Return what cannot be read of the files that records were written to."""
+    """Return the unreadable items in the files that records were written to."""
     files = {one.location.path for one in records if one.location}
     found = await problems(entry, connection) if files else []
     beside = [one for one in found if one.location and one.location.path in files]
@@ -724,7 +725,7 @@ async def problems_beside(
 
 
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
-    """Return as much of what could not be read as is shown, and how much more there is."""
+    """Return the first problems, and one more that counts the rest."""
     more = len(found) - _TOLD_PROBLEMS
     if more <= 0:
         return found

@@ -1,6 +1,6 @@
-"""Take a mutation back: put every record into the state that it had before.
+"""Undo mutations: restore every record to its state before.
 
-One whose outcome is unknown is looked into first, by asking the provider.
+A mutation of unknown outcome is first checked at the provider.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ from memtui.store.operation import Operation, set_by
 from memtui.store.settings import SettingChange
 
 _AT_ONCE = timedelta(hours=1)
-"""What is done together begins within such a time; in one binding it is done in turn."""
+"""The operations of one group begin within such a time of each other."""
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: IRREVERSIBLE,
     OperationType.SYNC: "What it read again lies outside of memtui and is as it was.",
 }
-"""Types that nothing takes back, and why."""
+"""Types that cannot be undone, and why."""
 _SAID = ("text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at")
-"""What a person would see changed in a record."""
+"""The fields in which a person sees that a record has changed."""
 
 
 class Undo(ServiceModule):
-    """Taking mutations back, and finding out about those of unknown outcome."""
+    """Undoing mutations, and checking those of unknown outcome."""
 
     @to_its_end
     async def undo(
         self, caller: Caller, operation_id: str | None = None, *, together: str | None = None
     ) -> MutationAnswer:
-        """Take back an operation, the newest that can be when None; taking back an undo redoes.
+        """Undo an operation; None: the newest undoable one. Undoing an undo redoes.
 
-        `together` names what is taken back with it.
+        `together`: id of the group of undos that it belongs to.
         """
         scope = Scope(company_id=caller.company_id)
         asked = {"operation_id": operation_id} if operation_id else {}
@@ -134,7 +134,7 @@ class Undo(ServiceModule):
             else:
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
-            own = [before.handle for before, _ in steps]  # by which it is known what is taken back
+            own = [before.handle for before, _ in steps]  # the journal's ids
             touched = list(dict.fromkeys((*own, *handles, *moved)))
             known = {
                 handle: fields_of(before.record)
@@ -151,13 +151,13 @@ class Undo(ServiceModule):
         )
 
     async def _refuse_other_binding(self, operation: Operation) -> None:
-        """Raise `Conflict` where its binding was removed and another one has the key."""
+        """Raise `Conflict` where the operation's binding was removed and its key reused."""
         key = operation.binding_key or ""
         place = operation.scope.company_id, key, operation.seq
         changes = await self._runtime.ask(journal.binding_changes, *place)
         if not changes:
             return
-        # By when they were added: one that came back is the one that it was.
+        # Compared by creation time: a binding restored by undo is the same one.
         then, now = (one and one["created_at"] for one in (changes[0].before, changes[-1].after))
         if now is not None and then != now:
             raise Conflict(
@@ -168,7 +168,7 @@ class Undo(ServiceModule):
     async def _now(
         self, connection: Connection, steps: Sequence[Step], scope: Scope
     ) -> list[Snapshot]:
-        """Return the records as they are, under a new id if they came back under one."""
+        """Return the records as they are now, under their new id if restored under one."""
         left = [before.handle for before, after in steps if after and after.record]
         found = await self._runtime.found(connection, left, scope)
         others = [before.handle for before, _ in steps if before.handle not in found]
@@ -183,7 +183,7 @@ class Undo(ServiceModule):
         steps: Sequence[Step],
         now: Sequence[Snapshot],
     ) -> None:
-        """Raise `Conflict` where a record is not as it was left, or as undoing led back to it."""
+        """Raise `Conflict` where a record differs from how the operation, or an undo, left it."""
         for (_, left), current in zip(steps, now, strict=True):
             expected = left.record if left else None
             record_id = current.handle.provider_record_id
@@ -210,15 +210,15 @@ class Undo(ServiceModule):
         *,
         answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
-        """Take back an operation, and what was done with it: all bindings at once, each in turn.
+        """Undo an operation and its group: bindings concurrently, within each one by one.
 
         Args:
-            caller: Who takes it back.
-            operation_id: The operation; None: the newest that can be.
-            answers: Gets each answer as it comes, also where another one fails.
+            caller: Who undoes it.
+            operation_id: The operation; None: the newest undoable one.
+            answers: Receives each answer as it comes, also where another undo fails.
 
         Raises:
-            MemtuiError: it cannot be taken back, or one of them cannot; the others are then.
+            MemtuiError: one of them cannot be undone; the others are undone nevertheless.
         """
         done = await asyncio.to_thread(self._done_together, caller, operation_id)
         answers = [] if answers is None else answers
@@ -246,7 +246,7 @@ class Undo(ServiceModule):
         return tuple(answers[before:])
 
     def _done_together(self, caller: Caller, operation_id: str | None) -> list[Operation]:
-        """Return what was done together with an operation, itself first, and is not taken back."""
+        """Return an operation and the others of its group, without those undone already."""
         if operation_id is None:
             newest = self._candidates(caller, 1)
             if not newest:
@@ -277,21 +277,21 @@ class Undo(ServiceModule):
             there = [
                 one
                 for one in (operation, *others)
-                # Where some could not come back before, the rest is what is left to take back.
+                # An earlier undo of the group may have undone only some of it.
                 if journal.undone_by(database, company_id, one.operation_id) is None
-                # A rule that was there already, say, was not made again.
+                # Left out: members that changed nothing, such as adding a rule that existed.
                 and journal.kept(database, company_id, one.operation_id) is not None
             ]
         return there or [operation]
 
     @in_thread
     def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
-        """Return the newest changes that the caller may see, and why some cannot be taken back."""
+        """Return the newest changes that the caller may see, and why some cannot be undone."""
         return self._candidates(caller, limit)
 
     @in_thread
     def candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:
-        """Return what a change changed, and why it cannot be taken back.
+        """Return the changes of an operation, and why it cannot be undone.
 
         Raises:
             NotFound: the caller sees no such operation.
@@ -310,19 +310,19 @@ class Undo(ServiceModule):
 
     @in_thread
     def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
-        """Raise what taking these back in turn would, as far as the journal tells; logs nothing.
+        """Check by the journal alone whether these can be undone in turn; return the extent.
 
-        Where nothing is raised, what they take back is returned.
+        Logs nothing.
 
         Raises:
-            Invalid: one of them changed nothing, or cannot be taken back.
-            Conflict: the only one was taken back already.
+            Invalid: one of them changed nothing, or cannot be undone.
+            Conflict: there is only one, and it was undone already.
         """
         found: dict[str, Operation] = {}
         for one in operation_ids:
             left, *others = self._done_together(caller, one)
             found |= {each.operation_id: each for each in (left, *others)}
-            # Of several, one that comes first may bring back what is undone now.
+            # Of several: undoing an earlier one can redo one that is undone now.
             with suppress(Conflict) if len(operation_ids) > 1 else nullcontext():
                 self._pick(caller, left.operation_id)
         with self._runtime.database.read() as database:
@@ -351,7 +351,7 @@ class Undo(ServiceModule):
     def _together(
         self, database: DatabaseConnection, caller: Caller, operation: Operation
     ) -> Together | None:
-        """Return what is taken back with an operation, itself too; None: it is alone."""
+        """Return the extent of undoing an operation with its group; None: it has no group."""
         done = self._done_together(caller, operation.operation_id)
         is_alone = [one.operation_id for one in done] == [operation.operation_id]
         return None if is_alone else _extent(database, done)
@@ -385,7 +385,7 @@ class Undo(ServiceModule):
         )
 
     def _unsettled(self, caller: Caller, operation_id: str) -> list[str]:
-        """Return what was to take an operation back and was interrupted."""
+        """Return the interrupted undos of an operation, whose outcome is unknown."""
         operation = self._runtime.log(caller.company_id, self._runtime.visibility(caller)).named(
             operation_id
         )
@@ -429,12 +429,13 @@ class Undo(ServiceModule):
     async def _settings_back(
         self, entry: RunningOperation, operation: Operation, changed: Sequence[SettingChange]
     ) -> MutationAnswer:
-        """Put settings back, in one transaction that also keeps what they were until then.
+        """Restore settings, in one transaction that also journals their current values.
 
         Raises:
             Denied: the caller may not change the settings.
-            Conflict: one of them has changed since, or another company's memories lie there by now.
-            Invalid: what they would be cannot be.
+            Conflict: one of them has changed since; a restored binding's storage is another
+                company's by now; or the settings would contradict each other.
+            Invalid: a revoked token would be restored.
         """
         if {change.setting for change in changed} == {settings.PENDING}:
             await self._runtime.module(Review).may_decide(entry, changed)
@@ -479,12 +480,12 @@ class Undo(ServiceModule):
     async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
         """Find out whether an operation of unknown outcome happened.
 
-        What is found is logged as an operation of its own, and what happened can be undone from
-        then on. What an earlier check found out stays: what is there now may have other reasons.
+        The finding is logged as a separate operation; a change found can then be undone. An earlier
+        finding stands, since the records may have changed for other reasons since.
 
         Raises:
-            Invalid: its outcome is known by itself.
-            Conflict: its binding was removed, and another one has the key.
+            Invalid: the operation's status is not unknown.
+            Conflict: its binding was removed and its key reused.
         """
         asked = await self._runtime.module(Log).get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
@@ -535,7 +536,7 @@ class Undo(ServiceModule):
         finding: OutcomeFinding,
         links: dict[str, str],
     ) -> OutcomeFinding:
-        """Look for records that an undo put back under other ids, which `links` gets."""
+        """Look for records that an undo restored under other ids; adds these to `links`."""
         changed = list(finding.steps) if finding.happened else []
         there = {old.handle for old, _ in changed}
         place = asked.scope.company_id, asked.undoes or ""
@@ -547,9 +548,9 @@ class Undo(ServiceModule):
                 continue
             written = await self._look_for_written(connection, asked, texts[old.handle], found)
             if written.happened is None and not finding.happened:
-                finding = written  # nobody can tell, so it must not count as not done
+                finding = written  # undecided, so the undo must not count as not done
             for gone, now in written.steps:
-                # As of any record that an undo puts back under another id: the old one stays away.
+                # Two steps, as for any record restored under another id: the old id stays gone.
                 changed += [(old, old), (gone, now)]
                 found.add(gone.handle)
                 links[old.handle.provider_record_id] = gone.handle.provider_record_id
@@ -563,7 +564,7 @@ class Undo(ServiceModule):
     async def _look_for_changed(
         self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
     ) -> OutcomeFinding:
-        """Compare records with what they were; of one changed since, what that change found."""
+        """Compare records with their state before; if changed since, as that change found them."""
         since = await self._runtime.ask(_found_since, asked, before)
         left = [
             old.handle
@@ -582,7 +583,7 @@ class Undo(ServiceModule):
         text: str = "",
         others: Collection[RecordHandle] = (),
     ) -> OutcomeFinding:
-        """Look for a record with what was written, or a text, that is none of `others`."""
+        """Look for a record with the written text, or with `text`; skip `others`."""
         content = text or str(asked.request.get("content") or "")
         known = content or CONTENT in asked.salts
         if not known or not connection.adapter.capabilities.browse:
@@ -593,7 +594,7 @@ class Undo(ServiceModule):
         async for page in connection.pages(request):
             for record in page.records:
                 same = (
-                    record.text.startswith(content)  # the log has only the beginning of a long one
+                    record.text.startswith(content)  # the log has only the beginning of a long text
                     if content
                     else is_value_of(asked, CONTENT, record.text)
                 )
@@ -621,7 +622,7 @@ class Undo(ServiceModule):
         )
 
     async def _is_known(self, asked: Operation, handle: RecordHandle) -> bool:
-        """Whether the record was there before, or another operation has changed it since."""
+        """Whether the record existed before, or another operation has changed it since."""
         log, place = self._runtime.log(asked.scope.company_id), asked.binding_key or ""
         record_id = handle.provider_record_id
         ids = await asyncio.to_thread(log.mutations_of_record, place, record_id)
@@ -635,7 +636,7 @@ class Undo(ServiceModule):
 
 
 def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> Together:
-    """Return what taking operations back takes back, as the journal has it."""
+    """Count the records and settings that undoing operations restores, by the journal."""
     records = count = waiting = 0
     keys: set[str | None] = set()
     for one in operations:
@@ -654,7 +655,7 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
 
 
 def _is_gone(steps: Sequence[Step]) -> bool:
-    """Whether these are the steps of one record that was there, and is under no such id now."""
+    """Whether these are the steps of one record that existed, and whose id is gone now."""
     if len(steps) != 1:
         return False
     [(before, after)] = steps
@@ -675,9 +676,9 @@ def _compare(
     *,
     is_past: bool,
 ) -> OutcomeFinding:
-    """Return what follows from records before and after an operation; None: nobody can tell.
+    """Compare records before and after an operation; a None after: its state is unknown.
 
-    `is_past`: some were changed since, and are as another change found them.
+    `is_past`: some have changed since; these are compared as the next change found them.
     """
     steps = list(zip(before, after, strict=True))
     changed = [
@@ -713,7 +714,7 @@ def _records(count: int, *, is_past: bool) -> str:
 def _review_back(
     changed: Sequence[SettingChange], database: DatabaseConnection, entry: RunningOperation
 ) -> None:
-    """Let what was accepted wait again, or no more, with the records that are taken back."""
+    """Return an accepted change to the queue, or on redo remove it, if the undo succeeds."""
     if entry.status is OperationStatus.OK:
         company_id = entry.caller.company_id
         entry.settings = tuple(pending.take_back(database, company_id, one) for one in changed)
@@ -726,9 +727,9 @@ def _refuse_late(
     database: DatabaseConnection,
     entry: RunningOperation,
 ) -> None:
-    """Raise `Conflict` where somebody else has done since what rules it out, or does so now.
+    """Raise `Conflict` where another operation since, or under way, rules the undo out.
 
-    `newest` is the newest operation when its records were looked at.
+    `newest`: the sequence number of the newest operation when the records were read.
     """
     appending.hold(database, entry.caller.company_id)  # two at once would not see each other
     _refuse_undone(database, operation)
@@ -737,7 +738,7 @@ def _refuse_late(
 
 
 def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
-    """Raise `Conflict` where an operation was taken back, or is being."""
+    """Raise `Conflict` where an operation was undone, or is being undone."""
     company_id = operation.scope.company_id
     undone_by = journal.undone_by(database, company_id, operation.operation_id)
     if undone_by is not None:
@@ -748,7 +749,7 @@ def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
 
 
 def _refuse_overtaken(database: DatabaseConnection, entry: RunningOperation, newest: int) -> None:
-    """Raise `Conflict` where one of its records was changed after an operation, or is being."""
+    """Raise `Conflict` where a record was changed after operation `newest`, or is being changed."""
     place = entry.caller.company_id, entry.binding.key if entry.binding else ""
     since = journal.changed_since(database, *place, newest)
     under_way = appending.changing(database, *place)
@@ -772,7 +773,7 @@ def _under_way(told: str, operation_id: str) -> Conflict:
 def _refuse_decided(
     changed: Sequence[SettingChange], database: DatabaseConnection, entry: RunningOperation
 ) -> None:
-    """Raise `Conflict` where what was accepted waits again, or was decided on since."""
+    """Raise `Conflict` where an accepted change is pending again, or was decided on since."""
     for one in changed:
         row = pending.one(database, entry.caller.company_id, one.key["pending_id"])
         if (row is None) is not (one.after is None) or (row is not None and row.decider):
@@ -796,7 +797,7 @@ def _why_not(operation: Operation, found: Undoable) -> str | None:
 
 
 def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
-    """Raise `Conflict` where settings do not go together."""
+    """Raise `Conflict` where members lack an owner, or a target its binding."""
     roles = bindings.members(database, company_id)
     if roles and not any(row.role == Role.OWNER and not row.project_id for row in roles):
         raise Conflict("It would leave the members without an owner; make somebody else one first.")
@@ -811,16 +812,16 @@ def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
 
 
 def state_of(record: Record | None) -> str | None:
-    """Return what differs once a record has changed: its revision, else what a person sees."""
+    """Return a value that differs once a record has changed: its revision, else its fields."""
     if record is None:
         return None
     return record.revision or record.model_dump_json(include=set(_SAID))
 
 
 def _came_back(left: Record | None, now: Record | None) -> bool:
-    """Whether it is a record under the id that memtui gave it anew, and says the same.
+    """Whether a record is back under another id, with the same fields.
 
-    A correction that fails may do that, and nobody has its state before and after then.
+    A failed correction can cause that; it journals no state before and after.
     """
     if left is None or now is None or left.handle == now.handle:
         return False
@@ -828,10 +829,10 @@ def _came_back(left: Record | None, now: Record | None) -> bool:
 
 
 def reaching(scope: Scope, records: Iterable[Record]) -> Scope:
-    """Return the scope to ask a provider in, so that it finds all records of an operation.
+    """Return the scope in which a provider finds all records of an operation.
 
-    An operation that named no user is logged as the one's whose own memories it touched, and it may
-    have touched others beside.
+    An operation that named no user is logged with a user whose memories it touched, but may have
+    touched those of others too; then the scope has no user.
     """
     if all(one.scope.subject_id == scope.subject_id for one in records):
         return scope
@@ -845,7 +846,7 @@ async def _rebuild(
     befores: Sequence[Snapshot],
     now: Sequence[Snapshot],
 ) -> None:
-    """Undo without the provider's help; notes the new id of each record that needed one."""
+    """Undo by single writes, for a provider without `restore`; links old ids to new ones."""
     if (exchanged := _exchanged(operation, befores, now)) is not None:
         old_id, change = exchanged
         corrected = await entry.mutate(connection, partial(connection.adapter.correct, change))
@@ -870,9 +871,9 @@ async def _rebuild(
 def _exchanged(
     operation: Operation, befores: Sequence[Snapshot], now: Sequence[Snapshot]
 ) -> tuple[str, CorrectRequest] | None:
-    """Return the id that a correction gave up, and what corrects its successor back.
+    """Return the id that a correction replaced, and the correction that reverts it.
 
-    Such a provider has its own safe order of storing and deleting, even where it is full.
+    Correcting is safer than write and forget: the provider knows a safe order, even when full.
     """
     steps = list(zip(befores, now, strict=True))
     if (pair := journal.exchanged(operation.operation_type, steps)) is None:
@@ -884,7 +885,7 @@ def _exchanged(
 
 
 def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:
-    """Return what makes a record as it was; what is the same is not named."""
+    """Return the correction that restores a record; it names only the fields that differ."""
     old, now = (
         {
             "pinned": one.pinned,
@@ -907,7 +908,7 @@ def _as_correction(operation: Operation, before: Record, current: Record) -> Cor
 
 
 def as_write(record: Record, binding_key: str | None) -> WriteRequest:
-    """Return the write that stores a record again, with all that a write can carry."""
+    """Return the write that stores a record again, with every field that a write has."""
     return WriteRequest.like(
         record,
         content=record.text,

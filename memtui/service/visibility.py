@@ -1,4 +1,4 @@
-"""Who calls, who may do what to whose memory (seed 004 §6.5), and what one sees of it (seed 001).
+"""Callers, their permissions on memories (seed 004 §6.5), and their visibility (seed 001).
 
 |              | user memory             | drive (project) memory |
 |--------------|-------------------------|------------------------|
@@ -7,15 +7,15 @@
 | add (manual) | the user                | admin, owner           |
 | delete       | the user                | admin, owner           |
 
-An agent acts for a person: what it may do is what the table gives that person, and it adds as AI.
-Memory of neither a user nor a project is the company's, and a view of it holds everybody's: its
-admins and owners see and change it. An agent type's is seen by every member. A view of a project
-and a user shows both, and needs both rights. A company without members is open to everyone who can
-open its database; in one that has some, a stranger sees nothing at all.
+An agent acts for a person: it has that person's permissions, and adds as AI. Memory without user
+and project belongs to the company: only its admins and owners change it, and view the company as a
+whole, which includes everybody's memories. Every member views an agent type's memory. A view of a
+project and a user shows both, and needs both permissions. A company without members is open to
+everyone who can open its database; in a company with members, a stranger sees nothing.
 
-What of the log and of records a member sees is `memtui.store.visibility.Visibility`, which
-`visibility_of` makes. A company-wide ("org") memory reaches an agent with a prefix that says that
-it is not an instruction, and a write of one is audited by a salted SHA-256, without its content.
+`visibility_of` returns the `memtui.store.visibility.Visibility` of a member: the visible part of
+log and records. Agents get a company-wide ("org") memory with a prefix that marks it as memory; a
+write of one is audited by a salted SHA-256, without its content.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from memtui.visible import visible
 
 AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
-"""What the principals of agents, and of people, begin with."""
+"""Prefixes of the principals of agents and of people."""
 
 MODEL_DOOR = "mcp"
-"""The channel that only models come through."""
+"""The channel that only models use."""
 
 
 def agent_of(principal: object) -> str | None:
-    """Return the name of the agent that a principal is; None: it is none."""
+    """Return the agent's name in a principal; None: the principal is no agent."""
     if not isinstance(principal, str) or not principal.startswith(AGENT_PREFIX):
         return None
     return principal.removeprefix(AGENT_PREFIX) or None
@@ -70,19 +70,18 @@ class Caller(Model):
     acts_for: str | None = None
     """The person, as a principal, on whose behalf an agent acts."""
     run_id: str | None = None
-    """The run that it calls from: its operations belong to it where their scope names none."""
+    """The run that the caller belongs to; the default of `Scope.run_id` for its operations."""
     project_id: str | None = None
-    """The project that its token holds it to: no other's memories are there for it. None: any."""
+    """The only project that its token gives access to; None: any."""
     as_of: UtcDatetime | None = None
-    """The moment that it looks at: all it reads is as it was then, and it changes nothing. None:
-    now."""
+    """The moment in the past that it reads, and may not change; None: now."""
 
     def at(self, moment: datetime | None) -> Caller:
-        """Return who looks at a moment; None: at the one that it looks at already."""
+        """Return this caller with another `as_of`; None: unchanged."""
         return self if moment is None else self.model_copy(update={"as_of": moment})
 
     def by_then(self, chosen: Filter | None) -> Filter:
-        """Return a filter of operations that lets none through that began after its moment."""
+        """Return a filter that also excludes operations that began after `as_of`."""
         asked = chosen or EVERYTHING
         if self.as_of is None:
             return asked
@@ -92,17 +91,17 @@ class Caller(Model):
 
     @property
     def agent_id(self) -> str | None:
-        """The agent that calls; None: it is no agent."""
+        """The name of the agent that calls; None: the caller is no agent."""
         return agent_of(self.principal)
 
     @property
     def by_ai(self) -> bool:
-        """Whether an agent calls. Through MCP a model speaks, with whosever token."""
+        """Whether an AI calls: an agent, or anybody through MCP, which only models use."""
         return self.principal.startswith(AGENT_PREFIX) or self.channel == MODEL_DOOR
 
     @property
     def by_person(self) -> bool:
-        """Whether a person calls: no agent, and no program that nobody vouches for."""
+        """Whether a person calls: a `user:` principal, and not an AI."""
         return self.principal.startswith(USER_PREFIX) and not self.by_ai
 
     def author(self, claimed: str | None) -> str:
@@ -122,7 +121,7 @@ def caller_of(settings: Settings, company_id: str, channel: str) -> Caller:
     """Return the caller that the settings name.
 
     Raises:
-        Invalid: it acts for another agent.
+        Invalid: `acts_for` names an agent instead of a person.
     """
     acts_for = settings.acts_for or None
     if acts_for is not None and acts_for.startswith(AGENT_PREFIX):
@@ -133,7 +132,7 @@ def caller_of(settings: Settings, company_id: str, channel: str) -> Caller:
 
 
 class Role(StrEnum):
-    """What a member is in a project, or in the whole company."""
+    """A member's role in a project, or in the whole company."""
 
     OWNER = "owner"
     ADMIN = "admin"
@@ -141,7 +140,7 @@ class Role(StrEnum):
 
 
 class Permission(StrEnum):
-    """The rows of the table; a correction counts as a deletion."""
+    """The rows of the module's table, and `configure`; a correction counts as a deletion."""
 
     VIEW = "view"
     ADD_AI = "add (AI)"
@@ -155,7 +154,7 @@ class Membership(Model):
 
     principal: str
     subject_id: str | None = None
-    """The user whose memories are this person's own."""
+    """The `subject_id` of this person's memories."""
     project_id: str | None = None
     role: Role
 
@@ -164,7 +163,7 @@ _MANAGERS = (Role.OWNER, Role.ADMIN)
 
 
 def action_of(operation_type: OperationType, *, by_ai: bool) -> Permission:
-    """Return the row of the table that an operation falls under."""
+    """Return the permission that an operation takes."""
     if operation_type is OperationType.WRITE:
         return Permission.ADD_AI if by_ai else Permission.ADD_MANUAL
     if operation_type is OperationType.CONFIGURE:
@@ -173,7 +172,7 @@ def action_of(operation_type: OperationType, *, by_ai: bool) -> Permission:
 
 
 def abilities(capabilities: Capabilities, *, closed: bool) -> frozenset[OperationType]:
-    """Return the operations on memories that a provider can do; `closed`: it may only be read."""
+    """Return the operations on memories that a provider supports; `closed`: without mutations."""
     able = {
         OperationType.QUERY: True,
         OperationType.GET: True,
@@ -188,7 +187,7 @@ def abilities(capabilities: Capabilities, *, closed: bool) -> frozenset[Operatio
 
 
 def person_of(caller: Caller) -> str | None:
-    """Return whose roles count for a caller: an agent's are those of the person it acts for."""
+    """Return the principal whose roles count: of an agent, the person it acts for, if any."""
     is_agent = caller.principal.startswith(AGENT_PREFIX)
     return caller.acts_for if is_agent else caller.principal
 
@@ -196,15 +195,15 @@ def person_of(caller: Caller) -> str | None:
 def memberships_of(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership] | None:
     """Return the roles that count for a caller; None: it may see and do everything.
 
-    In the project that its token holds it to it has the role that it has in the whole company.
+    Where its token is for one project, its company-wide role counts as a role in that project.
 
     Args:
         rows: The roles of the company's members; None: it has none, and is open to everybody.
         caller: Who calls.
 
     Raises:
-        Denied: there are members and none of the roles counts; an agent that acts for nobody has
-            none either.
+        Denied: the company has members, but no role counts; none does for an agent that acts for
+            nobody.
     """
     person = person_of(caller)
     if rows is None:
@@ -224,7 +223,7 @@ def memberships_of(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Mem
 
 
 def own_subject(memberships: Iterable[Membership], caller: Caller) -> str:
-    """Return whose memories are the caller's own: the user that a role names, else by its name."""
+    """Return the `subject_id` of the caller's memories: a role's, else from its principal."""
     named = (one.subject_id for one in memberships if one.subject_id)
     return next(named, (person_of(caller) or caller.principal).removeprefix(USER_PREFIX))
 
@@ -239,7 +238,7 @@ def _owner_of_its_project(caller: Caller) -> Membership:
 
 
 def _in_project(memberships: Sequence[Membership], project_id: str) -> list[Membership]:
-    """Return the roles as they are in one project.
+    """Return company-wide roles, and those in the project, all as roles in the project.
 
     Raises:
         Denied: there is none.
@@ -254,9 +253,10 @@ def _in_project(memberships: Sequence[Membership], project_id: str) -> list[Memb
 
 
 def visibility_of(memberships: Sequence[Membership] | None, caller: Caller) -> Visibility | None:
-    """Return what somebody with these roles may see of the log and of records; None: everything.
+    """Return the visibility that roles give, of log and records; None: everything.
 
-    Whose token is for one project sees there what others do; elsewhere not even what it did itself.
+    A caller with a token for one project sees that project, also operations of others; of other
+    projects it does not even see its own operations.
     """
     if memberships is None:
         return None
@@ -271,15 +271,15 @@ def visibility_of(memberships: Sequence[Membership] | None, caller: Caller) -> V
 
 
 def membership(row: MemberRow) -> Membership:
-    """Return a member as a value."""
+    """Convert a database row."""
     return Membership.like(row, project_id=row.project_id or None)
 
 
 def refusal(memberships: Sequence[Membership], action: Permission, scope: Scope) -> str | None:
-    """Return why somebody with these memberships may not, or None where they may."""
+    """Return why these memberships do not allow an action in a scope; None: they do."""
     if action is Permission.CONFIGURE or not (scope.subject_id or scope.project_id):
-        # An agent type's own memories are every member's to read; what else a provider finds for
-        # it is left out of the answer.
+        # Every member may read the memories of an agent type; other records that the provider
+        # finds are left out of the answer.
         is_agents = scope.agent_id is not None and action is Permission.VIEW
         return None if is_agents and memberships else _company_refusal(memberships, action)
     why = _project_refusal(memberships, action, scope.project_id) if scope.project_id else None
@@ -342,12 +342,12 @@ _UNSAFE = re.compile(r"[\s\[\]]")
 
 
 def is_org(scope: Scope) -> bool:
-    """Whether a scope is the whole company's."""
+    """Whether a scope is company-wide: no project, agent or user."""
     return not (scope.project_id or scope.agent_id or scope.subject_id)
 
 
 def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) -> tuple[R, ...]:
-    """Return the records that may be seen; another company's are nobody's.
+    """Return the records that may be seen; never those of another company.
 
     Args:
         records: What the provider returned.
@@ -358,7 +358,7 @@ def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) 
 
 
 def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -> bool:
-    """Whether what is in `scope` may be seen; None is everybody's."""
+    """Whether items in `scope` may be seen; None: everybody may see them."""
     if scope is None:
         return True
     return scope.company_id == asked.company_id and (visibility is None or visibility.reads(scope))
@@ -377,7 +377,7 @@ def as_agents_read(records: Sequence[R]) -> tuple[R, ...]:
 def versions_for(
     caller: Caller, versions: Sequence[VersionT], handle: RecordHandle, scope: Scope
 ) -> tuple[VersionT, ...]:
-    """Return versions of a record as a caller gets them; `scope` is whose the record is."""
+    """Return versions of a record as a caller gets them; `scope`: the record's owner."""
     if not (caller.by_ai and is_org(scope)):
         return tuple(versions)
     return tuple(
@@ -403,5 +403,5 @@ def _prefixed(text: str, handle: RecordHandle, scope: Scope) -> str:
 
 
 def without_prefix(text: str) -> str:
-    """Return a text without the prefix: an agent may write back what it was given."""
+    """Return a text without the prefix, which an agent may write back with the text."""
     return _PREFIX.sub("", text, count=1) if text.startswith("[MEMORY ") else text
