@@ -1,4 +1,4 @@
-"""What is kept of two bindings that are kept in sync: which record is which (seed 002 §7)."""
+"""State of two bindings that are kept in sync: the pairs of records (seed 002 §7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SyncedRecord(Model):
 
 
 class InSync(Model):
-    """Two bindings as they were when they were last kept in sync."""
+    """State of two bindings after their last sync."""
 
     left: str
     """The key of the binding that was named first."""
@@ -33,26 +33,27 @@ class InSync(Model):
     salt: bytes
     synced_at: UtcDatetime | None = None
     made: dict[str, str] = {}
-    """By side and namespace, what tells that it is the one that it was."""
+    """By side and namespace, a mark that identifies the namespace, even if it was recreated."""
     conflicts: int = 0
     held_back: int = 0
-    """Deletions that nobody has confirmed."""
+    """Number of unconfirmed deletions."""
 
     @classmethod
     def of(cls, row: SyncRow, left: str, right: str) -> Self:
-        """Return it as the store has it."""
+        """Convert a database row."""
         return cls.like(row, left=left, right=right)
 
 
 class SyncedRecords(ServiceModule):
-    """What is known of bindings that are kept in sync. None of it is an operation.
+    """The state of synced bindings. No method is an operation.
 
-    Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
-    has members and the caller is none. Ids tell of records, so they are for who may configure.
+    Every method raises `NotFound` for an unknown binding, and `Denied` where the company has
+    members and the caller is none. Ids can reveal records, so only callers who may configure get
+    them.
     """
 
     async def of(self, caller: Caller, left: str, right: str) -> tuple[InSync, list[SyncedRecord]]:
-        """Return what is known of two bindings, and the records that both hold."""
+        """Return the sync state of two bindings, and the records that both have."""
         await self._runtime.may_configure(caller)
         return await asyncio.to_thread(self._read, caller, left, right)
 
@@ -73,7 +74,7 @@ class SyncedRecords(ServiceModule):
 
     @in_thread
     def all(self, caller: Caller) -> list[InSync]:
-        """Return which bindings of the company are kept in sync, and how far they are."""
+        """Return the sync states of the company's bindings."""
         self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
             keys = {
@@ -93,7 +94,7 @@ class SyncedRecords(ServiceModule):
         gone: Iterable[SyncedRecord] = (),
         there: Iterable[SyncedRecord] = (),
     ) -> None:
-        """Keep how two bindings are now, and of which records that is true."""
+        """Store the sync state of two bindings and of their records."""
         await self._runtime.refuse_configuring(caller)
         await asyncio.to_thread(self._write, caller, known, gone, there)
 
@@ -139,7 +140,7 @@ class SyncedRecords(ServiceModule):
         return dict(found)
 
     async def sees_all(self, caller: Caller) -> bool:
-        """Whether nothing of the company's memories is kept from the caller."""
+        """Whether the caller may see all memories of the company."""
         return await asyncio.to_thread(self._runtime.visibility, caller) is None
 
 

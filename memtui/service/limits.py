@@ -1,6 +1,6 @@
-"""Spending limits: what a company, agent, project or binding should not spend more than.
+"""Spending limits of a company, agent, project or binding.
 
-A limit warns: no operation is refused because one is passed.
+Limits only warn: no operation is refused because a limit is passed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memtui.service.runtime import ServiceRuntime
 
 NEAR = Decimal("0.8")
-"""From this share of a limit on it is near."""
+"""From this share of a limit on, its state is `NEAR`."""
 
 _MOST_USD = 9_000_000
 _MOST_TOKENS = 2**63 - 1
@@ -37,7 +37,7 @@ _KEPT_SUMS = 16
 
 
 class LimitTarget(StrEnum):
-    """Whose spending is limited: the whole company's, or that of one of its parts."""
+    """Kind of target whose spending is limited."""
 
     COMPANY = "company"
     AGENT = "agent"
@@ -46,14 +46,14 @@ class LimitTarget(StrEnum):
 
 
 class LimitMeasure(StrEnum):
-    """What is counted: US dollars, or input, output and embedding tokens together."""
+    """The unit: US dollars, or the sum of input, output and embedding tokens."""
 
     USD = "usd"
     TOKENS = "tokens"
 
 
 class LimitPeriod(StrEnum):
-    """A day or a month of a time zone."""
+    """A local day or month."""
 
     DAY = "day"
     MONTH = "month"
@@ -68,7 +68,7 @@ class LimitState(StrEnum):
 
 
 class SpendingLimit(Model):
-    """How much a target should spend at most in each period."""
+    """The most that a target should spend in a period."""
 
     target_type: LimitTarget
     target_id: str
@@ -80,34 +80,34 @@ class SpendingLimit(Model):
 
 
 class SpendingStatus(SpendingLimit):
-    """A limit, and what was spent in one of its periods."""
+    """A limit, with the spending in one of its periods."""
 
     since: UtcDatetime
     """When the period begins; `until` is when the next one does."""
     until: UtcDatetime
     spent: Decimal | int
-    """What is known, exactly; the least that it can be where `unpriced_count` is not 0."""
+    """The exact spending; a lower bound where `unpriced_count` is not 0."""
     unpriced_count: int = 0
-    """Calls that a limit in dollars should count and that have no price."""
+    """Calls without a known price, which a limit in dollars cannot count."""
     share: float
     """`spent` as a share of `amount`."""
     state: LimitState
 
 
 class Limits(ServiceModule):
-    """The spending limits of companies, and how far spending is."""
+    """The spending limits of companies, and their state."""
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         super().__init__(runtime)
         self._sums: dict[tuple[str, datetime, datetime], tuple[int, tuple[Spent, ...]]] = {}
-        """What the hot operations of a stretch of time spent, up to a `seq`."""
+        """Cache: by company and time range, the spending of unsealed operations up to a `seq`."""
 
     @in_thread
     def all(self, caller: Caller) -> list[SpendingLimit]:
-        """Return the limits that the caller may see: the managers all, others their projects'.
+        """Return the limits that the caller may see: managers all, others their projects'.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is none of them.
         """
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
@@ -115,7 +115,7 @@ class Limits(ServiceModule):
             return [one for one in found if visibility is None or _is_seen(one, visibility)]
 
     async def set(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
-        """Set a limit, in place of the one that has the same target, measure and period.
+        """Set a limit; replaces the one with the same target, measure and period.
 
         Raises:
             Invalid: the target has no id, or the amount does not fit its measure.
@@ -148,7 +148,7 @@ class Limits(ServiceModule):
         measure: LimitMeasure | None = None,
         period: LimitPeriod | None = None,
     ) -> list[SpendingLimit]:
-        """Remove a target's limits, of every measure and period where these are None; return them.
+        """Remove and return a target's limits; a measure or period of None matches every one.
 
         Raises:
             NotFound: the target has no such limit.
@@ -182,15 +182,15 @@ class Limits(ServiceModule):
         zone: tzinfo | None = None,
         near: Decimal = NEAR,
     ) -> list[SpendingStatus]:
-        """Return each such limit with what was spent in its period of a day. Not an operation.
+        """Return the visible limits, with the spending in the period of a day. Not an operation.
 
-        All that was spent counts, whoever may see the operations: a limit is kept or it is not.
+        All operations count, also those that the caller may not see: the limit applies to them too.
 
         Args:
-            caller: Whose company.
-            at: The day; None is today.
-            zone: Where days begin; None is the system's zone.
-            near: From this share of a limit on it is near.
+            caller: Who asks, of its company.
+            at: The day; None: today.
+            zone: The time zone of days; None: the system's.
+            near: From this share of a limit on, its state is `NEAR`.
 
         Raises:
             Invalid: the day is at an end of the calendar.
@@ -206,9 +206,9 @@ class Limits(ServiceModule):
         return [_status(limit, spans[limit.period], spent[limit.period], near) for limit in limits]
 
     def _spent(self, company_id: str, since: datetime, until: datetime) -> Sequence[Spent]:
-        """Return what the operations spent that began at or after `since` and before `until`.
+        """Return the spending of operations that began at or after `since` and before `until`.
 
-        A stretch of time is added up once, and afterwards only what was appended since.
+        The sum of a time range is cached; later calls add only operations appended since.
         """
         hot, manifest = self._hot(company_id, since, until)
         if not any(
@@ -241,10 +241,10 @@ class Limits(ServiceModule):
     def _hot(
         self, company_id: str, since: datetime, until: datetime
     ) -> tuple[tuple[Spent, ...], Manifest]:
-        """Return what hot rows spent, and what was sealed afterwards.
+        """Return the spending of unsealed rows, and then the manifest of sealed ones.
 
-        In this order: a seal names its rows in the manifest before it removes them, so rows that
-        went while they were read are in it.
+        In this order: sealing lists rows in the manifest before it removes them, so rows removed
+        during the read are in the manifest.
         """
         from memtui.analytics.layout import ArchiveFolder
 
@@ -263,12 +263,12 @@ class Limits(ServiceModule):
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:
-    """Return when the period of a local day begins and when the next one does, in UTC.
+    """Return the beginning of the period that contains a local day, and of the next, in UTC.
 
     Args:
-        period: Which one.
-        day: The day that it holds.
-        zone: Where days begin; None is the system's zone.
+        period: Day or month.
+        day: The local day.
+        zone: The time zone of days; None: the system's.
 
     Raises:
         Invalid: the day is at an end of the calendar.
@@ -284,12 +284,12 @@ def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime,
 
 
 def _begin(day: date, zone: tzinfo | None) -> datetime:
-    """The first moment of a day; where midnight is skipped, the moment it is skipped at."""
+    """The first moment of a day; where the clock skips midnight, the moment of the skip."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 
 def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
-    """Return one part for each agent, project and binding."""
+    """Add up the parts of the same agent, project and binding."""
     sums: dict[tuple[str | None, str | None, str | None], Spent] = {}
     for part in parts:
         key = (part.agent_id, part.project_id, part.binding_key)
@@ -361,7 +361,7 @@ def _limit(row: SpendingLimitRow) -> SpendingLimit:
 
 
 def _dollars(pico: int) -> Decimal:
-    """Return dollars without zeros at the end."""
+    """Convert units of 1e-12 dollars to dollars without trailing zeros."""
     return Decimal(format(Decimal(pico).scaleb(-12).normalize(), "f"))
 
 

@@ -1,4 +1,4 @@
-"""The operation log: hot and sealed operations as one, what they changed, and who read a record."""
+"""The operation log, sealed part included: operations, their changes, and reads of records."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Log(ServiceModule):
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
 
-        `chosen` None is everything, what is memtui's own too. For a row that
-        is damaged stands one that only says so (`Operation.damaged`).
+        `chosen` None: everything, memtui's own operations too. A damaged row is
+        replaced by one that says so (`Operation.damaged`).
         """
         return self._of(caller).page(
             chosen or EVERYTHING, limit=limit, before=before, after=after, strict=False
@@ -75,18 +75,18 @@ class Log(ServiceModule):
 
     @in_thread
     def scopes(self, caller: Caller, newest: int, *, removed: bool = False) -> list[Scope]:
-        """Return the scopes that the newest so many operations had, the last used first.
+        """Return the scopes of the `newest` last operations, the last used first.
 
-        `removed`: also those whose namespace was removed, with no write since.
+        `removed`: also scopes whose namespace was removed and not written to since.
         """
         found = self._of(caller).scopes(newest)
         return [scope for scope, is_there in found.items() if is_there or removed]
 
     @in_thread
     def newest(self, caller: Caller) -> int:
-        """Return the number of the company's newest operation, whoever may see that; 0: none yet.
+        """Return the `seq` of the company's newest operation, visible or not; 0: none yet.
 
-        It costs one row, so that who follows the log may ask often.
+        Reads one row, so following the log can poll it.
         """
         self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
@@ -100,8 +100,8 @@ class Log(ServiceModule):
         """Return an operation by its id, the beginning of it, or its `seq`.
 
         Raises:
-            NotFound: none is named so.
-            Invalid: several are.
+            NotFound: none matches.
+            Invalid: several match.
         """
         return self._get(caller, operation_id)
 
@@ -110,12 +110,12 @@ class Log(ServiceModule):
 
     @in_thread
     def by_ids(self, caller: Caller, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
-        """Return the operations with these ids that the caller sees, newest first; as `page`."""
+        """Return the visible operations with these ids, newest first, as `page` does."""
         return self._of(caller).by_ids(operation_ids, strict=False)
 
     @in_thread
     def problem(self, caller: Caller, operation_id: str) -> str | None:
-        """Return what is wrong with an operation as it stands in the log; None: nothing."""
+        """Return why an operation's row in the log is damaged; None: it is not."""
         found = self._get(caller, operation_id)
         with self._runtime.database.read() as database:
             salt = company_salt(database, caller.company_id)
@@ -123,7 +123,7 @@ class Log(ServiceModule):
 
     @in_thread
     def problems(self, caller: Caller, newest: int) -> list[str]:
-        """Return what is wrong with some of the newest so many operations, newest first."""
+        """Return the damages among the `newest` last operations, newest first."""
         found = self._of(caller).page(EVERYTHING, limit=newest, strict=False).operations
         with self._runtime.database.read() as database:
             salt = company_salt(database, caller.company_id)
@@ -140,7 +140,7 @@ class Log(ServiceModule):
 
     @in_thread
     def found_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck | None:
-        """Return what a check found of an operation of unknown outcome; None: nothing yet."""
+        """Return the finding of a check of an operation of unknown outcome; None: none yet."""
         asked = self._get(caller, operation_id)
         with self._runtime.database.read() as database:
             return _found_of(database, caller, asked)
@@ -149,7 +149,7 @@ class Log(ServiceModule):
     def found_outcomes(
         self, caller: Caller, operations: Iterable[Operation]
     ) -> dict[str, OutcomeCheck]:
-        """Return what checks found of those of unknown outcome among `operations`, by their id."""
+        """Return the findings of checks of `operations` of unknown outcome, by operation id."""
         asked = [one.operation_id for one in operations if one.status is OperationStatus.UNKNOWN]
         if not asked:
             return {}
@@ -163,7 +163,7 @@ class Log(ServiceModule):
 
     @in_thread
     def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
-        """Return what took a change back and is, or was then, in force; None: nothing it sees."""
+        """Return the undo of a change that is in force, now or at `as_of`; None: none visible."""
         asked = self._get(caller, operation_id)
         with self._runtime.database.read() as database:
             found = journal.undone_by(
@@ -173,7 +173,7 @@ class Log(ServiceModule):
 
     @in_thread
     def erasures(self, caller: Caller, found: Operation) -> tuple[Erasure, ...]:
-        """Return the purges that took values out of an operation, the oldest first."""
+        """Return the purges that erased values of an operation, oldest first."""
         found = self._get(caller, found.operation_id)
         gone = {
             path
@@ -181,7 +181,7 @@ class Log(ServiceModule):
             if not (absent.withheld and path in found.salts)
         }
         result: list[Erasure] = []
-        # Who erased a value is told to whoever may see the operation that it was in.
+        # Whoever may see an operation may also see who erased its values.
         whole = self._runtime.log(caller.company_id)
         purges = Filter(operation_type=OperationType.PURGE)
         for purge in whole.each(purges, after=found.seq) if gone else ():
@@ -237,9 +237,9 @@ class Log(ServiceModule):
     def sources(
         self, caller: Caller, chosen: Filter | None = None, *, limit: int = 100
     ) -> tuple[WriteSource, ...]:
-        """Return what wrote memories lately: runs, issues, comments, documents; the newest first.
+        """Return the sources of recent writes (runs, issues, comments, documents), newest first.
 
-        `chosen` narrows the writes that count.
+        `chosen` filters the writes.
         """
         log = self._of(caller)
         found = log.sources(caller.by_then(chosen), limit)
@@ -253,9 +253,9 @@ class Log(ServiceModule):
     def retrieval_stats(
         self, caller: Caller, binding_key: str, record_ids: Sequence[str]
     ) -> dict[str, RetrievalCount]:
-        """Return how often each record was returned by a query, when last, and whether it helped.
+        """Return how often queries returned each record, when last, and whether it helped.
 
-        Records that were never returned are absent.
+        Records that were never returned are missing.
         """
         if not record_ids:
             return {}

@@ -1,4 +1,4 @@
-"""Members, roles and tokens: who there is, and changing it. Every change is an operation."""
+"""Members, roles and tokens. Every change is an operation."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _NO_OWNER_LEFT = "{} is the last owner; make somebody else one first."
 
 
 class TokenView(Model):
-    """A token as a person sees it; the token itself is not kept."""
+    """A token without its secret, which is not stored."""
 
     label: str
     principal: str
     acts_for: str | None = None
     project_id: str | None = None
-    """The project that it is for; None: any."""
+    """The only project that it gives access to; None: any."""
     created_at: UtcDatetime
 
 
 class NewToken(TokenView):
-    """A token at the only moment when it can be read."""
+    """A new token with its secret, which cannot be read again."""
 
     token: str
 
@@ -58,10 +58,10 @@ class Members(ServiceModule):
 
     @in_thread
     def all(self, caller: Caller) -> list[Membership]:
-        """Return the company's members; none means that everybody may see and do everything.
+        """Return the company's members; empty: everybody may see and do everything.
 
         Raises:
-            Denied: there are some, and the caller is none.
+            Denied: the company has members, and the caller is none of them.
         """
         self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
@@ -69,10 +69,10 @@ class Members(ServiceModule):
 
     @in_thread
     def own_subject(self, caller: Caller) -> str:
-        """Return whose memories are the caller's own, or of the person whom an agent acts for.
+        """Return the `subject_id` of the caller's memories; of an agent, the person's it acts for.
 
-        It is the user that the membership names, else the user of the person's own name. Strangers
-        are told too: what they then ask is refused, and logged as that.
+        It is the user of the membership, else of the person's name. Strangers are not refused here:
+        the operations that they then ask for are, and are logged.
         """
         person = person_of(caller) or caller.principal
         with self._runtime.database.read() as database:
@@ -83,9 +83,8 @@ class Members(ServiceModule):
     async def set(self, caller: Caller, member: Membership) -> Membership:
         """Give a principal a role and return it; a company with members always has an owner.
 
-        Where no subject is named the person's memories are those of the user of their own name,
-        unless they are somebody else's already: `ana` for `user:ana`. The first owner opens a
-        company that a repair left read-only.
+        Without a subject the member gets the user of their name (`ana` for `user:ana`), unless
+        somebody else has it already. The first owner opens a company that a repair left read-only.
 
         Raises:
             Invalid: no owner of the whole company would be left, or the principal is an agent.
@@ -126,7 +125,7 @@ class Members(ServiceModule):
             return await runtime.configure(entry, add)
 
     async def remove(self, caller: Caller, principal: str, project_id: str | None = None) -> None:
-        """Take a role away; the last owner stays as long as there are other members.
+        """Remove a role; not the last owner's while there are other members.
 
         Raises:
             NotFound: the principal has no such role.
@@ -152,7 +151,7 @@ class Tokens(ServiceModule):
 
     @in_thread
     def all(self, caller: Caller) -> list[TokenView]:
-        """Return the company's tokens, the oldest first: all to its managers, others their own.
+        """Return the tokens that the caller may see, oldest first: managers all, others theirs.
 
         Raises:
             Denied: the caller is not a member.
@@ -177,14 +176,14 @@ class Tokens(ServiceModule):
         acts_for: str | None = None,
         project_id: str | None = None,
     ) -> NewToken:
-        """Make a bearer token for a principal, which can be read only now.
+        """Create a bearer token for a principal; its secret is readable only in this answer.
 
-        `acts_for` names the person on whose behalf an agent acts. Through a token of a project
-        nobody reaches another project's memories, whatever role they have.
+        `acts_for`: the person on whose behalf an agent acts. A token for one project gives no
+        access to others, whatever the role.
 
         Raises:
             Conflict: the label is taken.
-            Invalid: a name is empty, or cannot be one.
+            Invalid: a name is empty or not valid.
         """
         secret = f"memtui_{secrets.token_urlsafe(32)}"
 
@@ -207,7 +206,7 @@ class Tokens(ServiceModule):
             return row
 
         asked = {
-            "add_token": True,  # under a name such as this a label would be taken for a secret
+            "add_token": True,  # the label as a value here would be redacted as a secret
             "label": label,
             "principal": principal,
             "acts_for": acts_for,
@@ -219,7 +218,7 @@ class Tokens(ServiceModule):
         """Revoke a token.
 
         Raises:
-            NotFound: there is none of this label.
+            NotFound: no token has this label.
         """
 
         def change(database: DatabaseConnection) -> None:
@@ -232,10 +231,10 @@ class Tokens(ServiceModule):
 
     @in_thread
     def authenticate(self, secret: str, channel: str) -> Caller:
-        """Return the caller that a bearer token stands for.
+        """Return the caller of a bearer token.
 
         Raises:
-            Denied: it is not a token of ours.
+            Denied: the token is not valid.
         """
         with self._runtime.database.read() as database:
             row = bindings.token(database, _digest(secret))
@@ -271,7 +270,7 @@ def _owners(known: Sequence[Membership]) -> list[Membership]:
 
 
 def _refuse_bare(principal: str) -> None:
-    """Raise `Invalid` for a name without its kind: nobody could tell a person from an agent."""
+    """Raise `Invalid` for a name without `user:` or `agent:`: its kind would be unclear."""
     if why := bare(principal):
         raise Invalid(f"{why}.")
 

@@ -1,4 +1,4 @@
-"""`MemoryService`: the one entry to every memory and to the log of what was done with it."""
+"""`MemoryService`: the one entry to all memories and to the operation log."""
 
 from __future__ import annotations
 
@@ -92,16 +92,16 @@ async def open_service(
     first_company: bool = True,
     make: bool = True,
 ) -> MemoryService:
-    """Open the control plane under `paths`; log what a dead process left behind as unknown.
+    """Open the control plane under `paths`; log open mutations of dead processes as unknown.
 
-    Where there is no company yet, and unless `first_company` is False, it makes the company
-    `local` with a vault under the key `default`. Without `make` no home is begun. `clock` gives UTC
+    If there is no company yet, it creates the company `local` with a vault under the key `default`,
+    unless `first_company` is False. Without `make` it creates no home. `clock` gives UTC
     now, `timer` monotonic seconds; `providers` adds adapter classes to the installed ones.
 
     Raises:
         Invalid: a folder or setting cannot be used.
-        NotFound: there is nothing in the home, and none is to be made.
-        Unavailable: the database cannot be reached, is damaged, or is gone beside what it made.
+        NotFound: the home is empty, and `make` is False.
+        Unavailable: the database cannot be reached, is damaged, or is missing from its home.
     """
     use_loose_threads()
     makes = make and not settings.read_only
@@ -144,7 +144,7 @@ async def open_service(
 
 
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:
-    """Make what there is not yet, unless anybody else has made or changed anything."""
+    """Create the missing parts, unless anybody else has created or changed anything."""
     caller = caller_of(settings, FIRST_COMPANY, SETUP_CHANNEL)
     made, untouched = await service.runtime.ask(_setting_up)
     if made and not untouched:
@@ -160,7 +160,7 @@ async def _make_first_company(service: MemoryService, settings: Settings) -> Non
 
 
 def _setting_up(connection: DatabaseConnection) -> tuple[int, bool]:
-    """Return how many parts of the first company are there, and whether nobody else was here."""
+    """Return how many parts of the first company exist, and whether nobody else made changes."""
     companies = [one.company_id for one in bindings.companies(connection)]
     parts = (
         companies,
@@ -174,7 +174,7 @@ def _setting_up(connection: DatabaseConnection) -> tuple[int, bool]:
 
 
 class _Lazy(Generic[T]):
-    """A group of the service, imported and made when it is first asked for."""
+    """A service module, imported and created on first access."""
 
     def __init__(self, module: str, kind: str) -> None:
         self._module = f"memtui.service.{module}"
@@ -185,28 +185,27 @@ class _Lazy(Generic[T]):
 
     def __get__(self, service: MemoryService, owner: object = None) -> T:
         made: T = service.runtime.module(getattr(import_module(self._module), self._kind))
-        vars(service)[self._name] = made  # found before this descriptor from now on
+        vars(service)[self._name] = made  # from now on found before this descriptor
         return made
 
 
 class MemoryService(Operations):
     """Resolves, authorises, redacts, calls the provider and records the operation.
 
-    Every method that touches a provider's memories leaves an operation in the log, whatever comes
-    of it. A mutation runs to its end even where its caller is cancelled. All raise only the
-    contract's errors.
+    Every method that touches a provider's memories logs an operation, also where it fails. A
+    mutation runs to its end even if its caller is cancelled. All raise only the contract's errors.
 
-    Where a company has members, what one may see of its log and records is all that there is: the
+    In a company with members, a member gets only the log and records that are visible to them: the
     rule is `memtui.store.visibility.Sight`. Every method denies a caller who is not a member.
 
-    The operations on memories are its own methods; what is beside them stands in groups, which
-    are imported when they are first asked for.
+    The operations on memories are methods of this class; everything else is in groups, which are
+    imported on first access.
     """
 
     agents: _Lazy[Agents] = _Lazy("agents", "Agents")
-    """Who is connected now."""
+    """Agents that are connected now."""
     analysis: _Lazy[Analysis] = _Lazy("analysis", "Analysis")
-    """What is asked of the whole operation log, sealed operations included."""
+    """Analysis of the whole operation log, sealed operations included."""
     bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")
     companies: _Lazy[Companies] = _Lazy("companies", "Companies")
     feedback: _Lazy[Feedback] = _Lazy("feedback", "Feedback")
@@ -214,39 +213,39 @@ class MemoryService(Operations):
     facts: _Lazy[Facts] = _Lazy("facts", "Facts")
     """Facts by their key, the nearest scope's first."""
     everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")
-    """What is asked of all bindings at once."""
+    """Queries and lists over all bindings at once."""
     embedding: _Lazy[BindingEmbeddings] = _Lazy("embedding", "BindingEmbeddings")
-    """What is found by meaning: building it, and who may be sent texts for it."""
+    """Search by meaning: building embeddings, and consent to send texts for them."""
     impact: _Lazy[Impacts] = _Lazy("impact", "Impacts")
-    """What forgetting some records would change."""
+    """The effects of forgetting records."""
     imports: _Lazy[Imports] = _Lazy("imports", "Imports")
     """The logs of other systems, imported as companies of their own."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
-    """Spending limits, and what was spent of them."""
+    """Spending limits, and the spending so far."""
     log: _Lazy[Log] = _Lazy("log", "Log")
     """The operation log, as a caller may see it."""
     members: _Lazy[Members] = _Lazy("members", "Members")
     metrics: _Lazy[Metrics] = _Lazy("metrics", "Metrics")
     namespaces: _Lazy[Namespaces] = _Lazy("namespaces", "Namespaces")
-    """Partitions of a provider."""
+    """Namespaces of providers."""
     past: _Lazy[Past] = _Lazy("past", "Past")
-    """When a scope changed, how two moments differ, how one record came on."""
+    """Changes of a scope, differences of two moments, versions of a record."""
     patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
-    """What the changes of facts show."""
+    """Patterns in the changes of facts."""
     pairs: _Lazy[SyncedRecords] = _Lazy("in_sync", "SyncedRecords")
-    """Which record is which in bindings that are kept in sync."""
+    """Counterparts of records in synced bindings."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
-    """What serving a binding as a memory plugin keeps beside its provider."""
+    """Namespaces and ids of bindings that are served as memory plugins."""
     pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")
-    """What could be pruned, of one owner's memories or of everything."""
+    """Plans of what to prune, for one owner or for everything."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")
-    """What a purge would erase, erasing it, and what may be erased by its age."""
+    """Purges: planned, applied, and by age."""
     review: _Lazy[Review] = _Lazy("review", "Review")
-    """What agents wrote that waits for a person, and deciding on it."""
+    """Pending writes of agents, decisions, and review rules."""
     runs: _Lazy[Runs] = _Lazy("runs", "Runs")
-    """What the runs of agents were told and did, replayed from the log."""
+    """Runs of agents: what they read and did, replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")
-    """Secrets that stand in the clear in what is stored."""
+    """Search for secrets stored in clear text."""
     tags: _Lazy[Tags] = _Lazy("tags", "Tags")
     """The tags of memories, over all bindings."""
     tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
@@ -255,7 +254,7 @@ class MemoryService(Operations):
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         self.runtime = runtime
-        """What the groups share; nobody else's."""
+        """Shared by the groups; not for other code."""
         self.paths, self.settings = runtime.paths, runtime.settings
         super().__init__(runtime)
 
@@ -273,7 +272,7 @@ class MemoryService(Operations):
 
     @property
     def records(self) -> bool:
-        """Whether operations can be recorded: not where a home that is only read lies read-only."""
+        """Whether operations can be recorded: not where the home is on read-only media."""
         return not self._runtime.database.read_only
 
     async def resolve(
@@ -291,7 +290,7 @@ class MemoryService(Operations):
 
         Not an operation.
 
-        A scope may name several owners: what may be done to the memories of one of them counts.
+        If a scope names several owners, an operation counts as allowed if it is for one of them.
         """
         routed = await self._runtime.resolve(caller, scope, binding_key)
         connection = await self._runtime.open_for(caller, routed)
@@ -310,7 +309,7 @@ class MemoryService(Operations):
         )
 
     async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
-        """Take back an operation, the newest that can be when None; taking back an undo redoes."""
+        """Undo an operation; None: the newest undoable one. Undoing an undo redoes."""
         return await self._undo.undo(caller, operation_id)
 
     async def undo_together(
@@ -320,22 +319,22 @@ class MemoryService(Operations):
         *,
         answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
-        """Take back an operation, and what was done with it to other bindings at once.
+        """Undo an operation and its group, also in other bindings.
 
-        `answers` gets each answer as it comes, also where another one fails.
+        `answers` receives each answer as it comes, also where another undo fails.
         """
         return await self._undo.undo_together(caller, operation_id, answers=answers)
 
     async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
-        """Raise why changes cannot be taken back, else return how much they take; logs nothing."""
+        """Raise if changes cannot be undone, else return the extent; logs nothing."""
         return await self._undo.refuse_undo(caller, operation_ids)
 
     async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
-        """Return the newest changes that were not taken back, the newest first."""
+        """Return the newest changes that are not undone, newest first."""
         return await self._undo.undoable(caller, limit)
 
     async def undo_candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:
-        """Return what a change changed, and why it cannot be taken back, where it cannot."""
+        """Return the changes of an operation, and why it cannot be undone, if so."""
         return await self._undo.candidate(caller, operation_id)
 
     async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
@@ -343,7 +342,7 @@ class MemoryService(Operations):
         return await self._undo.check_outcome(caller, operation_id)
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
-        """Assemble what a model will see.
+        """Assemble the context for a model.
 
         Raises:
             Invalid: the scope names neither a user, nor a project, nor an agent.
@@ -353,7 +352,7 @@ class MemoryService(Operations):
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield the records of a binding that change outside of memtui.
 
-        Where the company has members, only that something changed: an id may tell of a record.
+        In a company with members the handles are left out, since an id can reveal its record.
         """
         visibility = await asyncio.to_thread(self._runtime.visibility, caller)
         scope = Scope(company_id=caller.company_id)

@@ -1,7 +1,7 @@
-"""The partitions of a provider, and what serving a binding as a memory plugin keeps (seed 001).
+"""Namespaces of providers, and the ledger of bindings served as memory plugins (seed 001).
 
-That is namespaces with their kind, expiry and metadata, for providers that know none, and which
-record is meant by which memory's id. Changing one is an operation; the ids follow from operations.
+The ledger has namespaces with kind, expiry and metadata, for providers without them, and maps
+memory ids to records. Changing a namespace is an operation; the ids follow from operations.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ T = TypeVar("T")
 
 
 class NamespaceDeleted(Model):
-    """What removing a namespace took away."""
+    """The result of removing a namespace."""
 
     name: str
     records: int
-    """How many were listed and forgotten."""
+    """Number of records that were listed and forgotten."""
     at_least: bool
-    """True: there were more, which nobody listed and nobody can bring back."""
+    """True: it had more records, which were not listed and cannot be restored."""
     forget_operation_id: str | None
-    """Undoing it writes the listed records again; None where there were none."""
+    """The operation to undo to restore the listed records; None: there were none."""
 
 
 class Namespaces(ServiceModule):
-    """The partitions of providers."""
+    """The namespaces of providers."""
 
     @asynccontextmanager
     async def _connected(
@@ -69,7 +69,7 @@ class Namespaces(ServiceModule):
         binding_key: str | None,
         needs: str = "namespace_changes",
     ) -> AsyncIterator[tuple[RunningOperation, Connection, tuple[Namespace, ...]]]:
-        """Run an operation on a provider's namespaces, knowing those there are."""
+        """Run an operation with the list of a provider's namespaces."""
         scope = Scope(company_id=caller.company_id)
         async with self._runtime.connected(
             operation_type, caller, scope, asked, binding_key, needs=needs
@@ -77,7 +77,7 @@ class Namespaces(ServiceModule):
             yield entry, connection, tuple(await connection.read(connection.adapter.namespaces))
 
     async def all(self, caller: Caller, binding_key: str | None = None) -> tuple[Namespace, ...]:
-        """List the partitions of a provider."""
+        """List the namespaces of a provider."""
         async with self._connected(
             OperationType.NAMESPACES, caller, {}, binding_key, "namespaces"
         ) as (entry, _, there):
@@ -88,11 +88,13 @@ class Namespaces(ServiceModule):
     async def put(
         self, caller: Caller, binding_key: str, name: str, *, expires_at: datetime | None = None
     ) -> Namespace:
-        """Make a namespace, or set the expiry of one and keep its metadata; None: no expiry.
+        """Create a namespace, or set the expiry of an existing one (None: no expiry).
+
+        The metadata stay.
 
         Raises:
-            Invalid: the provider takes no namespace of this name.
-            Unsupported: it makes none.
+            Invalid: the provider does not accept this name.
+            Unsupported: the provider cannot create namespaces.
         """
         asked: Json = {"namespace": name, "expires_at": expires_at and expires_at.isoformat()}
         changing = self._connected(OperationType.CONFIGURE, caller, asked, binding_key)
@@ -122,11 +124,11 @@ class Namespaces(ServiceModule):
     ) -> NamespaceDeleted:
         """Forget every record that can be listed, as one operation, then remove the namespace.
 
-        `unseen`: also where it holds more than can be listed, which then cannot be undone.
+        `unseen`: also if it has more than can be listed; removing that cannot be undone.
 
         Raises:
             NotFound: there is no such namespace.
-            Conflict: it holds more than can be listed, and `unseen` is False.
+            Conflict: it has more than can be listed, and `unseen` is False.
         """
         scope = Scope(company_id=caller.company_id)
         asked: Json = {"namespace": name, "for": "delete_namespace"}
@@ -169,7 +171,7 @@ class Namespaces(ServiceModule):
 
 
 class KeptNamespace(Model):
-    """A namespace as the control plane keeps it."""
+    """A namespace in the control plane's ledger."""
 
     name: str
     kind: str
@@ -180,19 +182,19 @@ class KeptNamespace(Model):
 
 
 class MemoryName(Model):
-    """Which record a memory's id stands for, and the namespace it is in."""
+    """Maps a memory id to its record and namespace."""
 
     memory_id: str
     record_id: str
     namespace: str
     mark: Json | None = None
-    """What the record's own metadata would hold, where the provider keeps none."""
+    """Metadata of the record, for a provider that cannot store them."""
 
 
 class PluginLedger(ServiceModule):
-    """Keeps the namespaces and the ids of a company's bindings, by the bindings' keys.
+    """Stores the namespaces and memory ids of a company's bindings, by binding key.
 
-    Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
+    Every method raises `NotFound` for an unknown binding, and `Denied` where the company
     has members and the caller is none.
     """
 
@@ -204,7 +206,7 @@ class PluginLedger(ServiceModule):
 
     @in_thread
     def named(self, caller: Caller, key: str, names: Sequence[str]) -> dict[str, KeptNamespace]:
-        """Return those of the named namespaces that there are. Not an operation."""
+        """Return the existing ones among these namespaces. Not an operation."""
         with self._reading(caller, key) as (database, of):
             found = plugins.namespaces_named(database, of, names)
             return {name: _kept(row) for name, row in found.items()}
@@ -218,7 +220,7 @@ class PluginLedger(ServiceModule):
         memory_ids: Sequence[str] = (),
         record_ids: Sequence[str] = (),
     ) -> list[MemoryName]:
-        """Return what is known of memories, by their own ids or their records'."""
+        """Return ledger entries by memory ids or record ids."""
         with self._reading(caller, key) as (database, of):
             found = plugins.known_ids(database, of, memory_ids=memory_ids, record_ids=record_ids)
             return list(map(MemoryName.like, found))
@@ -232,12 +234,12 @@ class PluginLedger(ServiceModule):
 
     @in_thread
     def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
-        """Keep which records memories' ids stand for, in place of what was known of either."""
+        """Map memory ids to records; replaces earlier entries of either."""
         noted = list(names)
         if not noted or self._runtime.read_only:
             return
         self._runtime.visibility(caller)
-        # What a power cut takes is noted again when the record is next seen: it has a mark.
+        # Need not be durable: an entry is rebuilt from the record's mark when it is next read.
         durable = any(name.mark is not None for name in noted)
         with self._runtime.database.write(durable=durable) as database:
             row = find_binding(database, caller.company_id, key)
@@ -255,7 +257,7 @@ class PluginLedger(ServiceModule):
         expires_at: UtcDatetime | None = None,
         metadata: Json | None = None,
     ) -> KeptNamespace:
-        """Create a namespace, or replace it whole but for the time it was created at."""
+        """Create a namespace, or replace all of it but its creation time."""
         whole: Json = {"kind": kind, "expires_at": expires_at, "attributes": _clean(metadata)}
 
         def change(database: Database, of: plugins.Binding) -> NamespaceRow:
@@ -275,7 +277,7 @@ class PluginLedger(ServiceModule):
         expires_at: UtcDatetime | None = None,
         metadata: Json | None = None,
     ) -> KeptNamespace:
-        """Set a namespace's expiry, or its metadata whole. Raises `NotFound`."""
+        """Set a namespace's expiry, or replace its metadata. Raises `NotFound`."""
         given = {"expires_at": expires_at, "attributes": _clean(metadata)}
 
         def change(database: Database, of: plugins.Binding) -> NamespaceRow:
@@ -318,7 +320,7 @@ class PluginLedger(ServiceModule):
 
 
 def no_namespace(name: str) -> NotFound:
-    """Return the error for a namespace that is not there."""
+    """Return the error for an unknown namespace."""
     return NotFound(f"There is no namespace {name}; create it first.")
 
 
