@@ -33,7 +33,7 @@ class InSync(Model):
     salt: bytes
     synced_at: UtcDatetime | None = None
     made: dict[str, str] = {}
-    """By side and namespace, a mark that identifies the namespace, even if it was recreated."""
+    """By side and namespace, a mark of its creation; it differs once it is recreated."""
     conflicts: int = 0
     held_back: int = 0
     """Number of unconfirmed deletions."""

@@ -1,4 +1,4 @@
-"""The past of what a scope holds: when it changed, how two moments differ, how one record came on.
+"""The past of a scope: its changes, the differences of two moments, a record's versions.
 
 What a provider keeps windows of is read from its versions, the rest from the undo journal; who did
 it and why is what the log has of the operation.
@@ -40,7 +40,7 @@ from memtui.store import journal
 from memtui.store.operation import Operation
 
 _SHOWN = ("text", "title", "summary", "topic", "kind", "tags", "pinned", "expires_at")
-"""What of a record makes another of it, where two moments are compared."""
+"""The fields compared between two moments."""
 _CHANGING = (
     OperationType.WRITE,
     OperationType.CORRECT,
@@ -49,12 +49,12 @@ _CHANGING = (
     OperationType.SYNC,
 )
 _LONGEST = timedelta(minutes=10)
-"""What began longer before a moment was over by then."""
+"""Operations that began longer before a moment count as ended by then."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class ChangeKind(StrEnum):
-    """What became of a record."""
+    """Kind of change of a record."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -71,7 +71,7 @@ class DayOfChanges(Model):
 
 
 class MomentsAnswer(Answer):
-    """When something changed in a scope, the oldest first."""
+    """The days on which a scope changed, oldest first."""
 
     moments: tuple[UtcDatetime, ...] = ()
     days: tuple[DayOfChanges, ...] = ()
@@ -79,7 +79,7 @@ class MomentsAnswer(Answer):
 
 
 class Difference(Model):
-    """A record that is not what it was: at the earlier moment, and at the later one."""
+    """A record that differs between the earlier and the later moment."""
 
     kind: ChangeKind
     before: Record | None
@@ -95,7 +95,7 @@ class CompareAnswer(Answer):
     later: UtcDatetime
     differences: tuple[Difference, ...] = ()
     same: int = 0
-    """How many records are as they were."""
+    """Number of unchanged records."""
 
 
 class TimelineEntry(RecordVersion):

@@ -54,9 +54,9 @@ from memtui.service.visibility import (
 from memtui.store import journal
 
 _WITHIN_MS = 60_000
-"""A plan reads all that a binding has, where a list reads one page."""
+"""Longer than for a list: a plan reads all records of a binding, not one page."""
 _FORGOTTEN = 2_000
-"""How many texts that people deleted are looked at, the newest first."""
+"""Most texts deleted by people that are compared, newest first."""
 
 
 class PruneRequest(Model):
@@ -300,7 +300,7 @@ class Pruning(ServiceModule):
         tokens_of: Callable[[str], int],
         size_of: Callable[[Sequence[Record]], int],
     ) -> PruneAnswer:
-        """Find what of it could go. Blocking."""
+        """Find the records that could be pruned. Blocking."""
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
@@ -353,7 +353,7 @@ def _agents(readers: Collection[str]) -> tuple[str, ...]:
 
 
 def section_of(scope: Scope) -> SectionKind:
-    """Return the section of a context that the facts of a scope stand in."""
+    """Return the section of a context that contains the facts of a scope."""
     return {
         "subject_id": SectionKind.USER,
         "project_id": SectionKind.WORKSPACE,

@@ -17,7 +17,7 @@ from memtui.store.database import DatabaseConnection
 from memtui.visible import visible
 
 CAPTURING_CHANNEL = "hook"
-"""Through it comes what is captured, not what an agent chose to save."""
+"""The channel of captured texts, which no agent chose to save."""
 
 _HOUR = timedelta(hours=1)
 
@@ -29,10 +29,10 @@ class SaveLimits(Model):
     per_hour: int = 200
 
     def check(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
-        """Refuse a write beyond a limit, in the transaction that writes down that it begins.
+        """Refuse a write beyond a limit, in the transaction that writes its intent.
 
         Raises:
-            Denied: the agent has made as many.
+            Denied: the agent has reached the limit.
         """
         caller, run_id = entry.caller, entry.scope.run_id
         if not caller.by_ai or caller.channel == CAPTURING_CHANNEL:

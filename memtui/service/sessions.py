@@ -1,7 +1,7 @@
 """The processes that use a home, and the agents that are connected to them.
 
-A process holds the lock of a file as long as it lives: the system lets go of it at any death.
-Beside the lock it announces who is connected to it.
+A process locks a file while it lives; the system releases the lock however it dies. Beside the lock
+it announces its connected agents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ over HTTP one ends sooner."""
 
 
 class Sessions:
-    """The sessions of the processes of a home, in a folder of it. All of it blocks."""
+    """The sessions of a home's processes, in a folder of it. Every method blocks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class Sessions:
         return True
 
     def announce(self, one: str, about: Json) -> None:
-        """Say that somebody is connected to this process; said again, that they still are."""
+        """Announce that a client is connected to this process; repeat it to keep it alive."""
         path = self._announcement(self.own(), one)
         if path.exists():
             os.utime(path)
@@ -93,7 +93,7 @@ class Sessions:
                     path.unlink()
 
     def withdraw(self, one: str) -> None:
-        """Say that somebody is connected no more."""
+        """Withdraw the announcement of a client."""
         if self._own is not None:
             self._announcement(self._name, one).unlink(missing_ok=True)
 
@@ -118,7 +118,7 @@ class Sessions:
             yield about, seen
 
     def close(self) -> None:
-        """Let go of the lock and remove this process's files."""
+        """Release the lock, and remove this process's files."""
         if self._own is not None:
             self._own.release()
             self._remove(self._name)

@@ -1,8 +1,8 @@
-"""What is as good as there already when a record is saved (seed 002).
+"""Find existing records that duplicate a new one (seed 002).
 
-The nearest records of the same owner and sort are held against the new text: by their vectors where
-the provider searches by meaning and the model `static` is there, else by their words. Nothing is
-ever put together by itself.
+The nearest records of the same owner and kind are compared with the new text: by vectors where the
+provider searches by meaning and the model `static` is installed, else by words. Records are never
+merged automatically.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _cosines(text: str, texts: Sequence[str]) -> list[float]:
 
 
 def _shared(text: str, texts: Sequence[str]) -> list[float]:
-    """Return which share of the words of two texts stands in both, in the same order."""
+    """Return the share of words that a text has in common with each other one, in order."""
     from difflib import SequenceMatcher
 
     from memtui.pruning.duplicates import form_of

@@ -1,4 +1,4 @@
-"""What there is of what a purge is about: what lives, what is gone, and what that said."""
+"""Survey of a purge's target: living records, gone records, and the texts of these."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class PurgeRequest(Model):
     subject_id: str | None = None
     project_id: str | None = None
     before: UtcDatetime | None = None
-    """The texts of operations that began before; never a record."""
+    """Erase the texts of operations that began before; never records."""
     forget: bool = False
-    """Forget what still lives first."""
+    """Forget the living records first."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -67,28 +67,28 @@ class PurgeRequest(Model):
 
     @property
     def what(self) -> str:
-        """Its kind, in a word."""
+        """The kind of target, in a word."""
         kinds = ("record", "subject", "project")
         return next((kind for kind in kinds if getattr(self, f"{kind}_id") is not None), "age")
 
 
 class Copies(Model):
-    """What is kept in one place."""
+    """The copies in one place."""
 
     place: str
     count: int
     what: str
-    """What is counted."""
+    """The unit of `count`."""
 
 
 class Living(Model):
-    """A record that lives; its id and text are empty where the caller may not see it."""
+    """A living record; id and text are empty where the caller may not see it."""
 
     binding_key: str
     record_id: str
     text: str
     only_read: bool = False
-    """Its binding is only read, so that it cannot be forgotten."""
+    """Its binding is read-only, so it cannot be forgotten."""
 
 
 class PurgeAnswer(Model):
@@ -103,24 +103,24 @@ class PurgeAnswer(Model):
     """
     forgotten: int = 0
     found: TraceReport | None = None
-    """Where the texts still are; None: not applied, so not looked for."""
+    """Places that still have the texts; None: not applied, so not searched."""
     others: tuple[Trace, ...] = ()
-    """Of these, the places in memories that live and say the same; they are left alone."""
+    """Of these, the places in living memories with the same text; they are not erased."""
     short: int = 0
-    """Texts too short to be looked for: they are proved by the places that were emptied."""
+    """Texts too short to search for: the emptied places are their only proof."""
     beyond: tuple[str, ...] = ()
-    """Copies that are not in memtui's reach, a sentence each."""
+    """Copies out of memtui's reach, a sentence each."""
 
     @property
     def left(self) -> tuple[Trace, ...]:
-        """Where a text still is though nothing that lives says it there."""
+        """Traces that no living memory explains."""
         traces = self.found.traces if self.found else ()
         return tuple(one for one in traces if one not in self.others)
 
 
 @dataclass(slots=True)
 class Survey:
-    """What there is of it."""
+    """What was found of the target."""
 
     aim: Aim
     steps: list[JournalStep]
@@ -132,12 +132,12 @@ class Survey:
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     """What each keeps of what is gone, and what erases it."""
     pending: list[PendingRow] = field(default_factory=list)
-    """What waits for review."""
+    """Pending writes about the target."""
     seen: frozenset[str] = frozenset()
-    """Texts and ids of it that the caller may see."""
+    """Texts and ids of the target that the caller may see."""
 
     def going(self) -> list[tuple[Connection, Record]]:
-        """Return what lives and can be forgotten: not in a binding that is only read."""
+        """Return the living records that can be forgotten: those in writable bindings."""
         return [one for one in self.living if one[0].adapter.capabilities.writable]
 
     def with_living(self) -> Aim:
@@ -151,7 +151,7 @@ class Survey:
         return replace(self.aim, gone=gone, living=living, texts=frozenset(texts))
 
     def only_subject(self) -> str | None:
-        """Return the user whose memories alone these are."""
+        """Return the only user whose memories these are; None: not one user's."""
         owners = {owner_of(record.scope) for record in self.states()}
         [kind, subject_id] = owners.pop() if len(owners) == 1 else ("", "")
         return subject_id if kind == "subject_id" else None
@@ -197,11 +197,11 @@ async def survey(
         runtime: The service's parts.
         caller: Whose company.
         request: What is to be erased.
-        said: Texts of it that are known already.
+        said: Texts of the target that are known already.
 
     Raises:
-        NotFound: it names a binding that never was.
-        Unavailable: a provider that may hold what lives cannot be asked.
+        NotFound: it names a binding that never existed.
+        Unavailable: a provider that may store living records cannot be reached.
     """
     aim = Aim(
         company_id=caller.company_id,
@@ -395,7 +395,7 @@ async def _taken(
 
 
 def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
-    """Return the operations that may hold something of it, sealed ones first. Blocking."""
+    """Return the operations that may contain the target, sealed ones first. Blocking."""
     yield from runtime.log(aim.company_id).sealed_about(aim)
     above = runtime.log(aim.company_id).sealed.through
     with runtime.database.read() as database:
@@ -403,12 +403,12 @@ def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
 
 
 def pending_texts(row: PendingRow) -> Iterator[str]:
-    """Yield what would be stored of what waits for review."""
+    """Yield the texts that a pending write would store."""
     named = (row.request.get(name) for name in ("content", "text", "title", "summary"))
     yield from (one for one in named if one)
 
 
 def texts_of(record: Record | None) -> Iterator[str]:
-    """Yield what a record says."""
+    """Yield the texts of a record."""
     if record is not None:
         yield from (one for one in (record.text, record.title, record.summary) if one)
