@@ -1,4 +1,4 @@
-"""Look for secrets in what is stored already: earlier rules of redaction saw fewer of them."""
+"""Search stored data for secrets, which earlier redaction rules may have missed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OWN_FILES = ("*.json", "*.jsonl", "*.toml", "*.log", "*.txt", "*.yaml")
 
 
 class StoredSecret(Model):
-    """Where a secret is stored; the secret itself is not told."""
+    """Where a secret is stored, without the secret."""
 
     place: str
     """Such as "operation log", "undo journal", "binding default" or "file"."""
     where: str
     """An operation's `seq`, a record's id or a path, redacted."""
     labels: tuple[str, ...]
-    """What sorts of secrets are there, once each."""
+    """The kinds of secrets found, once each."""
 
 
 class Secrets(ServiceModule):

@@ -1,6 +1,6 @@
 """The tags of memories, over all scopes and bindings that a caller sees (seed 002 §7).
 
-What has a tag is a list over all bindings, narrowed by it: `service.everywhere.browse`.
+To list the records with a tag, over all bindings: `service.everywhere.browse`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TagsAnswer(EverywhereAnswer):
 
     @property
     def at_least(self) -> bool:
-        """Whether there may be more of them than is said."""
+        """Whether the counts are lower bounds."""
         return any(one.capped or one.status != "ok" for one in self.bindings)
 
 
@@ -103,7 +103,7 @@ class Tags(ServiceModule):
     async def having(
         self, caller: Caller, tag: str, request: BrowseRequest, *, within_ms: int | None = None
     ) -> EverywherePage:
-        """Return one page of what has a tag, or one below it, wherever it is kept.
+        """Return one page of the records with a tag or a tag below it, over all bindings.
 
         Raises:
             Invalid: the request names a binding, or its cursor is not of this list.

@@ -1,4 +1,4 @@
-"""Lists of records by how they are used, which no provider knows (`memtui.pruning.uses`).
+"""Lists of records filtered by usage, which providers do not know (`memtui.pruning.uses`).
 
 The provider's own pages are read until enough of their records fit, so that a list begins at once,
 however much is stored; only who asks for repeated records has all of a scope read first. What was
@@ -27,7 +27,7 @@ from memtui.service.visibility import readable
 
 _AT_ONCE = 1_000
 _MOST_KEPT = 2_000
-"""Records of a list that are kept for its further pages; those of a longer one are read again."""
+"""Most records of a list cached for its further pages; a longer list is read again."""
 
 ReportProgress = Callable[[int, int | None], None]
 """Is told how many records were read so far, and of how many, where that is known; once all are
@@ -53,7 +53,7 @@ class UsedRecords:
         self._repeated: frozenset[RecordHandle] = frozenset()
         self._usage: tuple[Usage, ...] = ()
         self._until: float | None = None
-        """When no more is read, where it is asked beside others."""
+        """When to stop reading, in a fan-out; None: no limit."""
 
     async def page(self) -> BrowsePage:
         """Return one page; its total is known where all had to be read for it.
@@ -71,7 +71,7 @@ class UsedRecords:
         return await self._page_from(cursor, skipped)
 
     async def _page_of_all(self, skipped: int) -> BrowsePage:
-        """Return a page where all of a scope has to be known to tell what repeats."""
+        """Return a page of repeated records, for which the whole scope must be read."""
         lists, asked = self._connection.found, self._asked()
         found = lists.get(asked) if skipped else None
         if found is None:
@@ -185,7 +185,7 @@ class UsedRecords:
         }
 
     async def _fitting(self, records: Sequence[Record]) -> list[Record]:
-        """Return those of some records that are used as the filter asks."""
+        """Return the records whose usage matches the filter."""
         is_read = asks(self._chosen, Use.READ)
         reads = await self._retrievals(records) if is_read and records else {}
         is_counted = asks(self._chosen, Use.COST)
@@ -201,7 +201,7 @@ class UsedRecords:
         return await asyncio.to_thread(fitting)
 
     async def _unknown(self, found: Sequence[Record]) -> tuple[str, ...]:
-        """Say which records are older than the log, so that it cannot know all their reads."""
+        """Warn of records older than the log, whose earlier reads are unknown."""
         if not asks(self._chosen, Use.READ) or not found:
             return ()
         log = self._runtime.log_of(self._entry.caller)
