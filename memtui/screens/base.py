@@ -4,40 +4,40 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 `memtui.actions.SCREENS`, bind its actions with `BINDINGS = bindings_for(MODE)`, and give:
 
 - `compose_body()`: the widgets between filter line and footer;
-- `load()`: read again what the screen shows. It is called on the event loop when the service is
-  open and anything in `state` that matters to data changed (service, company, scope, filter,
-  binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
-  comes back. Read with `self.reads.latest(…)` (`memtui.widgets.background.Background`) and return.
-- `forget()`: take away what is shown, as another moment of the past is looked at, or now again;
-- `select(name)`: put the cursor on what another screen pointed at, optional;
-- `happened(news)`: take note of what came into the log, where that is shown, optional;
-- `READS_WITH`: the modules that its first reading imports, optional; they are imported before it is
-  shown, where there was time for that;
-- `prepare()`: read before it is shown, where that leaves nothing in the log, optional;
+- `load()`: start reading the data of the screen. It is called on the event loop with the service
+  open, after a change in `state` that affects data (service, company, scope, filter, binding) and
+  on `r`. A hidden screen is loaded when it is shown again. Read with `self.reads.latest(…)`
+  (`memtui.widgets.background.Background`) and return.
+- `forget()`: clear the shown data, called when the person moves to another moment or back to now;
+- `select(name)`: put the cursor on the row that another screen named, optional;
+- `happened(news)`: react to new operations in the log, optional;
+- `READS_WITH`: the modules that its first reading imports, optional; they are imported in advance
+  if there is time;
+- `prepare()`: read before the screen is shown, optional; only for reads that are not logged;
 - `action_<verb>()` for each action of its group.
 
 What is there to use:
 
 - `self.state`: scope, filter, active binding (`memtui.screens.state.AppState`);
-  `self.state.clock()`: the moment that is looked at, now unless it is one of the past;
+  `self.state.clock()`: the moment shown, which is now or a moment of the past;
   `self.session`: service, caller and company (inside `load` and actions that need the service);
-- `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
-  own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.
-  `SERVICE` and `WRITABLE` are kept by the frame itself; until the screen says otherwise all that
-  hangs on what it shows is missing. While `self.reads` is busy that is the reason;
-- `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
+- `self.missing = {Need.ROW: "", …}`: the unmet needs, each with a reason ("" takes the need's
+  default). Actions that need one are dimmed, and pressing one shows the reason. The frame checks
+  `SERVICE` and `WRITABLE` itself. Needs that depend on shown data start as missing; while
+  `self.reads` is busy the default reason is that the screen is still reading;
+- `self.labels = {"records.forget": "forget 3…"}`: current footer labels;
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
 - up to the app: `self.post_message(GoTo(…))`, `ConfigurationChanged`;
 - questions: an action that is a coroutine marked with `@conversation`; the dialogs are in
-  `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and `Sheet` take
-  the work), or in `wait`: it is there when the key is pressed, so that no later key falls through;
+  `memtui.screens.dialogs`. Read the data of a question inside the dialog (`Choose` and `Sheet` take
+  the work) or in `wait`: either one takes the keys at once, so that none reaches the screen below;
 - the source of a record: `memtui.screens.open_source`;
 - classes set on the screen by width, for `styles.tcss`: `-tiny` under 60 columns, `-narrow` under
   100, `-wide` from 100 on; by height: `-short` under 30 lines, `-tall` from 30 on.
 
-A shared widget that carries out a group of actions of its own (`list`) says so with a class
-attribute `ACTION_GROUP = "list"`.
+A shared widget that implements an action group (`list`) names it in a class attribute:
+`ACTION_GROUP = "list"`.
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ _KNOWN_OPERATIONS = 500
 _DATA = ("session", "scope", "filter", "binding_key", "everywhere", "resolution")
 _OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
 _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
-"""What hangs on what a screen shows; nothing of it is there at first."""
+"""The needs that depend on shown data: all are missing until the screen sets `missing`."""
 TOLD_EVERY_S = 5.0
-"""How often a change that takes long says that it is still under way."""
+"""Seconds between toasts that say that a change is still under way."""
 _READING = "This is still being read; press the key again when it is there."
 
 
 def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
-    """Make an action of a coroutine that asks the person.
+    """Turn a coroutine that asks the person into an action.
 
-    It waits for nothing but the screen's `ask`, `wait` and `change`. Up to the first of these it
-    runs at once; an error that it raises is shown by the screen's `fail`.
+    The coroutine awaits only the screen's `ask`, `wait` and `change`. It runs at once up to the
+    first of these. The screen's `fail` shows an error that it raises.
     """
 
     @wraps(action)
@@ -127,22 +127,22 @@ def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[
 
 
 class ServiceScreen(SizedScreen[None]):
-    """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
+    """Base of numbered and modal screens: toasts, clipboard, questions, changes and undo."""
 
     state: var[AppState] = var(AppState)
     holds_keys = False
-    """Whether what is typed waits for a question that is about to be asked."""
+    """Whether typed keys are queued for a question that is about to open."""
     _given_filter: Mapping[Filter, str] = {}
-    """The filter that a person gave this screen last, with its line."""
+    """The last filter that a person entered on this screen, and its typed line."""
 
     def __init__(self, state: AppState, **options: Any) -> None:
         super().__init__(**options)
         self.acts = Background(self, "acts")
-        """Runs what a person does here: changes, and the questions before them."""
+        """Runs changes and the conversations that lead to them."""
         self.reads = Background(self, "reads")
-        """Reads what the screen shows."""
+        """Reads the data of the screen."""
         self._writing: tuple[Dialog[Any], Callable[[Any], KeptDraft]] | None = None
-        """The question for a text that is open, and what its answer would be kept as."""
+        """The open text dialog, and how to make a draft of its text."""
         self.set_reactive(ServiceScreen.state, state)
 
     @property
@@ -153,12 +153,12 @@ class ServiceScreen(SizedScreen[None]):
         return self.state.session
 
     def happened(self, news: News) -> None:
-        """Take note of what came into the log, also while another screen is shown."""
+        """React to new operations in the log; called while the screen is hidden, too."""
 
     def toast(
         self, message: str, *, severity: Literal["information", "warning", "error"] = "information"
     ) -> None:
-        """Show a toast; the text is shown as it is written."""
+        """Show a toast; its text is not parsed as markup."""
         toast(self.app, message, severity=severity)
 
     def fail(self, error: MemtuiError) -> None:
@@ -166,16 +166,16 @@ class ServiceScreen(SizedScreen[None]):
         self.toast(str(error), severity="error")
 
     def copy(self, text: str, said: str) -> None:
-        """Copy to the terminal's clipboard, over SSH too, but for lone surrogates, and say so."""
+        """Copy to the terminal's clipboard (works over SSH); lone surrogates become `?`."""
         self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
         self.toast(said)
 
     def talk(self, conversation: Coroutine[Any, Any, None]) -> None:
-        """Begin what `conversation` makes an action of."""
+        """Start a conversation; `fail` shows its error."""
         self.acts.talk(conversation, self.fail)
 
     def line_of(self, chosen: Filter) -> str:
-        """Return a filter as the person typed it, else as it can be typed."""
+        """Return the line that the person typed for a filter, else a line that parses to it."""
         state = self.state
         typed = {
             state.filter: state.filter_line,
@@ -187,7 +187,7 @@ class ServiceScreen(SizedScreen[None]):
     async def ask_filter(
         self, title: str, hint: str, chosen: Filter, target: FilterTarget = FilterTarget.OPERATIONS
     ) -> Filter | None:
-        """Return what to narrow a list by instead of `chosen`, which is offered as it was typed."""
+        """Ask for a filter, with the line of `chosen` to edit; None: the person went back."""
         state = self.state
 
         def parsed(text: str) -> Filter:
@@ -205,11 +205,11 @@ class ServiceScreen(SizedScreen[None]):
 
     @property
     def unsaved(self) -> Sequence[str]:
-        """The texts that are only held here, and would go with memtui."""
+        """Texts that exist only on this screen and would be lost when memtui ends."""
         return ()
 
     async def ask_text(self, dialog: Dialog[T], draft_of: Callable[[T], KeptDraft]) -> T | None:
-        """Ask for a text, which `to_keep` has as long as it is being written."""
+        """Ask for a text; while it is being written, `to_keep` includes it."""
         self._writing = dialog, draft_of
         try:
             return await self.ask(dialog)
@@ -218,11 +218,11 @@ class ServiceScreen(SizedScreen[None]):
 
     @property
     def to_keep(self) -> Sequence[KeptDraft]:
-        """What to keep where memtui is ended without a question."""
+        """Drafts to save if memtui ends without asking."""
         if self._writing is None:
             return ()
         dialog, draft_of = self._writing
-        # Before it is mounted it has nothing that could be written in.
+        # Before it is mounted the dialog has no text field to read.
         is_open = dialog.is_attached and dialog.is_mounted
         return [draft_of(dialog.written)] if is_open and dialog.is_written else ()
 
@@ -233,12 +233,12 @@ class ServiceScreen(SizedScreen[None]):
         return await answer
 
     async def change(self, work: Work[T]) -> T:
-        """Return what a change comes to, which nothing cancels; raises the error it fails with.
+        """Carry out a change, which cannot be cancelled; return its result or raise its error.
 
-        Where that takes long, it says every few seconds that it is still under way. What was
-        undone before cannot be redone after it.
+        A toast every `TOLD_EVERY_S` seconds says that it is still under way. A change that
+        succeeds clears the redo history.
         """
-        session = self.state.session  # by the end another company may be shown
+        session = self.state.session  # another company may be shown when the change ends
         done = await self._carry_out(work)
         if session is not None:
             session.undone.clear()
@@ -259,7 +259,7 @@ class ServiceScreen(SizedScreen[None]):
             telling.stop()
 
     async def wait(self, words: str, work: Work[T]) -> T:
-        """Return what a question is made of; keys wait too, and `esc` ends the conversation.
+        """Await the data for a question; keys are queued, and `esc` ends the conversation.
 
         If it ends quickly, no dialog is shown.
         """
@@ -284,18 +284,18 @@ class ServiceScreen(SizedScreen[None]):
         waiting = Waiting(words, rest, outcome.set_result, outcome.set_exception)
 
         def stopped(_: object) -> None:
-            outcome.cancel()  # which is too late, and does nothing, where it was read
+            outcome.cancel()  # no effect if the result has already arrived
 
         self.app.push_screen(waiting, stopped)
         return await outcome
 
     async def last_change(self) -> UndoCandidate | None:
-        """Return the last change of all, once none is under way any more.
+        """Return the newest change, after waiting for any change under way.
 
-        Where nobody saw its end, it is found out first; None: the person does not want that.
+        If its outcome is unknown, it is checked first; None: the person declined the check.
 
         Raises:
-            Invalid: there is none, it did not happen, or that cannot be told.
+            Invalid: there is no change, it did not happen, or its outcome stays unknown.
         """
         found = await self._newest_change()
         if found.why_not is None:
@@ -315,12 +315,12 @@ class ServiceScreen(SizedScreen[None]):
         return found[0]
 
     async def find_out(self, operation: Operation) -> bool:
-        """Find out of a change whose end nobody saw whether it happened, after a yes.
+        """Check a change of unknown outcome with its binding, after a yes.
 
-        False: the person does not want that. Of any other change there is nothing to find out.
+        True: it happened, or its outcome was known already. False: the person declined the check.
 
         Raises:
-            Invalid: it did not happen, or that cannot be told.
+            Invalid: the change did not happen, or its outcome stays unknown.
         """
         session, operation_id = self.session, operation.operation_id
         service, caller = session.service, session.caller
@@ -349,10 +349,10 @@ class ServiceScreen(SizedScreen[None]):
         return True
 
     def undo_question(self, found: UndoCandidate) -> Confirm:
-        """Return the question whether to undo a change, with what its record is then again.
+        """Return the question whether to undo a change, with a preview of the restored record.
 
         Raises:
-            Invalid: it cannot be.
+            Invalid: the change cannot be undone.
         """
         if found.why_not is not None:
             raise Invalid(f"The last change cannot be undone. {found.why_not}")
@@ -366,7 +366,7 @@ class ServiceScreen(SizedScreen[None]):
         return Confirm(question, verb="undo", detail=made_again(now, then) if now and then else "")
 
     async def came_back(self, answers: Sequence[MutationAnswer]) -> str:
-        """Return what was undone, in words; settings are read again."""
+        """Describe what was undone or redone; changed settings are read again."""
         from memtui.service.answers import Together
 
         records = settings = waiting = 0
@@ -374,7 +374,7 @@ class ServiceScreen(SizedScreen[None]):
             records += len(answer.handles)
             pending = sum(one.setting == "pending" for one in answer.settings)
             settings += len(answer.settings) - pending
-            waiting += 0 if answer.handles else pending  # a record that waits again is counted
+            waiting += 0 if answer.handles else pending  # a pending record is in `records` already
         if settings:
             self.post_message(ConfigurationChanged())
         if (records, settings, waiting) == (1, 0, 0) and (name := await self._name_of(answers)):
@@ -384,7 +384,7 @@ class ServiceScreen(SizedScreen[None]):
         return fmt.taken_back(back) or fmt.counted(0, "record")
 
     async def _name_of(self, answers: Iterable[MutationAnswer]) -> str:
-        """Name the only record of answers; empty where it is not for this person to read."""
+        """Name the only record of the answers; empty if this person may not read it."""
         session = self.session
         [only] = (one.operation_id for one in answers if one.handles)
         try:
@@ -392,31 +392,31 @@ class ServiceScreen(SizedScreen[None]):
                 lambda: session.service.log.changes(session.caller, only)
             )
         except MemtuiError:
-            return ""  # it was done all the same, and why something else was not is told first
+            return ""  # the undo succeeded all the same, and only the name is missing
         records = (one.after or one.before for one in changes)
         return next((fmt.quoted_name(one) for one in records if one is not None), "")
 
     async def undo_last(self) -> None:
-        """Undo the last change of all, after a yes.
+        """Undo the newest change, after a yes.
 
         Raises:
-            Invalid: there is none, or it cannot be undone.
+            Invalid: there is no change, or it cannot be undone.
         """
         found = await self.last_change()
         if found is not None and await self.ask(self.undo_question(found)):
             await self.undo([found.operation.operation_id])
 
     async def undo(self, operation_ids: Sequence[str]) -> None:
-        """Undo changes in this order, and say how they are redone."""
+        """Undo changes in this order; a toast names the redo key."""
         answers = await self.undo_all(operation_ids)
         self.toast(f"Undone: {await self.came_back(answers)}. U redoes it.")
 
     async def undo_all(self, operation_ids: Sequence[str]) -> list[MutationAnswer]:
-        """Undo changes in this order; where one fails, what was undone before is told.
+        """Undo changes in this order; if one fails, the error names those undone before it.
 
-        What was undone can be redone, on whichever screen.
+        They can be redone, on any screen.
         """
-        session = self.session  # by the end another company may be shown
+        session = self.session  # another company may be shown when the undo ends
         done: list[MutationAnswer] = []
         try:
             await self.take_back(operation_ids, done)
@@ -428,19 +428,19 @@ class ServiceScreen(SizedScreen[None]):
         return done
 
     async def redo_last(self) -> None:
-        """Redo what was undone last, on whichever screen.
+        """Redo the last undo, made on any screen.
 
         Raises:
-            Invalid: nothing was since the last change, or it was redone already.
+            Invalid: nothing was undone since the last change, or it was redone already.
         """
         _, again = await self.redo_all()
         self.toast(f"Redone: {await self.came_back(again)}. u undoes it.")
 
     async def redo_all(self) -> tuple[Sequence[MutationAnswer], list[MutationAnswer]]:
-        """Redo what was undone last, on whichever screen; return what that was, and its redoing.
+        """Redo the last undo, made on any screen; return the answers of the undo and of the redo.
 
-        Where one fails, what was redone before is told, and the rest can be redone, but for what
-        is in conflict, which stays so.
+        If one fails, the error names what was redone before it. The rest can still be redone,
+        except a change in conflict.
 
         Raises:
             Invalid: nothing was undone since the last change, or it was redone already.
@@ -457,7 +457,7 @@ class ServiceScreen(SizedScreen[None]):
             redone = {one.undoes for one in again}
             rest = [one for one in undone if one.operation_id not in redone]
             if isinstance(error, Conflict):
-                rest = rest[:-1]  # the one that was tried
+                rest = rest[:-1]  # drop the conflicting change: it would fail again
             if rest:
                 undoes.append(rest)
             more = "; U goes on with the rest" if rest else ""
@@ -473,7 +473,7 @@ class ServiceScreen(SizedScreen[None]):
         raise type(error)(f"{error} {told.format(await self.came_back(done))}") from error
 
     async def take_back(self, operation_ids: Iterable[str], done: list[MutationAnswer]) -> None:
-        """Take changes back, each with what was done at once with it; `done` gets what was."""
+        """Undo changes, each with the changes made together with it; answers go into `done`."""
         session = self.session
 
         async def work() -> None:
@@ -488,7 +488,7 @@ class ServiceScreen(SizedScreen[None]):
             raise
 
     def stopped_halfway(self) -> None:
-        """Take note that changes were not taken back, or only some of them."""
+        """React to an undo or redo that failed, perhaps after some of its changes."""
 
 
 class MemtuiScreen(ServiceScreen):
@@ -496,11 +496,11 @@ class MemtuiScreen(ServiceScreen):
 
     MODE: ClassVar[str]
     FILTERED: ClassVar[bool] = True
-    """Whether the filter line narrows what this screen shows; without it there is none."""
+    """Whether the screen has a filter line."""
     NARROWS: ClassVar[FilterTarget] = FilterTarget.OPERATIONS
-    """What the filter line narrows here; terms that say nothing about it are named."""
+    """What the filter line narrows here; unsupported terms are named beside the count."""
     EVERYWHERE: ClassVar[bool] = False
-    """Whether it can show all bindings at once."""
+    """Whether the screen can show all bindings at once."""
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
@@ -515,9 +515,9 @@ class MemtuiScreen(ServiceScreen):
         self._stale = True
         self._wanted: str | None = None
         self._next = ""
-        """The action that is carried out as soon as it can be."""
+        """The id of an action to run as soon as it is enabled."""
         self._next_on = ""
-        """What the cursor has to be on before, as `select` is told; empty for whatever it is on."""
+        """The `select` name that the cursor must be on before; empty: any row."""
         self._knowing = Background(self, "filter-words")
 
     def compose(self) -> ComposeResult:
@@ -537,16 +537,16 @@ class MemtuiScreen(ServiceScreen):
         yield from ()
 
     def load(self) -> None:
-        """Read again what the screen shows; called only with the service open."""
+        """Start reading the data of the screen; called only with the service open."""
 
     async def prepare(self) -> None:
-        """Read while nobody types what is shown first; only where the log gets no row of it."""
+        """Read the first data while nobody types; only for reads that are not logged."""
 
     def forget(self) -> None:
-        """Take away what is shown: it is of another moment than the one that is looked at now."""
+        """Clear the shown data: it belongs to another moment."""
 
     def select(self, name: str) -> None:
-        """Put the cursor on what another screen pointed at."""
+        """Put the cursor on the row that another screen named."""
 
     @property
     def ACTION_GROUP(self) -> str:  # noqa: N802 - as each carrier of actions has it
@@ -555,12 +555,12 @@ class MemtuiScreen(ServiceScreen):
 
     @property
     def reading(self) -> bool:
-        """Whether what the screen shows is being read."""
+        """Whether the screen is reading its data."""
         return self.reads.busy
 
     @property
     def group(self) -> str:
-        """Whose keys the footer shows now: those of the focused widget's group, or the screen's."""
+        """The action group of the footer: an input group around the focus, else the screen's."""
         focused = self.focused
         chain = focused.ancestors_with_self if focused is not None else []
         named = (getattr(node, "ACTION_GROUP", "") for node in chain)
@@ -607,9 +607,9 @@ class MemtuiScreen(ServiceScreen):
         return [action.id for action in ranked if action.group in groups]
 
     def show_count(self, text: str) -> None:
-        """Show how many there are, at the right end of the filter line.
+        """Show a count at the right end of the filter line.
 
-        A field of the filter that does not narrow this screen is named, or it would seem to.
+        Filter terms that do not narrow this screen are named, or the count would seem filtered.
         """
         chosen = self.state.filter
         idle = unsupported(chosen, self.NARROWS)
@@ -618,17 +618,17 @@ class MemtuiScreen(ServiceScreen):
             filter_line.count = "  ".join(filter(None, [note, text]))
 
     def as_view(self, name: str) -> SavedView:
-        """Return what is shown, under a name."""
+        """Return the current view as a saved view."""
         return SavedView(name=name, screen=self.MODE, filter_line=self.state.filter_line)
 
     def use_view(self, view: SavedView) -> None:
-        """Show what a saved view of this screen does."""
+        """Apply a saved view of this screen."""
         self.post_message(GoTo(filter_line=view.filter_line))
         if view.filter_line == self.state.filter_line:
             self.reload()
 
     def reload(self) -> None:
-        """Load now if this screen is shown and the service is open, else when both are so."""
+        """Load now, or once this screen is shown and the service is open."""
         self._stale = True
         if self.is_current and self.is_mounted and self.state.phase is Phase.READY:
             self._stale = False
@@ -640,13 +640,13 @@ class MemtuiScreen(ServiceScreen):
                 self.select(wanted)
 
     def break_off(self) -> None:
-        """Stop what `prepare` reads; it goes on where the person came here meanwhile."""
+        """Cancel the reads of `prepare`, unless the screen is shown by now."""
         if not self.is_current and self.reading:
             self.reads.forget()
             self._stale = True
 
     def read_again(self) -> None:
-        """Read what is shown again, because a person asks for it."""
+        """Reload because the person asked for it."""
         self.reload()
 
     def point_at(self, name: str) -> None:
@@ -655,19 +655,19 @@ class MemtuiScreen(ServiceScreen):
         self.reload()
 
     def carry_on(self, action_id: str, on: str = "") -> None:
-        """Carry out an action as soon as it can be, unless the person leaves the screen before.
+        """Run an action as soon as it is enabled, unless the person leaves the screen before.
 
-        With `on` it waits until the cursor is on what `select` was told.
+        With `on` it also waits until the cursor is on that `select` name.
         """
         self._next, self._next_on = action_id, on
         self._go_on()
 
     def is_on(self, name: str) -> bool:
-        """Whether the cursor is on what `select(name)` goes to."""
+        """Whether the cursor is on the row of `select(name)`; an empty name is any row."""
         return not name
 
     def on_worker_state_changed(self) -> None:
-        """Go on where something was read."""
+        """Run the waiting action if the read enabled it."""
         self._go_on()
 
     def _go_on(self) -> None:
@@ -679,15 +679,15 @@ class MemtuiScreen(ServiceScreen):
             self.call_later(self.perform, wanted)
 
     def on_screen_suspend(self) -> None:
-        """Let go of what has not begun."""
+        """Drop the waiting action."""
         self._next = ""
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Redraw the frame, and load where data depends on what changed."""
+        """Redraw the frame, and reload if the change affects data."""
         if not self.is_mounted:
             return
         if before.as_of != now.as_of:
-            self.reads.forget()  # or what they read would be shown after all
+            self.reads.forget()  # a pending read would show data of the other moment
             self.forget()
         if self.is_current:
             self._draw_frame()
@@ -695,11 +695,11 @@ class MemtuiScreen(ServiceScreen):
             self.reload()
 
     def on_mount(self) -> None:
-        """Draw the frame with what is known at once."""
+        """Draw the frame from the state known so far."""
         self._draw_frame()
 
     def on_screen_resume(self) -> None:
-        """Load if something changed while another screen was shown."""
+        """Redraw the frame, and load if the data is stale."""
         self._draw_frame()
         if self._stale:
             self.reload()
@@ -709,16 +709,16 @@ class MemtuiScreen(ServiceScreen):
             self.focus_body()
 
     async def answered(self) -> None:
-        """Wait until what the screen shows at first has come."""
+        """Wait until the pending reads are delivered."""
         await self.reads.delivered()
 
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
-        """Pass a filter line up."""
+        """Ask the app to use the filter line."""
         message.stop()
         self.post_message(GoTo(filter_line=message.line))
 
     def on_filter_line_entered(self, message: FilterLine.Entered) -> None:
-        """Read which agents, projects and other names the newest operations have."""
+        """Read names (agents, projects, …) from the newest operations, for completion."""
         message.stop()
         session, filter_line = self.state.session, self.query_one(FilterLine)
         if session is not None:
@@ -734,12 +734,12 @@ class MemtuiScreen(ServiceScreen):
         self.focus_body()
 
     def focus_body(self) -> None:
-        """Put the focus on the first widget of the body that takes it, as after the filter."""
+        """Focus the first focusable widget of the body."""
         body = self.query_one("#body")
         self.set_focus(next((one for one in self.focus_chain if body in one.ancestors), None))
 
     async def on_pressed(self, message: Pressed) -> None:
-        """Carry out what was clicked."""
+        """Run the clicked action."""
         message.stop()
         await self.perform(message.action_id)
 
@@ -786,12 +786,12 @@ class MemtuiScreen(ServiceScreen):
             self._go_on()
 
     def footer(self) -> list[Action]:
-        """Return what the footer shows: the keys that matter here and now."""
+        """Return the actions that the footer shows."""
         return footer_actions(self.group)
 
 
 def frame_of(part: DOMNode) -> MemtuiScreen:
-    """Return the screen that a part of it stands on."""
+    """Return the numbered screen that contains a widget."""
     screen = part.screen
     if not isinstance(screen, MemtuiScreen):
         raise NotFound("This is not on a screen of memtui.")
@@ -799,7 +799,7 @@ def frame_of(part: DOMNode) -> MemtuiScreen:
 
 
 def scope_view(state: AppState, *, everywhere: bool = False) -> ScopeView:
-    """Return what the scope bar shows of the state; `everywhere`: all bindings are looked at."""
+    """Return the view of the scope bar; `everywhere`: all bindings are shown."""
     scope = state.scope
     company = state.session.company.name if state.session else scope.company_id
     parts = [
@@ -828,9 +828,9 @@ def scope_view(state: AppState, *, everywhere: bool = False) -> ScopeView:
 
 
 def past_words(state: AppState, *, leads_back: bool = True) -> tuple[str, ...]:
-    """Return what says that the past is looked at, the longest form first; nothing for now.
+    """Return the banner texts for a past moment, longest first; empty for now.
 
-    `leads_back`: the key to now works there.
+    `leads_back`: mention the key that goes back to now.
     """
     if state.as_of is None:
         return ()

@@ -1,4 +1,4 @@
-"""What all screens share: one frozen value, the messages that change it, and their keeper."""
+"""State shared by all screens: a frozen value, messages that change it, and its controller."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
 _TOLD_SECONDS = 0.5
-"""Between two steps of embedding that the screens are told of."""
+"""Minimum seconds between two embedding progress updates."""
 _DEMO_SECONDS = 1
-"""Between two looks at how much of a demo is made."""
+"""Seconds between two checks of a demo's progress."""
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
 class Phase(StrEnum):
-    """How far the service is."""
+    """Whether the service is opening, ready, or failed to open."""
 
     OPENING = "opening"
     READY = "ready"
@@ -73,18 +73,18 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PruneFigures:
-    """How many records of each owner could go, of how many, at the moment of the plan."""
+    """Prunable and total records of each owner, as planned at `planned_at`."""
 
     company_id: str
     planned_at: datetime
     owners: Mapping[Scope, tuple[int, int]]
-    """By the scope that names the owner alone; that of the company is everything there is."""
+    """(prunable, total) by owner scope; the company's scope has the sum of all."""
     unread: tuple[str, ...] = ()
-    """The bindings that did not answer, whose records are not counted."""
+    """Bindings that did not answer; their records are not counted."""
 
     @property
     def without(self) -> str:
-        """Name what is not counted behind a sentence: `, without notes`; empty for nothing."""
+        """Suffix that names the uncounted bindings: `, without notes`; empty if there are none."""
         return f", without {', '.join(self.unread)}" if self.unread else ""
 
 
@@ -104,9 +104,9 @@ class AppState:
     binding_key: str | None = None
     """The binding chosen by hand; None lets the service resolve it from the scope."""
     everywhere: bool = False
-    """Whether a person wants queries and records of all bindings at once."""
+    """Whether queries and records of all bindings are shown at once."""
     resolution: Resolution | None = None
-    """The active binding and why it is; None while unknown or where nothing resolves."""
+    """The active binding and why it was resolved; None while unknown or if none resolves."""
     resolution_problem: str = ""
     companies: tuple[CompanyView, ...] = ()
     """All companies, for choosers."""
@@ -115,36 +115,36 @@ class AppState:
     binding: BindingView | None = None
     """The active binding."""
     health: BindingHealth | None = None
-    """Its health as last asked; None while unknown."""
+    """The active binding's health as last checked; None while unknown."""
     not_live: str = ""
-    """Why what others do is not seen now, as a sentence; empty while it is."""
+    """Why the log cannot be followed, as a sentence; empty while it can."""
     spending: tuple[SpendingStatus, ...] = ()
     """The company's spending limits as last checked."""
     waiting: int = 0
-    """How much waits for review of what the person may see."""
+    """Number of pending writes that the person may see."""
     demo_percent: int | None = None
-    """How much of a demo is made so far, while it is being made."""
+    """Progress of a demo that is being made; None: none is."""
     embeddings: Mapping[str, Embedding] = field(default_factory=dict)
-    """By binding, how far its texts are embedded, as the app last heard while it does that."""
+    """Last reported embedding progress, by binding key."""
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
     """The saved views."""
     pruning: PruneFigures | None = None
-    """How much could go, as the prune review last found it."""
+    """Prunable records as last found by the prune review or the background count."""
     mended: dict[str, str] = field(default_factory=dict)
-    """Texts for what waits for review that were not accepted yet, by the id that it is held by."""
+    """Edited texts of pending writes that are not accepted yet, by pending id."""
     left: dict[Path, KeptDraft] = field(default_factory=dict)
-    """Texts that were kept as memtui was ended, by folder, until they are taken up again."""
+    """Drafts saved when memtui ended, by folder, until the person resumes them."""
     shares: Mapping[str, int] = field(default_factory=dict)
-    """Percent of the room that a list has, where a person moved its border (`Split`)."""
+    """Width of a list in percent, where a person moved its border (`Split`)."""
     read_only: bool = False
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """Gives the moment that is looked at: now, unless it is one of the past."""
+    """Returns the moment shown: now, or the past moment that the person chose."""
     true_clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """Gives now, whatever is looked at."""
+    """Returns now, even while the past is shown."""
     settings: Settings = field(default_factory=Settings)
     paths: Paths = field(default_factory=lambda: Paths(data=Path(), config=Path()))
     zone: tzinfo | None = None
@@ -159,19 +159,19 @@ class AppState:
 
     @property
     def prune_figures(self) -> PruneFigures | None:
-        """How much could go of this company now, as far as that is known."""
+        """Prune figures of this company; None if unknown or while the past is shown."""
         found = self.pruning
         is_of_now = found and found.company_id == self.scope.company_id and self.as_of is None
         return found if is_of_now else None
 
     @property
     def local_zone(self) -> tzinfo:
-        """Where days begin for the person."""
+        """The person's time zone, which decides where days begin."""
         return self.zone or datetime.now().astimezone().tzinfo or UTC
 
     @property
     def no_change(self) -> str:
-        """Why nothing can be changed now, as a sentence; empty where it can."""
+        """Why changes are refused now, as a sentence; empty if they are allowed."""
         if self.as_of is not None:
             back = self.keymap.label("app.past")
             return f"The past cannot be changed; {back} goes back to now."
@@ -179,18 +179,18 @@ class AppState:
 
     @property
     def asks_all(self) -> bool:
-        """Whether all bindings are asked: a filter that names one asks that one."""
+        """Whether all bindings are queried; a filter that names one binding queries only it."""
         chosen = self.filter
         return names_bindings(chosen) or (self.everywhere and chosen.binding_key is None)
 
     @property
     def log_filter(self) -> Filter:
-        """The filter for operations: the filter line, narrowed to the scope where it is silent."""
+        """The filter for operations: scope fields that the filter line omits come from the scope."""
         return self.filter.model_copy(update=self._scoped)
 
     @property
     def log_line(self) -> str:
-        """The line of `log_filter`, as it was typed, with what the scope adds."""
+        """The typed filter line, with the terms that `log_filter` takes from the scope."""
         own = self.filter.model_dump(exclude_none=True)
         added = {name: value for name, value in self._scoped.items() if name not in own}
         return f"{self.filter_line} {format_filter(Filter(**added))}".strip()
@@ -218,36 +218,36 @@ class ViewChosen(Message):
 
 @dataclass
 class ViewsChanged(Message):
-    """A saved view came, changed its name or went; these are all of them."""
+    """A saved view was added, renamed or removed; `views` are all of them."""
 
     views: tuple[SavedView, ...]
 
 
 @dataclass
 class PrunePlanned(Message):
-    """The prune review looked through everything; None: what it found is no more."""
+    """The prune review finished a plan; None: its figures are no longer valid."""
 
     found: PruneFigures | None
 
 
 @dataclass
 class GoTo(Message):
-    """Use another scope, filter line and binding everywhere, and another screen, where given."""
+    """Change scope, filter line, binding or screen of the app; omitted fields stay."""
 
     mode: str = ""
     filter_line: str | None = None
-    """One that parses."""
+    """A filter line that parses."""
     binding_key: str | None = None
     select: str | None = None
-    """What it should put its cursor on, in its own words: a record's or an operation's id."""
+    """Name of the row for the target screen's cursor: a record's or an operation's id."""
     then: str = ""
-    """An action that is carried out there as soon as it can be, by its id."""
+    """Id of an action to run on the target screen as soon as it is enabled."""
     scope: Scope | None = None
-    """Given alone: another company brings its own filter line and binding."""
+    """Given alone: another company restores its saved filter line and binding."""
     as_of: datetime | None = None
     """A moment of the past; from there `app.past` goes back to now."""
     everywhere: bool | None = None
-    """Whether queries and records are of all bindings at once."""
+    """Whether to show queries and records of all bindings at once."""
 
 
 class ConfigurationChanged(Message):
@@ -255,13 +255,13 @@ class ConfigurationChanged(Message):
 
 
 class StateController:
-    """Owns the one `AppState` value of an app; `share` is called with each new one.
+    """Owns the `AppState` of an app and calls `share` with each new value.
 
-    `failed` takes the sentence of anything that went wrong and is not a state of its own, `tell`
-    what came into the log, and `here` gives the screen that a person works on.
+    `failed` takes errors that `AppState` does not represent, `tell` takes new operations of the
+    log, and `here` returns the current screen.
 
     Raises:
-        Invalid: the keymap of the settings does not fit.
+        Invalid: the keymap of the settings is invalid.
     """
 
     def __init__(
@@ -302,12 +302,12 @@ class StateController:
         self._purging = Background(app, "purge")
         self._finding = Background(app, "discovery")
         self.tells_of_findings = True
-        """Whether a toast is to tell what was found on this machine at a first start."""
+        """Whether a toast may announce memories found on this machine at a first start."""
         self._told = ""
         self._settling: AppState | None = None
-        """What is handed down once its binding is resolved."""
+        """The next state, shared once its binding is resolved."""
         self._early_line: str | None = None
-        """The filter line that was chosen before there was a company to choose it in."""
+        """A filter line chosen before the service was open."""
         self.saved, problem = _read_kept(load_session, paths.session_file, SavedSession())
         no_views: tuple[SavedView, ...] = ()
         views, other = _read_kept(partial(load_named, kind=SavedView), paths.views_file, no_views)
@@ -332,7 +332,7 @@ class StateController:
 
     @property
     def last_screen(self) -> str:
-        """The screen that was shown last in this company."""
+        """The last screen shown in this company."""
         return self.saved.of(self._company).screen
 
     def open(self) -> None:
@@ -359,7 +359,7 @@ class StateController:
             companies = tuple(await service.companies.all(*own))
             picked = self._pick(companies or tuple(await service.companies.all()))
             session = self._session_of(service, picked)
-            await service.companies.get(session.caller)  # tells who is no member there at once
+            await service.companies.get(session.caller)  # fails early for a caller who is no member
         except BaseException:
             await service.close()
             raise
@@ -374,10 +374,10 @@ class StateController:
         return ServiceSession(service, caller, company)
 
     def _pick(self, companies: tuple[CompanyView, ...]) -> CompanyView:
-        """Return the company that was asked for by id or name, else the last one, else the first.
+        """Return the requested company (by id or name), else the last used, else the first.
 
         Raises:
-            NotFound: there is none, or not the one that was asked for.
+            NotFound: there is no company, or the requested one does not exist.
         """
         if not companies:
             raise NotFound("There is no company yet; run `memtui demo` or add one.")
@@ -399,7 +399,7 @@ class StateController:
             self._purging.every(lambda: due(session.caller), lambda _done: None, self._tell_once)
 
     def _enter(self, state: AppState, session: ServiceSession) -> None:
-        """Show a company as it was left."""
+        """Show a company with its saved scope, filter line and binding."""
         self._company = session.company.company_id
         was = self.saved.of(self._company)
         line = was.filter_line if self._early_line is None else self._early_line
@@ -423,7 +423,7 @@ class StateController:
         )
 
     def choose_scope(self, scope: Scope) -> None:
-        """Use a scope everywhere; another company is shown as it was left."""
+        """Use a scope on all screens; another company restores its saved session."""
         session = self.state.session
         if session is None or scope.company_id == self._company:
             self._settle(replace(self._chosen, scope=scope))
@@ -443,7 +443,7 @@ class StateController:
         everywhere: bool | None = None,
         as_of: datetime | None = None,
     ) -> None:
-        """Use another filter line, binding or moment; an empty binding is the resolved one."""
+        """Use another filter line, binding or moment; an empty binding key means: resolve it."""
         chosen = self._chosen
         wanted = chosen if as_of is None else self._at(as_of)
         if filter_line is not None:
@@ -463,7 +463,7 @@ class StateController:
             self._settle(wanted)
 
     def leave_past(self) -> None:
-        """Show everything as it is now."""
+        """Go back from a past moment to now."""
         self._settle(self._at(None))
 
     def _at(self, moment: datetime | None) -> AppState:
@@ -476,11 +476,11 @@ class StateController:
         return replace(state, session=session, filter=self._filter_of(state.filter_line, moment))
 
     def _looked_at(self) -> datetime:
-        """Return the moment of the past that is looked at, else now."""
+        """Return the past moment that is shown, else now."""
         return self.state.as_of or self._clock()
 
     def _filter_of(self, line: str, as_of: datetime | None) -> Filter:
-        """Return the filter of a line; a remembered line that no longer parses narrows nothing."""
+        """Parse a filter line; an invalid one (a saved one may be) gives an empty filter."""
         zone = {"zone": self.state.zone} if self.state.zone else {}
         try:
             return parse_filter(line, now=as_of or self._clock(), **zone)
@@ -488,22 +488,22 @@ class StateController:
             return Filter()
 
     def use_views(self, views: tuple[SavedView, ...]) -> None:
-        """Offer other saved views."""
+        """Replace the saved views."""
         self._set(replace(self.state, views=views))
 
     def use_pruning(self, found: PruneFigures | None) -> None:
-        """Keep how much could go, for the scope chooser."""
+        """Store the prune figures for the scope chooser."""
         self._set(replace(self.state, pruning=found))
 
     def keep_share(self, place: str, share: int | None) -> None:
-        """Remember how much of the room a list has; None: what it begins with."""
+        """Save the width of a list in percent; None: the default."""
         kept = {name: one for name, one in self.saved.shares.items() if name != place}
         shares = kept if share is None else {**kept, place: share}
         self.saved = self.saved.model_copy(update={"shares": shares})
         self._set(replace(self.state, shares=shares))
 
     def _news(self, news: News) -> None:
-        """Hand on what came into the log; settings that others changed are read again."""
+        """Pass on new operations; reread settings that others changed, and recount the pending."""
         if news.configures:
             self.resolve_again()
         if any(map(tells_of_review, news.operations)):
@@ -522,16 +522,16 @@ class StateController:
 
     @property
     def settling(self) -> bool:
-        """Whether the binding of what was chosen last is still being resolved."""
+        """Whether the binding of the last choice is still being resolved."""
         return self._settling is not None
 
     @property
     def _chosen(self) -> AppState:
-        """The state with all that was chosen last, also while its binding is being resolved."""
+        """The state with the latest choices, even while its binding is being resolved."""
         return self._settling or self.state
 
     def _settle(self, wanted: AppState) -> None:
-        """Resolve the binding of a new state, then hand all of it down at once."""
+        """Resolve the binding of a new state, then share the whole state at once."""
         session = wanted.session
         if session is None:
             self._set(wanted)
@@ -554,7 +554,7 @@ class StateController:
         self._settling = None
         before, after = self.state.session, state.session
         entered = _company_of(before) != _company_of(after)
-        # Figures of other bindings would say nothing of the owners in a new one.
+        # Prune figures count the records of the enabled bindings, so a change of these voids them.
         is_same = _asked_of(self.state) == _asked_of(state)
         self._set(
             replace(
@@ -572,7 +572,7 @@ class StateController:
             self.count_waiting()
 
     def check_health(self) -> None:
-        """Ask the active binding for its health in the background, but for the past."""
+        """Check the active binding's health in the background; not while the past is shown."""
         session, resolution = self.state.session, self.state.resolution
         if session is None or resolution is None or self.state.as_of is not None:
             return
@@ -594,7 +594,7 @@ class StateController:
         )
 
     def check_spending(self) -> None:
-        """Hold what was spent against the company's limits in the background, but for the past."""
+        """Check spending against the company's limits in the background; not for the past."""
         session, zone = self.state.session, self.state.zone
         if session is None or self.state.as_of is not None or self._adding_up.busy:
             return
@@ -608,7 +608,7 @@ class StateController:
         self._adding_up.latest(check, show, self._tell_once)
 
     def count_waiting(self) -> None:
-        """Count in the background what waits for review, but for the past."""
+        """Count pending writes in the background; not for the past or callers that are no person."""
         session = self.state.session
         if session is None or self.state.as_of is not None or not session.caller.by_person:
             return
@@ -621,7 +621,7 @@ class StateController:
         self._counting.latest(waiting, show, self._tell_once)
 
     def count_prunable(self, count: Callable[[AppState], Awaitable[PruneFigures | None]]) -> None:
-        """Count in the background how much could go, but for the past, where it is not known."""
+        """Count prunable records in the background if unknown; not for the past."""
         state = self.state
         if state.session is None or state.as_of is not None or state.prune_figures is not None:
             return
@@ -636,7 +636,7 @@ class StateController:
         self._planning.latest(lambda: count(state), show, failed)
 
     def embed(self) -> None:
-        """Embed in the background what is new in the company's bindings, but for the past."""
+        """Embed new texts of the company's bindings in the background, if changes are allowed."""
         session, state = self.state.session, self.state
         if session is None or state.no_change or self._embedding.busy:
             return
@@ -660,7 +660,7 @@ class StateController:
         )
 
     def watch_demo(self) -> None:
-        """Tell how much of a demo is made, as long as another process makes it."""
+        """Update the demo's progress while another process makes the demo."""
         percent = percent_made(self._paths.demo_file)
         if percent != self.state.demo_percent:
             self._set(replace(self.state, demo_percent=percent))
@@ -668,7 +668,7 @@ class StateController:
             self._app.set_timer(_DEMO_SECONDS, self.watch_demo)
 
     def _tell_once(self, error: MemtuiError) -> None:
-        """Tell of a problem once, however often it is met again."""
+        """Show a problem once, even if it recurs."""
         if str(error) != self._told:
             self._told = str(error)
             self._failed(error)
@@ -686,12 +686,12 @@ class StateController:
             toast(self._app, said, title="Memories on this machine", timeout=12)
 
     def toured(self) -> None:
-        """Note in the session that the person has seen the tour, which tells of findings itself."""
+        """Note in the session that the tour was seen; it announces found memories itself."""
         self.tells_of_findings = False
         self.saved = self.saved.model_copy(update={"toured": True})
 
     def remember(self, screen: str, theme: str) -> None:
-        """Note in the session where the person is."""
+        """Save screen, scope, filter line and binding in the session document."""
         state = self.state
         if state.session is None:
             return
@@ -711,7 +711,7 @@ class StateController:
         )
 
     async def close(self, *, keeps: bool = True) -> None:
-        """Keep the session, where it `keeps` it, and close the service."""
+        """Close the service; `keeps`: save the session first."""
         if self.state.session is None:
             return
         self._embedding.forget()
@@ -729,12 +729,12 @@ def _company_of(session: ServiceSession | None) -> str:
 
 
 def _asked_of(state: AppState) -> set[str]:
-    """Return the bindings that everything is asked of."""
+    """Return the keys of the enabled bindings."""
     return {one.key for one in state.bindings if one.enabled}
 
 
 def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:
-    """Return what a file of the app's own holds, or nothing and why it cannot be read."""
+    """Read a file of the app; if that fails, return `none` and the reason."""
     try:
         return read(path), ""
     except Invalid as error:
@@ -770,20 +770,20 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
 
 
 async def find_memories() -> tuple[DiscoveredMemory, ...]:
-    """Look for memories on this machine, off the event loop; it reads and adds nothing."""
+    """Look for memories on this machine in a thread; nothing is added."""
     from memtui.backends.discovery import discover_here
 
     return tuple(await asyncio.to_thread(discover_here))
 
 
 def is_first_start(state: AppState) -> bool:
-    """Whether there is nothing yet but an empty default binding."""
+    """Whether there is at most one binding, and it is empty."""
     health = state.health
     return len(state.bindings) <= 1 and health is not None and health.health.records == 0
 
 
 def offer(findings: tuple[DiscoveredMemory, ...], key: str) -> str:
-    """Return the sentence that points at what was found; empty where nothing can be added."""
+    """Return the sentence that announces found memories; empty if none is usable."""
     usable = sum(1 for one in findings if one.usable)
     if not usable:
         return ""
