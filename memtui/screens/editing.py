@@ -1,8 +1,8 @@
-"""Changes to records, each based on the revision that was read, each with a way back.
+"""Changes to records: each is based on the revision that was read, and can be undone.
 
-What a person did last may be several operations, such as a forget in each of two bindings; one key
-takes all of them back. A text that could not be written is never lost: it is kept as a draft, and
-editing the same record takes it up again, or adding one where the record is gone.
+The last change may be several operations, such as a forget in each of two bindings; one key undoes
+all of them. A text that could not be written becomes a draft: editing the same record resumes it,
+or adding a record if the record is gone.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Answers: TypeAlias = "Sequence[MutationAnswer]"
 
 
 def refused_by(binding: BindingView | None) -> dict[Need, str]:
-    """Return what a binding does not let a person do to its records, and why."""
+    """Return the needs that a binding does not meet, with reasons ("": the default)."""
     missing: dict[Need, str] = {}
     if binding is None:
         return missing
@@ -84,33 +84,33 @@ class Draft(NamedTuple):
 
 
 class EditingScreen(ListScreen[R]):
-    """A list of records, or of rows that stand for them, which a person can change.
+    """A list of records, or of rows that stand for records, with actions to change them.
 
-    A screen gives `records_of`, `binding_of`, `changed`, `gone` and `reorder`, and binds the
-    actions that it wants of those that are here.
+    A subclass implements `records_of`, `binding_of`, `binding_at`, `changed`, `changed_outside`,
+    `gone` and `reorder`, and binds those of these actions that it offers.
     """
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self.stats: dict[RecordName, RetrievalCount] = {}
-        """How often each record was read; one that is missing never was."""
+        """How often each record was read; a missing record was never read."""
         self.ghosts: set[RecordName] = set()
         """Forgotten records that their provider still returns."""
         self.left_review: LeftReview | None = None
         """The saved position of the prune review, to resume it."""
         self._unwritten: list[NewRecord] = []
-        """What could not be written as new records."""
+        """Texts of new records that could not be written."""
         self._goes_on: NewRecord | None = None
-        """Which of these a new record was begun with last."""
+        """The one of `_unwritten` that the last new record resumed."""
         self._last: tuple[str, ...] = ()
         self._drafts: dict[tuple[str, RecordName], Draft] = {}
-        """By company and record."""
+        """Drafts by company id and record."""
         self._counting = Background(self, "reads-of-records")
         self._following: dict[tuple[str, str], Background] = {}
-        """What waits for changes from outside, by company and binding."""
+        """Watchers for changes from outside, by company id and binding key."""
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Let go of what is known of records where another company or binding is looked at."""
+        """Drop read counts and ghosts when the session or the active binding changes."""
         if _held_in(before) != _held_in(now):
             self.stats.clear()
             self.ghosts.clear()
@@ -118,7 +118,7 @@ class EditingScreen(ListScreen[R]):
 
     @property
     def unsaved(self) -> Sequence[str]:
-        """The texts that could not be written, and what each was meant for."""
+        """Texts that could not be written, each with the record that it was meant for."""
         drafts = [
             f"{fmt.quoted(one.text)}, meant for {fmt.quoted(fmt.record_name(one.began_from))}"
             for one in self._drafts.values()
@@ -127,13 +127,13 @@ class EditingScreen(ListScreen[R]):
 
     @property
     def to_keep(self) -> Sequence[KeptDraft]:
-        """What to keep where memtui is ended without a question."""
+        """Drafts to save if memtui ends without asking."""
         written = super().to_keep
         drafts = [
             _as_kept(place[1].binding_key, one.began_from, one.text)
             for place, one in self._drafts.items()
         ]
-        newer = {_name_of(one) for one in written}  # what goes on from a draft
+        newer = {_name_of(one) for one in written}  # an open editor may have resumed a draft
         drafts = [one for one in drafts if _name_of(one) not in newer]
         begun = self._goes_on if any(one.new for one in written) else None
         unwritten = [kept_new(one) for one in self._unwritten if one is not begun]
@@ -143,9 +143,9 @@ class EditingScreen(ListScreen[R]):
         return record.scope.company_id, self.name_of(record)
 
     def _draft(self, record: Record) -> Draft | None:
-        """Return the draft of a record, one that was kept when memtui was ended too."""
+        """Return the draft of a record, including one saved when memtui ended."""
         place = self._draft_of(record)
-        if place in self._drafts:  # one at a time: what was kept beside it is offered after it
+        if place in self._drafts:  # one at a time: a saved draft is offered after this one
             return self._drafts[place]
         for folder, one in list(self.state.left.items()):
             if one.began_from is not None and _name_of(one) == place:
@@ -155,40 +155,40 @@ class EditingScreen(ListScreen[R]):
         return self._drafts.get(place)
 
     def name_of(self, record: Record) -> RecordName:
-        """Return what names a record among those of all bindings."""
+        """Return the name of a record, unique among all bindings."""
         return RecordName(self.binding_of(record), record_key(record))
 
     async def records_of(self, rows: Sequence[R]) -> list[Record]:
-        """Return the records of rows, with the revisions that a change is based on."""
+        """Return the records of rows, with the revisions that changes are based on."""
         raise NotImplementedError
 
     def binding_of(self, record: Record | None) -> str:
-        """Return the key of the binding that holds a record; None asks for that of new ones."""
+        """Return the key of a record's binding; None: the binding of new records."""
         raise NotImplementedError
 
     def changed(self, now: Mapping[RecordName, Record]) -> None:
-        """Show records as they are now, by what they were called until then."""
+        """Show changed records; each key is the record's name before the change."""
         raise NotImplementedError
 
     def lists(self, name: RecordName) -> bool:
-        """Return whether a record stands in the list, where `changed` leaves it in its place."""
+        """Return whether the list has a record, so that `changed` updates it in place."""
         del name
         return False
 
     def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
-        """Let go of forgotten records; ghosts stay, shown as such."""
+        """Remove forgotten records from the list; ghosts stay, shown as ghosts."""
         raise NotImplementedError
 
     def changed_outside(self) -> None:
-        """Take note of a change that was made outside of memtui."""
+        """React to a change made outside memtui."""
         raise NotImplementedError
 
     def reorder(self) -> None:
-        """Order the rows that are held again."""
+        """Sort the loaded rows again."""
         raise NotImplementedError
 
     def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
-        """Read how often records were read, by the key of their binding; not an operation."""
+        """Update `stats` for these record ids, by binding key; not logged as an operation."""
         session, asked_in = self.session, _held_in(self.state)
 
         async def count() -> dict[RecordName, RetrievalCount]:
@@ -206,9 +206,9 @@ class EditingScreen(ListScreen[R]):
         self._counting.every(count, show, self.fail)
 
     def follow(self, keys: Iterable[str]) -> None:
-        """Have `changed_outside` called for each change of these bindings, and of no others.
+        """Call `changed_outside` for each change of these bindings, and of no others.
 
-        What is looked at in the past stays as it is.
+        Nothing is watched while the past is shown.
         """
         session = self.session
         is_past = session.caller.as_of is not None
@@ -227,14 +227,14 @@ class EditingScreen(ListScreen[R]):
             async for _ in session.service.watch(session.caller, key):
                 self.changed_outside()
 
-    # What can be done.
+    # Enabled actions.
 
     def binding_at(self, row: R | None) -> BindingView | None:
-        """Return the binding that a row comes from; None where it is not known."""
+        """Return the binding of a row; None if it is not known."""
         raise NotImplementedError
 
     def missing_for(self, row: R | None) -> dict[Need, str]:
-        """Return which needs do not hold for a row, and for the binding that it comes from."""
+        """Return the needs that a row or its binding does not meet."""
         missing = super().missing_for(row)
         binding = self.binding_at(row)
         if isinstance(row, Record) and row.read_only:
@@ -242,7 +242,7 @@ class EditingScreen(ListScreen[R]):
         return missing | refused_by(binding)
 
     def draw_keys(self) -> None:
-        """Tell what the keys can work on now, and how many records would go."""
+        """Update the enabled keys and the count in the label of forget."""
         super().draw_keys()
         chosen = len(self.rows_list.chosen)
         label = f"forget {fmt.count(chosen)}…" if chosen > 1 else "forget…"
@@ -255,11 +255,11 @@ class EditingScreen(ListScreen[R]):
 
     @property
     def _chosen(self) -> list[R]:
-        """What is marked, else the row under the cursor; raises `NotFound` where there is none."""
+        """The marked rows, else the row under the cursor; raises `NotFound` if there is none."""
         return self.rows_list.chosen or [self.row]
 
     async def _changeable(self, rows: Sequence[R]) -> list[Record]:
-        """Return the records of rows that can be changed; raises `Denied` where none can be."""
+        """Return the changeable records of rows; raises `Denied` if all are read-only."""
         held = await self.records_of(rows)
         records = [record for record in held if not record.read_only]
         if not records:
@@ -271,18 +271,18 @@ class EditingScreen(ListScreen[R]):
         return records
 
     def _not_shown(self) -> str:
-        """Return how many of the marked rows the filter hides, in a sentence; empty for none."""
+        """Return a sentence with the number of marked rows that the filter hides; "" for none."""
         hidden = self.rows_list.selection.hidden
         return f"{fmt.count(hidden)} of them the filter does not show." if hidden else ""
 
     def where(self, records: Iterable[Record | None]) -> str:
-        """Name the bindings of records, `vault·default`; None is a new record's."""
+        """Name the bindings of records, such as `vault·default`; None stands for a new record."""
         keys = dict.fromkeys(map(self.binding_of, records))
         providers = {one.key: f"{one.provider_key}·" for one in self.state.bindings}
         return " and ".join(f"{providers.get(key, '')}{key}" for key in keys)
 
     def fail(self, error: MemtuiError) -> None:
-        """Tell why something was not done; after a conflict show the records as they are now."""
+        """Show an error; a conflict also reloads the list."""
         if isinstance(error, Conflict):
             self.load()
             self.toast(
@@ -308,7 +308,7 @@ class EditingScreen(ListScreen[R]):
         await self._edit_in_place(_as_begun(record, draft), draft.text, note)
 
     async def _edit_in_place(self, record: Record, draft: str | None, note: str) -> None:
-        """Edit in place what a text area would not alter."""
+        """Edit a text in place; raises `Invalid` for a text that a text area would alter."""
         if not keeps(record.text) or (draft is not None and not keeps(draft)):
             raise Invalid(
                 "This text is too long for editing in place, or has line ends that it would "
@@ -365,7 +365,7 @@ class EditingScreen(ListScreen[R]):
         self.toast(f"{why}Your text for {name} is kept; e on it takes it up.", severity=severity)
 
     async def _as_it_is(self, record: Record, binding_key: str = "") -> Record | None:
-        """Return a record as its provider holds it now; None where it is gone."""
+        """Read a record again from its provider; None: it is gone."""
         session = self.session
         read = partial(
             session.service.get,
@@ -383,7 +383,7 @@ class EditingScreen(ListScreen[R]):
         if theirs is None:
             await self._resolve_gone(record, mine)
             return
-        # The list may know more of a record than its provider does, such as its binding.
+        # The listed record may have fields that the provider does not return, such as its binding.
         theirs = record.model_copy(update=dict(theirs))
         choice = await self.ask(ConflictScreen(record, theirs, mine))
         if choice is Resolve.MINE:
@@ -399,7 +399,7 @@ class EditingScreen(ListScreen[R]):
             self._tell_kept(record)
 
     async def _resolve_gone(self, record: Record, mine: str) -> None:
-        """Ask what becomes of a text whose record is gone: no row is left to take it up from."""
+        """Ask what to do with a text whose record is gone: no row is left to resume it from."""
         binding_key = self.binding_of(record)
         new = _as_new(record, mine)
         choice = await self.ask(ConflictScreen(record, None, mine))
@@ -418,9 +418,9 @@ class EditingScreen(ListScreen[R]):
     async def correct(
         self, record: Record, together: str | None = None, **fields: Any
     ) -> MutationAnswer:
-        """Change some fields of a record, and show it as it is then; raises why it cannot be.
+        """Change some fields of a record and show the result; raises the service's error.
 
-        `together` names what is changed with it, for one undo of all.
+        Changes with the same `together` id are undone as one.
         """
         session = self.session
         request = CorrectRequest(
@@ -488,13 +488,13 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"{expire}. u undoes it.", *answers))
 
     async def _correct_all(self, records: Sequence[Record], **fields: Any) -> Answers:
-        """Change what does not hang on the text of records; `u` takes all of it back at once."""
+        """Change fields that do not depend on the text of records; one `u` undoes all."""
         if len(records) == 1:
             return [await self.correct(records[0], **fields)]
         answers: list[MutationAnswer] = []
         together = uuid4().hex
         try:
-            for one in records:  # one that was marked may have another text by now
+            for one in records:  # no revision: a text changed meanwhile is no conflict here
                 as_it_is = one.model_copy(update={"revision": None})
                 answers.append(await self.correct(as_it_is, together, **fields))
         except MemtuiError as error:
@@ -528,10 +528,10 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"{told} u undoes it.", answer))
 
     async def taken_up(self) -> NewRecord | None:
-        """Return a text that could not be written, to begin a new record of this company with.
+        """Return an unwritten text of this company to begin a new record with; None: there is none.
 
-        A draft whose record is gone by now is one too: no row is left to take it up from. It stays
-        kept until `let_go`.
+        This includes a draft whose record is gone: no row is left to resume it from. The text
+        stays in `_unwritten` until `let_go`.
         """
         company = self.session.caller.company_id
         own = (one for one in reversed(self._unwritten) if one.scope.company_id == company)
@@ -542,7 +542,7 @@ class EditingScreen(ListScreen[R]):
         return self._goes_on
 
     async def _found_gone(self, company: str) -> NewRecord | None:
-        """Return a draft whose record is gone by now, or what was kept when memtui was ended."""
+        """Return a draft whose record is gone by now, else one saved when memtui ended."""
         for place, draft in list(self._drafts.items()):
             name = place[1]
             if place[0] != company or self.lists(name):
@@ -553,7 +553,7 @@ class EditingScreen(ListScreen[R]):
         return await self._left(company)
 
     async def _left(self, company: str) -> NewRecord | None:
-        """Return a text to begin a new record with that was kept when memtui was ended."""
+        """Return a draft saved when memtui ended: of a new record, or of one that is gone."""
         for folder, one in list(self.state.left.items()):
             new, began = one.new, one.began_from
             if began is not None and began.scope.company_id == company:
@@ -566,14 +566,14 @@ class EditingScreen(ListScreen[R]):
         return None
 
     def let_go(self, new: NewRecord | None) -> None:
-        """Keep a text no more that is written in another place now, or thrown away."""
+        """Drop an unwritten text that was written by now or discarded."""
         if new is not None:
             self._unwritten.remove(new)
 
     async def add(
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
     ) -> None:
-        """Write a new record, by hand where no source is given; its text is kept until it is."""
+        """Write a new record, as a manual note if no source is given; a failure keeps its text."""
         session = self.session
         manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
         request = WriteRequest(
@@ -608,7 +608,7 @@ class EditingScreen(ListScreen[R]):
         self.toast(said("Written. u undoes it.", answer))
 
     async def _change_instead(self, written: MutationAnswer, text: str) -> None:
-        """Give the text to the record that said so already, and take the new one back."""
+        """Correct the similar record to the new text, and undo the write of the new record."""
         session, record = self.session, written.similar[0].record
         request = CorrectRequest(
             scope=place_of(record),
@@ -653,10 +653,10 @@ class EditingScreen(ListScreen[R]):
     async def show_impact(
         self, records: Sequence[Record], over: ServiceScreen | None = None
     ) -> str | None:
-        """Show what forgetting would change, over this screen or one above it.
+        """Show which answers forgetting would change, over this screen or `over`.
 
-        Returns how many answers would differ, empty where that was not found out; None where the
-        person went somewhere else from there.
+        Returns the outcome in words, empty if it was not determined; None if the person went to
+        another screen from there.
         """
         from memtui.screens.impact import ImpactScreen
         from memtui.screens.modal import show_over
@@ -684,10 +684,10 @@ class EditingScreen(ListScreen[R]):
     async def forget_now(
         self, records: Sequence[Record], saved: str = "", staying: Sequence[Record] = ()
     ) -> None:
-        """Forget records that were confirmed.
+        """Forget confirmed records.
 
-        `saved` says what that gains where all of them go: `, saved 61 tokens`; `staying` is what
-        stays in their place.
+        `saved` is the gain shown if no record was refused: `, saved 61 tokens`; `staying` are the
+        records that stay in their place.
         """
         answers = await self.forget_quietly(records, staying=staying)
         gone = sum(len(answer.handles) - len(answer.ghosts) for answer in answers)
@@ -695,7 +695,10 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"Forgot {fmt.count(gone)}{saved}. u brings them back.", *answers))
 
     async def merge(self, records: Sequence[Record]) -> bool:
-        """Make one fact of several of one place, after asking which wording stays."""
+        """Merge facts of one binding and owner, after asking which wording stays.
+
+        False: the person went back, or the merge waits for review.
+        """
         if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
             raise Invalid("Facts of several places cannot become one; mark those of one place.")
         ordered, now = sorted(records, key=lambda one: not one.pinned), self.state.clock()
@@ -741,9 +744,9 @@ class EditingScreen(ListScreen[R]):
         *,
         staying: Sequence[Record] = (),
     ) -> Answers:
-        """Forget records, of several bindings at once.
+        """Forget records of several bindings at once.
 
-        What was forgotten although a binding failed is noted too, so that `u` brings it back.
+        If a binding fails, `u` still brings back what the others forgot.
         """
         session = self.session
         groups, stay = self._by_binding(records), self._by_binding(staying)
@@ -801,7 +804,7 @@ class EditingScreen(ListScreen[R]):
     # Undo.
 
     def own(self, *answers: MutationAnswer) -> None:
-        """Note what was done here last: `u` undoes it without asking."""
+        """Note the last change of this screen: `u` undoes it without asking."""
         self._last = tuple(one.operation_id for one in answers)
 
     @conversation
@@ -812,7 +815,7 @@ class EditingScreen(ListScreen[R]):
         newest = found.operation.operation_id
         undone = [newest]
         if newest in self._last:
-            # Bindings that were asked at once answer in any order, whichever was written last.
+            # Operations made in parallel end in any order, so any one may be the newest.
             gone = {answer.undoes for done in self.session.undone for answer in done}
             undone += [one for one in reversed(self._last) if one != newest and one not in gone]
         elif not await self.ask(self.undo_question(found)):
@@ -827,19 +830,19 @@ class EditingScreen(ListScreen[R]):
         """Redo what was undone last, also on another screen."""
         undone, answers = await self.redo_all()
         self._show_reversed(answers)
-        # What was undone first is the newest again.
+        # Redo runs in reverse, so the operation undone first is the newest again.
         self._last = tuple(answer.undoes for answer in reversed(undone) if answer.undoes)
         self.toast(said(f"Redone: {await self.came_back(answers)}. u undoes it.", *answers))
 
     def stopped_halfway(self) -> None:
-        """Look again, and let `u` ask what it undoes."""
+        """Reload, and make `u` ask before it undoes."""
         self._last = ()
         self.load()
 
     def _show_reversed(self, answers: Answers) -> None:
-        """Show the records as they are after a reversal.
+        """Show the records as they are after an undo or redo.
 
-        As after an edit, those that are all listed stay in their places until the list is read.
+        If all are listed they keep their places, as after an edit; else the list is read again.
         """
         named: set[RecordName] = set()
         now: dict[RecordName, Record] = {}
@@ -854,7 +857,7 @@ class EditingScreen(ListScreen[R]):
 
 
 def _same_or_near(written: MutationAnswer) -> Choose[bool]:
-    """Return the question whether the record that says so already is to be changed instead."""
+    """Return the question whether to change the similar record instead of adding one."""
     one = written.similar[0]
     how = "As good as there already" if one.is_same else "Close to what is there"
     return Choose(
@@ -867,33 +870,33 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
 
 
 def _as_new(record: Record, text: str) -> NewRecord:
-    """Return a text as a new record in the place of one that is gone."""
+    """Return a new record with this text and the other fields of a record that is gone."""
     return NewRecord(text, record.scope, record.kind, record.topic, record.tags, record.summary)
 
 
 def _as_kept(binding_key: str, record: Record, text: str) -> KeptDraft:
-    """Return what is kept of a changed text of a record."""
+    """Return the draft to save for a changed text of a record."""
     from memtui.screens.drafts import KeptDraft
 
     return KeptDraft(text=text, binding_key=binding_key, began_from=Record.like(record))
 
 
 def _name_of(draft: KeptDraft) -> tuple[str, RecordName] | None:
-    """Return company and name of the record that a draft is of; None for a new one."""
+    """Return company id and name of a draft's record; None for a new record."""
     if (began := draft.began_from) is None:
         return None
     return began.scope.company_id, RecordName(draft.binding_key, record_key(began))
 
 
 def kept_new(new: NewRecord) -> KeptDraft:
-    """Return what is kept of a new record."""
+    """Return the draft to save for a new record."""
     from memtui.screens.drafts import KeptDraft
 
     return KeptDraft(text=new.text, new=new)
 
 
 def _as_begun(record: Record, draft: Draft) -> Record:
-    """Return a record as it was when its draft was begun, if its text is another one since."""
+    """Return a record with the text and revision that its draft began from, if they differ."""
     begun = draft.began_from
     if begun.text == record.text:
         return record
@@ -901,22 +904,22 @@ def _as_begun(record: Record, draft: Draft) -> Record:
 
 
 def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:
-    """Return company and binding that what is known of records holds for."""
+    """Return the session and the active binding that `stats` and `ghosts` belong to."""
     return state.session, state.resolution.binding_key if state.resolution else None
 
 
 def record_key(record: Record) -> str:
-    """Return the id that the provider gave a record: unique in its binding alone."""
+    """Return the provider's id of a record, unique only within its binding."""
     return record.handle.provider_record_id
 
 
 def names_in(answer: MutationAnswer, handles: Iterable[RecordHandle]) -> set[RecordName]:
-    """Return the names of records that an answer is about."""
+    """Return the names of handles in an answer's binding."""
     return {RecordName(answer.binding_key, one.provider_record_id) for one in handles}
 
 
 def place_of(record: Record) -> Scope:
-    """Return where the record lives, without the issue and run that it came from."""
+    """Return a record's scope without the issue and run that it came from."""
     return record.scope.model_copy(update={"issue_id": None, "run_id": None})
 
 

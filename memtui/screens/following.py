@@ -1,9 +1,9 @@
-"""How an open app learns what is done elsewhere: it follows the company's log.
+"""Following of the company's log, so that an open app shows what is done elsewhere.
 
-Whatever comes in by MCP, hooks, HTTP or another process is in the log at once. The follower looks
-at the log's end, which costs one read of one row while nothing happens, and hands what is new to
-every screen (`MemtuiScreen.happened`). Files that are changed by hand are not in the log: those a
-provider watches (`EditingScreen.follow`).
+Operations from MCP, hooks, HTTP or another process are in the log at once. The follower polls the
+log's end, which reads one row while nothing happens, and passes new operations to every screen
+(`MemtuiScreen.happened`). Files changed by hand are not in the log; their provider watches them
+(`EditingScreen.follow`).
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.5
 NOTICE_SECONDS = 5.0
-"""Between two notices; what is saved meanwhile is told together."""
+"""Seconds between two notices; saves between them share one notice."""
 _MOST_SKIPPED = 3
-"""Looks that are left out at most, one after another, while others write without a pause."""
+"""Most polls skipped in a row while others write continuously."""
 _FRESH = timedelta(minutes=1)
-"""What began longer ago comes from an imported log or the like; nobody saved it just now."""
+"""Older operations give no notice: they come from an imported log or the like."""
 _MOST = 200
-"""Operations that one look reads; of more, the newest."""
+"""Most operations that one poll reads: the newest."""
 _TOLD_CHARACTERS = 120
 _CHANGED = (OperationStatus.OK, OperationStatus.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What came into the log since the last look, as far as the person may see it."""
+    """Operations logged since the last poll that the person may see."""
 
     operations: tuple[Operation, ...]
     """Oldest first."""
     is_part: bool = False
-    """Whether there were more than these."""
+    """Whether there were more operations than these."""
     begun_on: Mapping[str, object] = field(default_factory=dict)
     """The screens of this app on which operations were begun, by operation id."""
 
     def besides(self, screen: object) -> list[Operation]:
-        """Return what was not begun on this screen, which shows itself what it does."""
+        """Return operations not begun on this screen: a screen shows its own results itself."""
         return [one for one in self.operations if self.begun_on.get(one.operation_id) is not screen]
 
     def changes(self, screen: object) -> list[Operation]:
-        """Return what may have changed memories, but for what was begun on this screen."""
+        """Return operations of `besides` that may have changed memories."""
         return [
             one
             for one in self.besides(screen)
@@ -64,7 +64,7 @@ class News:
 
     @property
     def embedded(self) -> list[Operation]:
-        """Texts that others had embedded."""
+        """Embedding operations of others."""
         return [one for one in self.elsewhere if one.operation_type is OperationType.EMBED]
 
     @property
@@ -77,12 +77,12 @@ class News:
 
     @property
     def elsewhere(self) -> list[Operation]:
-        """What others did, or the person in another program."""
+        """Operations not begun in this app."""
         return [one for one in self.operations if one.operation_id not in self.begun_on]
 
 
 def tells_of_review(operation: Operation) -> bool:
-    """Whether an operation may have changed what waits for review; to look at it does not."""
+    """Whether an operation may have changed the pending writes; reads of these do not."""
     done = operation.operation_type
     return (
         operation.status is OperationStatus.PENDING
@@ -92,10 +92,10 @@ def tells_of_review(operation: Operation) -> bool:
 
 
 class Follower:
-    """Follows the log of the company that is shown.
+    """Follows the log of the shown company.
 
-    `tell` gets what is new. `stopped` gets the sentence why the log cannot be followed, and an
-    empty one once it can be again. `here` gives the screen that a person works on.
+    `tell` takes new operations. `stopped` takes the reason why the log cannot be followed, and ""
+    once it can be again. `here` returns the current screen.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Follower:
         self._notify = notify
         self._clock = clock
         self._busy = self._skip = 0
-        """How many looks in a row found what others do, and how many are to be left out."""
+        """Polls in a row that found operations of others, and polls still to skip."""
         self._session: ServiceSession | None = None
         self._seen: int | None = None
-        """The number of the newest operation that was looked at; None: none was."""
+        """Sequence number of the newest operation seen; None: no poll was made yet."""
         self._begun: dict[str, object] = {}
         self._looking = Background(app, "log-end")
         self._untold: list[Operation] = []
@@ -126,11 +126,11 @@ class Follower:
         """Whether no notice was shown lately."""
 
     def begin(self) -> None:
-        """Look again and again from now on."""
+        """Poll every `LOOK_SECONDS` from now on."""
         self._app.set_interval(LOOK_SECONDS, self.look)
 
     def new_id(self) -> str:
-        """Return an id for an operation of this app, and note on which screen it is begun."""
+        """Return an id for an operation of this app, and note the current screen for it."""
         from memtui.service.recorder import new_operation_id
 
         made = new_operation_id()
@@ -138,7 +138,7 @@ class Follower:
         return made
 
     def follow(self, session: ServiceSession) -> None:
-        """Follow a company's log from now on, and no other's; a moment of the past stands still."""
+        """Follow only this company's log from now on; nothing is followed in the past."""
         self._looking.forget()
         is_past = session.caller.as_of is not None
         self._session, self._seen, self._untold = None if is_past else session, None, []
@@ -146,7 +146,7 @@ class Follower:
         self.look()
 
     def look(self) -> None:
-        """Look for operations newer than the last one, unless a look is under way."""
+        """Poll for newer operations, unless a poll is under way or to be skipped."""
         session, seen = self._session, self._seen
         if self._skip:
             self._skip -= 1
@@ -181,7 +181,7 @@ class Follower:
         return is_write and self._clock() - one.started_at < _FRESH
 
     def _notice(self) -> None:
-        """Tell what others saved, with one toast for all of it."""
+        """Show one toast for all that others saved since the last notice."""
         saved, self._untold = self._untold, []
         self._quiet = not saved
         if saved:
@@ -192,7 +192,7 @@ class Follower:
 async def _since(
     session: ServiceSession, seen: int | None
 ) -> tuple[int, tuple[Operation, ...], bool]:
-    """Return the newest operation's number, what came since `seen`, and whether there is more."""
+    """Return the newest sequence number, the operations since `seen`, and whether some are cut."""
     log, caller = session.service.log, session.caller
     newest = await log.newest(caller)
     if seen is None or newest <= seen:

@@ -1,16 +1,16 @@
-"""The frame of a numbered screen that is a list with the details of one row beside it.
+"""The frame of a numbered screen with a list and the details of one row beside it.
 
-For a screen author. Derive from `ListScreen`, give what `MemtuiScreen` wants, and:
+For a screen author. Derive from `ListScreen`, implement what `MemtuiScreen` requires, and:
 
-- `NOUN`: what a row is, for "No record is selected.";
+- `NOUN`: the word for a row, as in "No record is selected.";
 - `make_list()`: the list, called once;
-- `detail(row, width)`: a row whole, drawn beside the list;
-- `look()`: say with `show_count` how much is shown and marked;
-- `sort(column)`: order by a column, or turn its order around;
-- `fetch(pages)`: read pages that came into view, where the list does not hold all rows;
-- `total()` and `all_rows()`: how many rows there are, and all of them, where not all are held;
-- `moved()`: read what the details of another row need;
-- `entered()`: what there is to read once a person goes into the details.
+- `detail(row, width)`: the full text of a row, drawn beside the list;
+- `look()`: show with `show_count` how many rows are shown and marked;
+- `sort(column)`: sort by a column, or reverse its order;
+- `fetch(pages)`: read pages that came into view, if the list does not load all rows;
+- `total()` and `all_rows()`: the number of rows and all rows, if the list does not load all;
+- `moved()`: read data for the details after the cursor moved;
+- `entered()`: read further data when a person enters the details.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from memtui.widgets.virtual_list import (
 R = TypeVar("R")
 
 _AGES_SECONDS = 15
-"""How often ages are drawn again."""
+"""Seconds between redraws of ages."""
 
 
 MOST_MARKED = 20_000
-"""More rows are not marked at once."""
+"""The most rows that can be marked at once."""
 
 
 def too_many(number: str) -> Invalid:
@@ -63,7 +63,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     NOUN: ClassVar[str]
     SPLIT: ClassVar[str] = ".split"
-    """What list and details stand in."""
+    """Selector of the container of list and details."""
     _drawn: str | None = None
     """The key of the row whose details are shown."""
 
@@ -86,10 +86,10 @@ class ListScreen(MemtuiScreen, Generic[R]):
         raise NotImplementedError
 
     def look(self) -> None:
-        """Say how much is shown and marked."""
+        """Show how many rows are shown and marked."""
 
     def as_view(self, name: str) -> SavedView:
-        """Return what is shown, with its order and columns, under a name."""
+        """Return the current view as a saved view, with order and columns."""
         shown = self.rows_list
         column, descending = shown.sort or ("", True)
         update = {
@@ -101,7 +101,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
         return super().as_view(name).model_copy(update=update)
 
     def use_view(self, view: SavedView) -> None:
-        """Show the rows as in a saved view; what it says of columns that are not there is left."""
+        """Apply a saved view; columns that do not exist are ignored."""
         shown = self.rows_list
         keys = {column.key for column in shown.columns}
         if view.hidden is not None and keys.difference(view.hidden):
@@ -112,18 +112,18 @@ class ListScreen(MemtuiScreen, Generic[R]):
         super().use_view(view)
 
     def sort(self, column: str) -> None:
-        """Order by a column, or turn its order around."""
+        """Sort by a column, or reverse its order."""
         raise NotImplementedError
 
     def total(self) -> int | None:
-        """Return how many rows the filter lets through; None where that is not known."""
+        """Return how many rows match the filter; None: not known."""
         return self.rows_list.rows.count
 
     async def all_rows(self) -> Sequence[R]:
-        """Return all rows that the filter lets through.
+        """Return all rows that match the filter.
 
         Raises:
-            Invalid: they are more than `MOST_MARKED`.
+            Invalid: there are more than `MOST_MARKED`.
         """
         return [row for _, row in self.rows_list.rows.held()]
 
@@ -131,13 +131,13 @@ class ListScreen(MemtuiScreen, Generic[R]):
         """Read pages that came into view."""
 
     def moved(self) -> None:
-        """Read what the details of the row under the cursor need."""
+        """Read data for the details of the row under the cursor."""
 
     def entered(self) -> None:
-        """Read what a person who goes into the details wants to see."""
+        """Read further data when a person enters the details."""
 
     def missing_for(self, row: R | None) -> dict[Need, str]:
-        """Return which needs do not hold with the cursor on a row."""
+        """Return the needs that are not met with the cursor on a row."""
         return {Need.ROW: ""} if row is None else {}
 
     @property
@@ -147,12 +147,12 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     @property
     def current(self) -> R | None:
-        """What the details show and the keys work on: the row under the cursor, if there is one."""
+        """The row under the cursor, which details and keys work on; None: there is none."""
         return self.rows_list.current
 
     @property
     def row(self) -> R:
-        """What is `current`; raises `NotFound` where nothing is."""
+        """The row under the cursor; raises `NotFound` if there is none."""
         current = self.current
         if current is None:
             raise NotFound(f"No {self.NOUN} is selected.")
@@ -160,11 +160,11 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     @property
     def opened(self) -> bool:
-        """Whether a person went into the details."""
+        """Whether the details are entered."""
         return self.query_one(self.SPLIT).has_class("-opened")
 
     def draw_detail(self) -> None:
-        """Draw what is `current`, from its top where it is another row."""
+        """Draw the details of the current row; scroll to the top if the row changed."""
         row = self.current
         key = None if row is None else self.rows_list.rows.key(row)
         self.query_one("#detail", Fitted).fit(
@@ -175,24 +175,24 @@ class ListScreen(MemtuiScreen, Generic[R]):
             self.query_one(f"#{self.NOUN}-detail").scroll_home(animate=False)
 
     def show_error(self, error: MemtuiError, hint: str) -> None:
-        """Say in the place of rows, of which there are none any more, why they cannot be read."""
+        """Show an error in place of the rows."""
         self.rows_list.notice = (f"✗ {error}", hint)
         self.rows_list.rows_changed()
         self.show_count("")
 
     def draw_keys(self) -> None:
-        """Tell what the keys can work on now."""
+        """Update which keys are enabled."""
         missing = self.missing_for(self.current)
         if missing != self.missing:
             self.missing = missing
 
     def on_mount(self) -> None:
-        """Begin in the list; what it says of ages is kept true, in the details too."""
+        """Focus the list, and redraw ages every `_AGES_SECONDS` in list and details."""
         self.rows_list.focus()
         self.set_interval(_AGES_SECONDS, self._draw_ages)
 
     def on_screen_resume(self) -> None:
-        """Tell how long ago everything was by now."""
+        """Redraw the ages."""
         self._draw_ages()
 
     def _draw_ages(self) -> None:
@@ -283,9 +283,9 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
 
 def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
-    """Offer to show or hide one column of a list; the last one that is shown stays.
+    """Offer to show or hide one column of a list; the last shown column cannot be hidden.
 
-    One that is left out for want of room can be shown in the place of others.
+    A column left out for lack of room can be shown in place of others.
     """
     drawn = rows_list.shown_columns
 
@@ -313,7 +313,7 @@ def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
 
 
 def choose_order(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
-    """Offer to order a list by any column, the one after the present first; it is shown then."""
+    """Offer to sort a list by any column, and show that column; preselect the next one."""
     columns, drawn = [one for one in rows_list.columns if one.title], rows_list.shown_columns
     now, descending = rows_list.sort or ("", True)
 
@@ -336,6 +336,6 @@ def choose_order(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
 
 
 def _show_column(rows_list: VirtualList[Any], key: str) -> None:
-    """Show a column, in the place of others where there is no room."""
+    """Show a column, in place of others if there is no room."""
     rows_list.hidden -= {key}
     rows_list.wanted |= {key}

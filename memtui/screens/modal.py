@@ -1,21 +1,20 @@
-"""The frame of what lies over a numbered screen: head, a list with the details of a row, footer.
+"""The frame of a modal screen: head, a list with the details of a row, footer.
 
 For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its actions with
 `BINDINGS = bindings_for(ACTION_GROUP)`, and give:
 
-- `NOUN`: what a row is, for "No version is selected.";
+- `NOUN`: the word for a row, as in "No version is selected.";
 - `make_list()`: the list, called once;
 - `draw_head(width)` and `draw_row(width)`: the contents of head and details;
-- `refusal(verb)`: why an action cannot run now, beyond what the registry says it needs;
-- `happened(news)`: take note of what came into the log, optional;
-- `action_<verb>()` for each action of the group; `help` is here, `leave` asks `may_leave` first.
+- `refusal(verb)`: why an action cannot run now, beyond its needs in the registry;
+- `happened(news)`: react to new operations in the log, optional;
+- `action_<verb>()` for each action of the group; `help` and `leave` (which asks `may_leave`) exist.
 
-Show it with `show_over`. A `GoTo` that is posted on it leaves it, and leads there.
+Show it with `show_over`. A `GoTo` posted on it closes it and goes to that screen.
 
-Read with `self.reads.latest(…)`: what is begun in `on_mount` is painted together with the frame,
-where it comes at once. Call `draw()` after anything that these depend on has changed. A `RunScreen`
-is one whose rows come from something that runs for a while: start it with `run`, and call `ended()`
-once it has ended.
+Read with `self.reads.latest(…)`: a read begun in `on_mount` is painted together with the frame if
+it is quick. Call `draw()` after a change of anything that head, details or footer depend on. The
+rows of a `RunScreen` come from a longer job: start it with `run`, and call `ended()` at its end.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
         self.wanted: GoTo | None = None
-        """Where to go once it was left."""
+        """Where to go after the screen closes."""
 
     def compose(self) -> ComposeResult:
         """Lay out head, list, details and keys."""
@@ -89,11 +88,11 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
 
     @property
     def none_selected(self) -> str:
-        """The sentence for what needs a row."""
+        """The reason why an action that needs a row cannot run."""
         return f"No {self.NOUN} is selected."
 
     def fill(self, rows: AppendedRows[R], found: Iterable[R], *notice: str) -> None:
-        """Show what was found, or where it is nothing, why."""
+        """Show the rows found; `notice` is shown if there are none."""
         rows.replace(list(found))
         self.rows_list.notice = notice
         self.rows_list.show(rows)
@@ -104,7 +103,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         raise NotImplementedError
 
     def draw_row(self, width: int) -> Content:
-        """Return the row under the cursor whole."""
+        """Return the details of the row under the cursor."""
         raise NotImplementedError
 
     def refusal(self, verb: str) -> str:
@@ -113,11 +112,11 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         return ""
 
     def may_leave(self) -> bool:
-        """Tell whether to go back at once."""
+        """Return whether the screen may close now."""
         return True
 
     def on_mount(self) -> None:
-        """Begin in the list."""
+        """Focus the list and draw the first frame, together with reads that are quick."""
         self.query_one(VirtualList).focus()
         self.query_one(PastBanner).forms = past_words(self.state, leads_back=False)
         self.draw()
@@ -125,7 +124,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
             self.paint_with(self.reads.delivered)
 
     def on_go_to(self, message: GoTo) -> None:
-        """Leave, to go there."""
+        """Close, then go to another screen."""
         message.stop()
         self.wanted = replace(message)
         self.dismiss(None)
@@ -140,7 +139,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
             )
 
     def labels(self) -> dict[str, str]:
-        """Return footer words for the moment."""
+        """Return the current footer labels."""
         return {}
 
     def why_disabled(self, action_id: str) -> str:
@@ -166,7 +165,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
 
     @on(SortAsked)
     def _keep_order(self) -> None:
-        """Say of a click on a header what the keys say that would sort."""
+        """Answer a click on a header as the sort keys do: the order is fixed."""
         self.toast(KEEPS_ORDER)
 
     @on(ColumnsAsked)
@@ -179,7 +178,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         self.query_one(DetailPane).focus()
 
     async def on_pressed(self, message: Pressed) -> None:
-        """Carry out what was clicked in the footer."""
+        """Run the action clicked in the footer."""
         message.stop()
         await self.app.run_action(message.action_id.partition(".")[2], self)
 
@@ -200,14 +199,14 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
 
 
 async def show_over(screen: ServiceScreen, over: ModalListScreen[Any]) -> None:
-    """Show it over a screen in a conversation; then go where the person wants to from there."""
+    """Show a modal screen in a conversation; then follow the `GoTo` posted on it, if any."""
     await screen.ask(over)
     if over.wanted is not None:
         screen.post_message(over.wanted)
 
 
 class RunScreen(ModalListScreen[R]):
-    """Lists what something that runs has found; going back stops it first."""
+    """Lists the results of a running job; leaving stops the job first."""
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
@@ -216,11 +215,11 @@ class RunScreen(ModalListScreen[R]):
 
     @property
     def stoppable(self) -> bool:
-        """Whether something runs that was not asked to stop yet."""
+        """Whether a job runs that was not asked to stop yet."""
         return self.run.busy and not self.run.stopping
 
     def ended(self) -> None:
-        """Draw what it came to, and go back where that waited for it."""
+        """Draw the outcome, and close if the person asked to leave meanwhile."""
         self.draw()
         if self._leaving:
             self.dismiss(None)

@@ -137,7 +137,7 @@ class AppState:
     left: dict[Path, KeptDraft] = field(default_factory=dict)
     """Drafts saved when memtui ended, by folder, until the person resumes them."""
     shares: Mapping[str, int] = field(default_factory=dict)
-    """Width of a list in percent, where a person moved its border (`Split`)."""
+    """Share of a list in its `Split`, in percent, where a person moved the border."""
     read_only: bool = False
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
@@ -185,7 +185,7 @@ class AppState:
 
     @property
     def log_filter(self) -> Filter:
-        """The filter for operations: scope fields that the filter line omits come from the scope."""
+        """The filter for operations; fields that the filter line omits come from the scope."""
         return self.filter.model_copy(update=self._scoped)
 
     @property
@@ -496,7 +496,7 @@ class StateController:
         self._set(replace(self.state, pruning=found))
 
     def keep_share(self, place: str, share: int | None) -> None:
-        """Save the width of a list in percent; None: the default."""
+        """Save the share of a list in its split, in percent; None: the default."""
         kept = {name: one for name, one in self.saved.shares.items() if name != place}
         shares = kept if share is None else {**kept, place: share}
         self.saved = self.saved.model_copy(update={"shares": shares})
@@ -608,7 +608,7 @@ class StateController:
         self._adding_up.latest(check, show, self._tell_once)
 
     def count_waiting(self) -> None:
-        """Count pending writes in the background; not for the past or callers that are no person."""
+        """Count pending writes in the background, for a person who looks at now."""
         session = self.state.session
         if session is None or self.state.as_of is not None or not session.caller.by_person:
             return
