@@ -1,4 +1,4 @@
-"""Short questions that lie over a screen. Each is dismissed with its answer; None is going back."""
+"""Short questions over a screen. Each is dismissed with its answer; None: the person went back."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 Drawn = Content | Callable[[int], Content]
 READING = display("… reading", style=DIM)
 _CHOICES = 200
-"""Choices that are drawn at once; typing finds the rest."""
+"""The most choices drawn at once; typing finds the rest."""
 HIGH = 16
-"""Lines from which on there is room around what a dialog says."""
+"""Terminal lines from which a dialog has padding."""
 TALL = 30
-"""Lines from which on there is room between the fields of a form, and around it."""
+"""Terminal lines from which a form has blanks around it and between its fields."""
 LOW = 8
-"""Lines below which a dialog has no frame either."""
+"""Terminal lines below which a dialog has no frame."""
 _AROUND_SHEET = 8
 """Lines of frame, title and keys, and the blanks between them."""
 _AROUND_LIST = 10
@@ -53,7 +53,7 @@ _WAITING_SECONDS = 0.3
 
 
 class KeyLine(Fitted):
-    """The keys of a dialog, none of them broken where the line is."""
+    """The keys of a dialog; a line break never splits a key."""
 
     def __init__(self, keys: str | Content) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class KeyLine(Fitted):
 class Dialog(DimmingScreen[T]):
     """A box over the screen; `esc` goes back without an answer.
 
-    So does a click beside it, but it may be a slip: not where it would throw away what is written.
+    A click beside the box does so too, unless it would discard text: the click may be a slip.
     """
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high")]
@@ -100,17 +100,17 @@ class Dialog(DimmingScreen[T]):
         self.dismiss(None)
 
     def on_resize(self) -> None:
-        """Leave the frame away where question and keys need its lines."""
+        """Drop the frame if question and keys need its lines."""
         self.set_class(self.app.size.height < LOW, "-low")
 
     @property
     def is_written(self) -> bool:
-        """Whether something is written that going back throws away without a question."""
+        """Whether going back would discard text without asking."""
         return False
 
     @property
     def written(self) -> T:
-        """What is written, as it would be answered now."""
+        """The answer that the current text would give."""
         raise NotImplementedError
 
     def on_click(self, event: Click) -> None:
@@ -146,9 +146,9 @@ def matching(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
 class Choose(Dialog[T]):
     """Let a person choose one of a list, narrowing it by typing.
 
-    `choices` may be work that reads them: the dialog is there at once, and takes what is typed
-    while they come. `now` is the one that is highlighted at first. `offer` makes further choices
-    out of what was typed, for a value that is not in the list.
+    `choices` may be work that reads them: the dialog opens at once and takes typed text meanwhile.
+    `now` is highlighted first. `offer` makes further choices from the typed text, for a value that
+    is not in the list.
     """
 
     BINDINGS = [
@@ -167,7 +167,7 @@ class Choose(Dialog[T]):
     NARROWED: ClassVar[bool] = True
     """Whether there is a line to type in; without one, letters can be keys."""
     NOTHING: ClassVar[str] = ""
-    """What is said where there is nothing to choose from."""
+    """The notice shown if there are no choices."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class Choose(Dialog[T]):
             self.paint_with(self._reading.delivered)
 
     def _fit(self) -> None:
-        """Be as high as the choices need, and leave room for what is offered."""
+        """Fit the height to the choices, with room for offered ones."""
         screen = self.app.size
         if screen.height < HIGH:
             return
@@ -291,7 +291,7 @@ class Choose(Dialog[T]):
         self._listed.step(by * max(2, len(self._shown)))
 
     def narrowed(self, choices: Sequence[Choice[T]], text: str) -> Sequence[Choice[T]]:
-        """Return the choices that what was typed lets through."""
+        """Return the choices that match the typed text."""
         return matching(choices, text)
 
     def _show(self, text: str) -> None:
@@ -323,7 +323,7 @@ class Choose(Dialog[T]):
 
 
 class ChooseAll(Dialog[tuple[T, ...]]):
-    """Let a person turn each of a few choices on or off; `chosen` are those that are on already."""
+    """Let a person turn each of a few choices on or off; `chosen` are on at first."""
 
     BINDINGS = [("space", "turn", "turn on or off"), ("ctrl+s", "save", "save")]
 
@@ -375,8 +375,8 @@ class Confirm(Dialog[bool]):
 
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
-    With `aside`, the word beside it, `aside_key` answers False: something comes first, a change
-    (`e`) or a look at what it would do (`w`).
+    With `aside` (the word beside it), `aside_key` answers False: the person first wants a change
+    (`e`) or a preview (`w`).
     """
 
     BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("w", "aside('w')", "first")]
@@ -423,8 +423,8 @@ class Prompt(Dialog[str]):
     """Ask for one line of text.
 
     `go` is what enter does; `hint` names the keys where there is more to say. `check` is called
-    with the text and raises one of the contract's errors to refuse it; so does what `look` returns,
-    which is awaited then, for what a disk has to tell; keys wait for it.
+    with the text and raises one of the contract's errors to refuse it. `look` does the same as a
+    coroutine, for checks that read the disk; keys are queued meanwhile.
     """
 
     def __init__(
@@ -462,7 +462,7 @@ class Prompt(Dialog[str]):
         return self.query_one(Input).value
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Take back what was said of another text."""
+        """Clear the message about the previous text."""
         event.stop()
         self.refuse("")
 
@@ -490,7 +490,7 @@ class Prompt(Dialog[str]):
 
 
 class TypedConfirm(Prompt):
-    """Ask for a yes by typing `word`, for what touches a great many things."""
+    """Ask for a yes by typing `word`, for changes with a wide reach."""
 
     def __init__(
         self, question: str, *, word: str, verb: str, detail: str = "", final: bool = False
@@ -512,13 +512,13 @@ class TypedConfirm(Prompt):
 
 
 class _Editor(Dialog[T]):
-    """A text to write; what was written is only thrown away after a yes."""
+    """A text to write, discarded only after a yes."""
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "save", "save")]
     BOX = "dialog-editor"
     THROWN_AWAY: tuple[str, str]
-    """The question before, and its verb."""
+    """The question before a text is discarded, and its verb."""
 
     def on_mount(self) -> None:
         """Begin at the end of the text."""
@@ -551,10 +551,10 @@ class _Editor(Dialog[T]):
 
 
 class EditText(_Editor[str]):
-    """Let the person change a text; None where nothing is to be written.
+    """Let the person change a text; None: nothing is to be written.
 
-    `original` is what counts as unchanged, `text` what the area begins with: they differ where a
-    draft is taken up again. `one_line` is for what has no line breaks: `enter` saves it.
+    `original` counts as unchanged, `text` is shown at first: they differ when a draft is resumed.
+    `one_line` is for a text without line breaks: `enter` saves it.
     """
 
     BINDINGS = [("enter", "save", "save")]
@@ -603,7 +603,7 @@ class EditText(_Editor[str]):
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """What a person wants to have remembered."""
+    """The text and fields of a record to be written."""
 
     text: str
     scope: Scope
@@ -672,7 +672,7 @@ class WriteRecord(_Editor[NewRecord]):
         )
 
     def on_text_area_changed(self) -> None:
-        """Take back that there is no text."""
+        """Clear the message that there is no text."""
         self.refuse("")
 
     def on_input_changed(self) -> None:
@@ -701,13 +701,13 @@ def _keys_to_write(kind: str) -> str:
 
 
 class Resolve(Enum):
-    """What becomes of the two versions of a record."""
+    """How to resolve a conflict between two versions of a record."""
 
     THEIRS = auto()
     MINE = auto()
     AGAIN = auto()
     LATER = auto()
-    """Decide later; the own text is kept as a draft."""
+    """Decide later; the person's text is kept as a draft."""
 
 
 class ConflictScreen(DimmingScreen[Resolve]):
@@ -765,8 +765,7 @@ class ConflictScreen(DimmingScreen[Resolve]):
 class Sheet(Dialog[None]):
     """Show a content that scrolls, as it is or as it is drawn for a width in cells.
 
-    `read` brings another content in its place, so that the sheet is there at once. `q` and `?`
-    close it too.
+    `read` loads content that replaces it, so the sheet opens at once. `q` and `?` close it too.
     """
 
     BINDINGS = [
@@ -832,11 +831,11 @@ class Sheet(Dialog[None]):
 
 
 class Waiting(DimmingScreen[bool], Generic[T]):
-    """Reads something and goes on with it in `then`, which opens the dialog, if any.
+    """Reads something, then calls `then` with the result.
 
-    Keys wait meanwhile, so that none falls through to the screen below, and go to whatever is there
-    once it has been read; `esc` stops it and drops them. Where it fails, `failed` is called and
-    they are dropped too. It shows itself only where the reading takes long.
+    Keys are queued meanwhile, so that none reaches the screen below, and go to whatever is open
+    after the read. `esc` stops the read and drops them. An error calls `failed` and drops them too.
+    It becomes visible only after `_WAITING_SECONDS`.
     """
 
     keeps_keys = True
@@ -884,9 +883,9 @@ class Waiting(DimmingScreen[bool], Generic[T]):
 
 
 class Saving(Waiting[T]):
-    """Changes something, which nothing stops: it cannot be left before that is done or refused.
+    """Carries out a change that cannot be stopped, and stays open until it is done or refused.
 
-    Keys are dropped: they were meant for the dialog below it, which is gone once it is done.
+    Keys are dropped: they were meant for the dialog below it, which closes once it is done.
     """
 
     KEYS = "it cannot be stopped any more"

@@ -82,7 +82,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
         return DetailPane(Fitted(id="detail"), id=f"{self.NOUN}-detail", classes="split-detail")
 
     def detail(self, row: R, width: int) -> Content:
-        """Return a row whole, `width` cells wide."""
+        """Return the details of a row, `width` cells wide."""
         raise NotImplementedError
 
     def look(self) -> None:

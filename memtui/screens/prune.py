@@ -1,7 +1,7 @@
-"""The review of what could be pruned: candidates by reason or owner, what they save, and the yes.
+"""The prune review: candidates by reason or owner, the tokens saved, and the confirmation.
 
-It is of the context on the Budget screen, or of everything that the person may see, over all
-bindings. There each binding's plan is shown as it comes; one that is slow or fails is named.
+It covers the context on the Budget screen, or all records that the person may see in all bindings.
+In the latter case each binding's plan is shown as it arrives; slow or failed bindings are named.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from memtui.service.pruning import PruneEverywhere
 
 Doing = Literal["", "looking", "forgetting"]
-"""What the review is doing; nothing while it waits for the person."""
+"""The background work of the review; "" while it waits for the person."""
 Shown = Literal["list", "diff", "insights"]
 _BUSY: dict[Doing, str] = {
     "looking": "What could go is still being looked for.",
@@ -85,12 +85,12 @@ _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
 _NONE_COULD_GO = "None of its records could go: each says something of its own, or must stay."
 _SOON_SECONDS = 0.3
-"""So long is waited for all bindings before those that have answered are shown without the rest."""
+"""Seconds to wait for all bindings before partial results are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What stands above the list beside the sums."""
+    """The parts of the head that do not come from `ReviewedPlans`."""
 
     whose: str
     doing: Doing
@@ -100,7 +100,7 @@ class Heading:
 
 
 class PruneReview(ModalListScreen[ReviewLine]):
-    """Review what could go, of a context or of everything; nothing goes without a yes."""
+    """Review prunable records of a context or of everything; forgetting needs a yes."""
 
     ACTION_GROUP = "prune"
     NOUN = "line"
@@ -113,12 +113,12 @@ class PruneReview(ModalListScreen[ReviewLine]):
         view: BudgetView | None = None,
         narrowing: Narrowing | None = None,
     ) -> None:
-        """Review what could go.
+        """Prepare a review.
 
         Args:
-            below: The screen that carries out what is decided.
-            view: The context to look through; None: everything.
-            narrowing: What of it to begin with.
+            below: The screen that carries out forgets and undos.
+            view: The context to review; None: everything.
+            narrowing: The part to show first; None: all of it.
         """
         super().__init__(below.state)
         self._below = below
@@ -129,23 +129,23 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._doing: Doing = "looking"
         self._unread: Sequence[str] = ()
         self._nothing: tuple[str, ...] = ()
-        """What is said where there are no candidates."""
+        """The notice shown if there are no candidates."""
         self._rows: AppendedRows[ReviewLine] = AppendedRows(lambda row: row.key)
         """The candidates, the diff or the insights."""
         self._shown: Shown = "list"
         self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
-        """Records that were tried to be left out, and how many answers would differ."""
+        """The records of the last impact preview, and how many answers would differ."""
         self._whose: Choose[tuple[bool, Narrowing]] | None = None
-        """The question whose records are reviewed, while it is open."""
+        """The open dialog that asks whose records to review."""
         self._before_insight: Narrowing | None = None
-        """What was looked at before an insight led to its owner."""
+        """The part shown before an insight led to its owner."""
         self._undoing = False
-        """Whether what is undone from here is not in the log yet."""
+        """Whether an undo begun here is not in the log yet."""
         began_with = replace(self._review.narrowing, now=None)
         self._begun = (self.state.scope, self.state.as_of, began_with)
-        """What a review that was left has to have begun with, to go on here."""
+        """A saved review is resumed only if its `begun` equals this."""
         self._key = ""
-        """The row to go to once it is there."""
+        """Key of the row to go to once it is loaded."""
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
@@ -162,7 +162,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._read()
 
     def on_go_to(self, message: GoTo) -> None:
-        """Note where it stands, as it is left to go there: opened again it goes on from it."""
+        """Save the position before another screen is shown, to resume it."""
         del message
         current = self.rows_list.current
         key = current.key if current is not None else ""
@@ -171,7 +171,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
     # Reading.
 
     def _read(self) -> None:
-        """Plan anew; marks are kept where a record is as it was."""
+        """Plan again; marks of unchanged records stay."""
         self._doing, self._unread = "looking", ()
         self._tried = frozenset(), ""
         self._nothing = ("Looking for what could go …", "esc goes back.")
@@ -211,7 +211,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         return review
 
     def _so_far(self, found: PruneEverywhere) -> None:
-        """Show what is known while slower bindings are waited for."""
+        """Show partial results while slower bindings are still being read."""
         self._unread = [one.binding_key for one in found.bindings if one.status == "waiting"]
         self.draw()
         if not self._unread:
@@ -224,7 +224,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._coming.latest(review, self._show, self._failed)
 
     def _taking_over(self, make: Callable[[], ReviewedPlans]) -> ReviewedPlans:
-        """Make a review that looks at what is looked at now, with its marks. Blocking."""
+        """Make a review with the current narrowing and marks. Blocking."""
         found = make()
         found.take_over(self._review)
         return found
@@ -247,13 +247,13 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._draw_rows()
         if self._key and self.rows_list.go_to_key(self._key):
             self._key = ""
-        elif at_top:  # its row may have slid down under what came before it
+        elif at_top:  # new rows above may have pushed the first row down
             self.rows_list.go_to(0)
         if self._whose is not None and self._whose.is_mounted:
             self._whose.update(self._parts())
 
     def _draw_rows(self) -> None:
-        """Draw the candidates, the diff of what is marked now, or the insights."""
+        """Draw the candidates, the diff of the marked records, or the insights."""
         shown = self.rows_list
         if self._shown == "diff":
             shown.notice = ("Nothing is marked.", "t goes back, space marks.")
@@ -280,11 +280,11 @@ class PruneReview(ModalListScreen[ReviewLine]):
         return head_content(heading, self._review, width)
 
     def draw_row(self, width: int) -> Content:
-        """Return the line under the cursor whole."""
+        """Return the details of the line under the cursor."""
         return line_content(self.rows_list.current, self._review, self.state.clock(), width)
 
     def labels(self) -> dict[str, str]:
-        """Return how many would be forgotten, and what the keys show."""
+        """Return the footer labels: how many would be forgotten, and what the keys show."""
         chosen = len(self._review.going)
         return {
             "prune.apply": f"forget {fmt.count(chosen)}…" if chosen else "forget…",
@@ -308,7 +308,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     @on(Opened)
     def _chosen(self, event: Opened) -> None:
-        event.prevent_default()  # the frame would go into the details
+        event.prevent_default()  # the base class would enter the details
         self.action_turn()
 
     # Marking.
@@ -341,7 +341,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._draw_rows()
 
     def _go_to_owner(self, insight: Insight) -> None:
-        """List what could go of an insight's owner, from what it speaks of on."""
+        """List the prunable records of an insight's owner, from the insight's groups on."""
         if not self._review.could_by_owner[owner_of(insight.scope)]:
             self.toast(_NONE_COULD_GO, severity="warning")
             return
@@ -401,7 +401,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
     def _arrange(
         self, narrowing: Narrowing, *, by_owner: bool, groups: Collection[str] = ()
     ) -> None:
-        """Look at another part, from the first of some groups on."""
+        """Show another part; the cursor goes to the first of these groups."""
         review = self._review
 
         def show(found: ReviewedPlans) -> None:
@@ -436,7 +436,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self._narrow(narrowing)
 
     def _parts(self) -> list[Choice[tuple[bool, Narrowing]]]:
-        """Return whose records can be reviewed, with what is known by now."""
+        """Return the choices of whose records to review, with the counts known so far."""
         review = self._review
         choices: list[Choice[tuple[bool, Narrowing]]] = []
         if self._view is not None:
@@ -549,7 +549,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._below.action_undo()
 
     def happened(self, news: News) -> None:
-        """Look again after what was undone here."""
+        """Plan again once an undo begun here is in the log."""
         if self._undoing and any(
             one.operation_type is OperationType.UNDO for one in news.operations
         ):
@@ -586,7 +586,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     @property
     def _at(self) -> tuple[RecordName, Record]:
-        """The record under the cursor; raises `NotFound` on a line that stands for none."""
+        """The record under the cursor; raises `NotFound` on a line without a record."""
         current = self.rows_list.current
         if current is None or current.name is None or current.record is None:
             raise NotFound(_NO_RECORD)
@@ -599,7 +599,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self.copy(current.text, "Copied the text.")
 
     def may_leave(self) -> bool:
-        """Go back to where one came from first; a forget under way goes on."""
+        """Go back to the list, then to the insights; True if neither applies."""
         if self._shown != "list":
             self._turn_to(self._shown)
             return False
@@ -615,9 +615,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
 
 def context_review(view: BudgetView, parts: Sequence[PlanPart], now: datetime) -> ReviewedPlans:
-    """Review the plans for a context; what is not a fact of them stays in it as it was.
+    """Review the plans for a context; its other sections stay as they are.
 
-    What is counted is the whole context as one text, as the Budget screen counts it.
+    Tokens are counted over the whole context as one text, as on the Budget screen.
     """
     from memtui.service.visibility import as_agents_read
 
@@ -656,18 +656,18 @@ def context_review(view: BudgetView, parts: Sequence[PlanPart], now: datetime) -
 
 
 _MOST_UNASKED = 2_000
-"""So many records are looked through without a person's word: two milliseconds each."""
+"""The most records to plan without being asked: each takes about two milliseconds."""
 
 
 def rules_of(state: AppState) -> PruneRules:
-    """Return what counts as a reason, by the settings."""
+    """Return the prune rules of the settings."""
     return PruneRules(max_characters=state.settings.fact_max_chars or PruneRules().max_characters)
 
 
 async def look_through_everything(
     state: AppState, so_far: Callable[[PruneEverywhere], None] = lambda _found: None
 ) -> PruneEverywhere:
-    """Plan what of everything could go; `so_far` is given what is known as each binding answers."""
+    """Plan over all bindings; `so_far` is called with partial results as each one answers."""
     from memtui.service.pruning import PruneRequest
 
     session = state.session
@@ -682,13 +682,13 @@ async def look_through_everything(
 
 
 def figures_of(review: ReviewedPlans, state: AppState) -> PruneFigures:
-    """Return how much of each owner a review of everything says could go. Blocking."""
+    """Return the prune figures of each owner from a review of everything. Blocking."""
     unread = tuple(one.binding_key for one in review.failed)
     return PruneFigures(state.scope.company_id, state.clock(), review.owners(), unread)
 
 
 async def count_unasked(state: AppState) -> PruneFigures | None:
-    """Return what a review of everything would find; None where that is much to look through."""
+    """Return the prune figures of all; None: more than `_MOST_UNASKED` records, or not known."""
     session = state.session
     assert session is not None  # noqa: S101 - whoever asks looks at what it has
     one = BrowseRequest(scope=Scope(company_id=session.caller.company_id), limit=1)
@@ -700,7 +700,7 @@ async def count_unasked(state: AppState) -> PruneFigures | None:
 
 
 def review_of(found: PruneEverywhere) -> ReviewedPlans:
-    """Review the plans of all bindings; what is counted is the sum of their records' lines."""
+    """Review the plans of all bindings; tokens are the sum over their records' lines."""
     parts = [PlanPart(one.binding_key, one.plan) for one in found.answers]
     return ReviewedPlans(parts, failed=found.failed, insights=found.insights)
 
@@ -709,9 +709,9 @@ def review_of(found: PruneEverywhere) -> ReviewedPlans:
 
 
 def review_columns(review: Callable[[], ReviewedPlans]) -> list[Column[ReviewLine]]:
-    """Return the columns of the candidates, marked as in the review there is now.
+    """Return the columns of the candidates; `review` returns the current review.
 
-    Beside a text stands its owner, or in a list by owner its surest reason.
+    A further column has the owner, or, in a list grouped by owner, the surest reason.
     """
     whose: Column[ReviewLine] = Column("whose", "whose", _whose, 20, keep=40, tone="muted")
     reason: Column[ReviewLine] = Column(
@@ -819,7 +819,7 @@ def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content
 
 
 def _sums(heading: Heading, review: ReviewedPlans) -> Content:
-    """Return the figures; beside them, while they are not final, what is still to come."""
+    """Return the figures and, while they are not final, the bindings still being read."""
     if heading.of_context:
         before = fmt.counted(review.before, "token")
         sums = f"context {before} → {fmt.count(review.before - review.saved)}"
@@ -842,7 +842,7 @@ def _reading(bindings: Sequence[str]) -> str:
 def line_content(
     shown: ReviewLine | None, review: ReviewedPlans, now: datetime, width: int
 ) -> Content:
-    """Return a line of the review whole."""
+    """Return the details of a line of the review."""
     if shown is None:
         return Content("")
     if shown.sort is Sort.GROUP:

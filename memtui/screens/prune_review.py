@@ -1,7 +1,6 @@
-"""What the prune review holds: candidates in groups, what is marked of them, and what that saves.
+"""The model of the prune review: candidates in groups, their marks, and the tokens saved.
 
-It knows of no widget. Made off the event loop, as is every other arrangement of it; marking changes
-nothing but `marks`.
+It imports no widget. Build and rearrange it off the event loop; plain marking changes only `marks`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _ORDER = {reason: place for place, reason in enumerate(Reason)}
 
 
 class Sort(StrEnum):
-    """What a line of the review is."""
+    """The kind of a line of the review."""
 
     GROUP = "group"
     STAYS = "stays"
@@ -66,12 +65,12 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReviewLine:
-    """A group, one candidate in it, the record that says it and stays, or an insight."""
+    """A group, a candidate in it, the record that stays in place of a duplicate, or an insight."""
 
     key: str
     sort: Sort
     group: str
-    """The reason or owner that it stands under."""
+    """The reason or owner of its group."""
     text: str
     name: RecordName | None = None
     record: Record | None = None
@@ -87,7 +86,7 @@ class ReviewLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """The plan for one place of a context, or for all that one binding holds."""
+    """The plan for one place of a context, or for all records of one binding."""
 
     binding_key: str
     plan: PrunePlan
@@ -96,17 +95,17 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Which part of what was read is reviewed; nothing set: all of it."""
+    """The part of the plans that is reviewed; without any field set: all."""
 
     owner: Scope | None = None
     """The scope that names an owner and nothing else."""
     binding_key: str = ""
     filter: Filter = field(default_factory=Filter)
     now: datetime | None = None
-    """The moment that spans of the filter go back from; of use where it has one."""
+    """The moment that relative spans of the filter count back from."""
 
     def test(self) -> Callable[[str, PlanItem], bool]:
-        """Return whether a record of a binding is in it."""
+        """Return a predicate: whether a record of a binding is in this part."""
         passes, owner = matcher(self.filter), self.owner and owner_of(self.owner)
 
         def is_in(key: str, item: PlanItem) -> bool:
@@ -122,14 +121,14 @@ class Narrowing:
 
     @property
     def label(self) -> str:
-        """Name it to a person; empty where it is everything."""
+        """The part's name for a person; empty for everything."""
         owner = owner_words(self.owner) if self.owner else ""
         return " in ".join(part for part in (owner, self.binding_key) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A record that could go, under the surest of its reasons."""
+    """A prunable record, with its surest reason."""
 
     name: RecordName
     item: PlanItem
@@ -139,12 +138,12 @@ class _Going:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is marked with others: a pinned one is marked by itself alone."""
+        """Whether it can be marked with its group: a pinned record is only marked singly."""
         return not self.item.kept and not self.item.record.pinned
 
 
 class BudgetSection(NamedTuple):
-    """A section of the context that is over its budget, before and without what is marked."""
+    """A section of the context over its budget: tokens now, and without the marked records."""
 
     word: str
     before: int
@@ -153,7 +152,7 @@ class BudgetSection(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What is left once some records are gone, in tokens."""
+    """Tokens that remain without some records."""
 
     tokens: int
     sections: Mapping[str, tuple[int, int]] = MappingProxyType({})
@@ -163,8 +162,8 @@ class Size(NamedTuple):
 class ReviewedPlans:
     """The plans of several places or bindings, under one set of marks.
 
-    `size_of` returns what is left once some records are gone. Of a part that it is
-    narrowed to, only what is in it is shown, counted and goes; the other marks wait.
+    `size_of` returns the size that remains without some records. If narrowed to a part, only its
+    records are shown, counted and forgotten; marks on others are kept.
     """
 
     def __init__(
@@ -186,9 +185,9 @@ class ReviewedPlans:
         self._size_of = lru_cache(maxsize=4)(size_of or self._sum_without)
         self._clusters: dict[str, list[RecordName]] = defaultdict(list)
         self._survivors: list[tuple[RecordName, RecordName]] = []
-        """Each duplicate with the record that says the same."""
+        """Pairs of a duplicate and the record that says the same."""
         self._chosen_to_stay: tuple[RecordName, ...] = ()
-        """The duplicates that stay because the person said so, the last choice last."""
+        """Duplicates that the person chose to keep, latest choice last."""
         self._going = sorted((one for part in parts for one in self._of(part)), key=_placed)
         self.before = self._size_of(frozenset()).tokens
         self.marks = {name for name, item in self._items.items() if item.marked}
@@ -222,10 +221,10 @@ class ReviewedPlans:
     def _sum_without(self, gone: frozenset[RecordName]) -> Size:
         return Size(sum(item.tokens for name, item in self._items.items() if name not in gone))
 
-    # What is looked at.
+    # Narrowing and grouping.
 
     def arranged(self, narrowing: Narrowing, *, by_owner: bool) -> ReviewedPlans:
-        """Return this part of it, in groups by owner or by reason."""
+        """Return a copy narrowed to a part, grouped by owner or by reason."""
         found = copy(self)
         found._arrange(narrowing, by_owner=by_owner)  # noqa: SLF001 — its own copy
         return found
@@ -257,7 +256,7 @@ class ReviewedPlans:
             yield _line(Sort.GOES, group, one, one.name, one.item)
 
     def insight_lines(self) -> list[ReviewLine]:
-        """Return what shows over the owners that are looked at."""
+        """Return the insights on the owners in this part."""
         owner = self.narrowing.owner and owner_of(self.narrowing.owner)
         return [
             ReviewLine(
@@ -274,13 +273,13 @@ class ReviewedPlans:
 
     @cached_property
     def could_by_owner(self) -> Counter[tuple[str, str]]:
-        """How many records of each owner could go, whatever is looked at."""
+        """Prunable records of each owner, regardless of the narrowing."""
         return Counter(owner_of(one.item.record.scope) for one in self._going if not one.item.kept)
 
     def parts(self) -> list[tuple[Narrowing, int, int]]:
-        """Return what it can be narrowed to: how many of it could go, and how many there are.
+        """Return the possible narrowings, each with its prunable and total records.
 
-        First all of it, then each owner, then each binding where there are several.
+        First everything, then each owner, then each binding if there are several.
         """
         could: dict[Narrowing, int] = defaultdict(int)
         there: dict[Narrowing, int] = {Narrowing(): len(self._items)}
@@ -302,9 +301,9 @@ class ReviewedPlans:
         return [(one, could[one], there[one]) for one in (Narrowing(), *by_count, *several)]
 
     def owners(self) -> dict[Scope, tuple[int, int]]:
-        """Return how many of each owner's records could go, and how many it has.
+        """Return the prunable and total records of each owner.
 
-        That of the company is all of it, as it is where a scope is chosen.
+        The company's figures are the totals, as in the scope chooser.
         """
         parts = self.parts()
         found = {part.owner: (could, there) for part, could, there in parts if part.owner}
@@ -313,21 +312,21 @@ class ReviewedPlans:
             found[Scope(company_id=company)] = parts[0][1:]
         return found
 
-    # What is marked.
+    # Marks.
 
     @property
     def could(self) -> int:
-        """How many records of what is looked at could go."""
+        """Number of prunable records in this part."""
         return sum(not one.item.kept for one in self._shown.values())
 
     @property
     def must_stay(self) -> Counter[str]:
-        """Why records of what is looked at cannot go that have a reason to, and how many."""
+        """Number of candidates in this part that cannot be forgotten, by why they cannot."""
         return Counter(one.item.kept for one in self._shown.values() if one.item.kept)
 
     @property
     def going(self) -> set[RecordName]:
-        """The marks on what is looked at."""
+        """The marked records in this part."""
         return self.marks & self._shown.keys()
 
     @property
@@ -343,12 +342,12 @@ class ReviewedPlans:
 
     @property
     def saved(self) -> int:
-        """How many tokens less there are without what is marked."""
+        """Tokens saved by forgetting the marked records."""
         return self.before - self._size_of(frozenset(self.going)).tokens
 
     @property
     def over_budget(self) -> list[BudgetSection]:
-        """The sections of the context that are over their budget, as they are now."""
+        """The sections of the context that are now over their budget."""
         now, then = (self._size_of(gone).sections for gone in (frozenset(), frozenset(self.going)))
         return [
             BudgetSection(word, tokens, then.get(word, (0, 0))[0], budget)
@@ -376,7 +375,7 @@ class ReviewedPlans:
 
     @property
     def all_kept(self) -> str:
-        """Why nothing that is looked at can be forgotten; empty where something can."""
+        """Why nothing in this part can be forgotten; empty if something can."""
         return min(self.must_stay) if self._shown and not self.could else ""
 
     def chosen(self, group: str) -> tuple[int, int]:
@@ -392,9 +391,9 @@ class ReviewedPlans:
         return line.sort is Sort.GOES and line.name in self.marks
 
     def turn(self, line: ReviewLine) -> None:
-        """Mark a candidate, or all of a group, or take the marks away where they are there.
+        """Toggle the mark of a candidate or of a whole group.
 
-        Of a group pinned ones are left as they are: they are marked one by one.
+        A group's pinned records stay as they are: they are only marked one by one.
         """
         if line.sort is Sort.GOES and line.name is not None and not line.kept:
             self.marks ^= {line.name}
@@ -406,7 +405,7 @@ class ReviewedPlans:
                 self.marks |= free
 
     def staying_for(self, name: RecordName | None) -> RecordName | None:
-        """Return what stays in place of a duplicate; None for what repeats nothing."""
+        """Return the record that stays in place of a duplicate; None: it is no duplicate."""
         one = self._shown.get(name) if name is not None else None
         return one.survivor if one is not None and one.first.reason in REPEATS else None
 
@@ -417,11 +416,11 @@ class ReviewedPlans:
         )
 
     def kept(self, name: RecordName) -> str:
-        """Return why a record cannot be forgotten; empty where it can."""
+        """Return why a record cannot be forgotten; empty if it can."""
         return self._items[name].kept
 
     def let_stay(self, name: RecordName) -> None:
-        """Let a duplicate stay; what was to stay goes in its place, marked as it was."""
+        """Swap a duplicate with the record that was to stay, which takes over its mark."""
         before = self.staying_for(name)
         if before is None:
             return
@@ -461,16 +460,16 @@ class ReviewedPlans:
         self._mark(())
 
     def mark_suggested(self) -> None:
-        """Mark what was suggested, and no other."""
+        """Mark only the suggested records."""
         self._mark(name for name, one in self._shown.items() if one.item.marked)
 
     def _mark(self, names: Iterable[RecordName]) -> None:
         self.marks = (self.marks - self._shown.keys()) | set(names)
 
     def take_over(self, before: ReviewedPlans) -> None:
-        """Look at what `before` looked at, with its marks on what is as it was.
+        """Take over narrowing and marks of `before`, the marks only on unchanged records.
 
-        What was not there before is marked as suggested.
+        New records are marked as suggested.
         """
         for name in before._chosen_to_stay:
             if (instead := self.staying_for(name)) and not self.kept(instead):
@@ -494,7 +493,7 @@ class ReviewedPlans:
         ]
 
     def diff(self) -> list[ReviewLine]:
-        """Return what goes, and before the first of those that say the same what stays."""
+        """Return the records that go, each set of duplicates after the record that stays."""
         found: list[ReviewLine] = []
         stays: ReviewLine | None = None
         for one in self.lines:
@@ -510,7 +509,7 @@ class ReviewedPlans:
 
 
 def _placed(one: _Going) -> tuple[object, ...]:
-    """Return where a record stands: by its reason, beside what stays in its place."""
+    """Return the sort key of a record: by reason, beside the record that stays in its place."""
     return _ORDER[one.first.reason], one.survivor or one.name, one.name
 
 
@@ -543,4 +542,4 @@ class LeftReview(NamedTuple):
     review: ReviewedPlans
     everything: bool
     key: str
-    """The row that the cursor was on."""
+    """Key of the row under the cursor."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from memtui.service.runs import Replay as Played
 
 RecordAt = tuple[str, RecordHandle, str]
-"""The key of a binding, a record there, and its text."""
+"""Binding key, record handle and text."""
 
 _PAGE = 100
 _HINT = "agent:coding since:7d type:write; empty: all   enter filter   esc go back"
@@ -56,7 +56,7 @@ _NOTHING = (
     "r reads again, esc goes back.",
 )
 _TEXT_CHARS = 400
-"""Of a record beside others; the context's own text stands whole."""
+"""Longest record text in a list of records; the context's text is shown in full."""
 
 
 class RunsScreen(ModalListScreen["Run"]):
@@ -67,7 +67,7 @@ class RunsScreen(ModalListScreen["Run"]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("runs")
 
     def __init__(self, state: AppState, told: RecordAt | None = None) -> None:
-        """Set it up; `told` is a record: only runs that were told it or got it."""
+        """Prepare the list; `told`: only runs whose context or reads included this record."""
         super().__init__(state)
         self._told = told
         self._filter = Filter() if told else state.log_filter
@@ -87,7 +87,7 @@ class RunsScreen(ModalListScreen["Run"]):
         return run
 
     def draw_head(self, width: int) -> Content:
-        """Return which runs these are, and how many."""
+        """Return the head: which runs are listed, and how many."""
         del width
         number = "" if self._total is None else fmt.counted(self._total, "run")
         what = line("runs of agents", display(number, style=STRONG), gap="   ")
@@ -117,7 +117,7 @@ class RunsScreen(ModalListScreen["Run"]):
         self._read(None, self._show)
 
     def happened(self, news: News) -> None:
-        """Read the runs again where one of them went on, unless a person looks further down."""
+        """Read the runs again if one has new steps, unless the person has scrolled down."""
         went_on = news.is_part or any(one.scope.run_id for one in news.operations)
         if went_on and self._rows.loaded <= _PAGE:
             self._read(None, self._show)
@@ -171,7 +171,7 @@ class RunsScreen(ModalListScreen["Run"]):
 
     @on(Opened)
     def _replay_opened(self, event: Opened) -> None:
-        event.prevent_default()  # the details say no more than the replay does
+        event.prevent_default()  # the replay shows more than the details would
         self.action_replay()
 
     @conversation
@@ -229,7 +229,7 @@ def _failed(run: Run) -> Cell:
 
 
 def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a run whole, but for what its steps were."""
+    """Return the details of a run, without its steps."""
     if run is None:
         return Content("")
     whose: list[Line] = [
@@ -254,7 +254,7 @@ def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int)
 
 
 class ReplayScreen(ModalListScreen["RunStep"]):
-    """What a run was given and did, in order; what is there of it today is read once a page."""
+    """The steps of a run in order, beside the state of their records today, read page by page."""
 
     ACTION_GROUP = "replay"
     NOUN = "step"
@@ -273,7 +273,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     @property
     def _today(self) -> str:
-        """What the moment is called that records are looked up at."""
+        """The word for the moment at which records are looked up."""
         return "today" if self.state.as_of is None else "by then"
 
     def _offset(self, step: RunStep) -> str:
@@ -281,7 +281,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         return words.offset(step.operation.started_at - begun)
 
     def draw_head(self, width: int) -> Content:
-        """Return whose run it is, what it came to, and what of it is there today."""
+        """Return the head: whose run it is, its outcome, and how much of it exists today."""
         del width
         run, name = self._run, display(self._run_id, limit=120, style=STRONG)
         if run is None:
@@ -317,12 +317,12 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         self.action_read()
 
     def action_read(self) -> None:
-        """Read the run again, and what is there of it today."""
+        """Read the run and the state of its records again."""
         self.rows_list.notice = ("Replaying the run …",)
         self._read(0, self._show)
 
     def happened(self, news: News) -> None:
-        """Add the steps that a run which goes on has taken meanwhile."""
+        """Add new steps of a run that is still going on."""
         if self._run is None or self._after is not None:
             return
         if news.is_part or any(one.scope.run_id == self._run_id for one in news.operations):
@@ -351,7 +351,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     def _not_read(self, error: MemtuiError) -> None:
         failed = (f"✗ {error}", "r reads again, esc goes back.")
-        # Whoever has just connected has a run that is in no operation yet.
+        # A client that has just connected has a run without operations: not an error.
         self.rows_list.notice = _NOTHING if isinstance(error, NotFound) else failed
         self._rows.replace([])
         self.rows_list.show(self._rows)
@@ -396,7 +396,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         await show_over(self, RunsScreen(self.state, told))
 
     async def _chosen(self, title: str) -> RunRecord | None:
-        """Return the only record of the step, else the one that the person chooses."""
+        """Return the only record of the step, else ask which one; None: the person went back."""
         records = self.row.records
         if len(records) == 1:
             return records[0]
@@ -421,7 +421,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 def step_columns(offset: Callable[[RunStep], str], today: str) -> list[Column[RunStep]]:
     """Return the columns of the list; `offset` says how far into its run a step was.
 
-    `today` is what the moment is called that records are looked up at.
+    `today` is the word for the moment at which records are looked up.
     """
     return [
         Column("at", "at", offset, 7, "right", keep=90, tone="muted"),
@@ -462,7 +462,7 @@ def _cost(step: RunStep) -> str:
 
 
 def step_content(step: RunStep | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a step whole."""
+    """Return the details of a step."""
     if step is None:
         return Content("")
     operation = step.operation
@@ -526,7 +526,7 @@ def _record(record: RunRecord) -> list[Line]:
 
 
 def assembled_now_content(found: AssembledNow, width: int) -> Content:
-    """Return what a context would be now, against what it was."""
+    """Return the difference between the context of then and the one assembled now."""
     counts = f"{fmt.counted(found.tokens, 'token')} then, {fmt.count(found.now.tokens)} now"
     if not found.difference:
         same = display("It would be told the same, word for word.", style=OK)
