@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 _INTERRUPTED = 130
 _ALLOCATIONS_A_COLLECTION = 50_000
-"""Looking for garbage after Python's own 700 is a tenth of what a command costs, or more."""
+"""Python's default of 700 makes collections cost a tenth of a command's time or more."""
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
 
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        # A thread that nobody waits for may be in C++, which aborts where Python ends the thread.
+        # A daemon thread may be in C++ code, which aborts when Python ends the thread.
         os._exit(code)
     sys.exit(code)
 
@@ -48,7 +48,7 @@ def _answer(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # Looking for plugins of pydantic reads the metadata of every package that is installed.
+    # Searching for pydantic plugins reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from memtui.channels.cli.interrupts import end_at_once
 

@@ -2,11 +2,11 @@
 
 Footer, help screen, command palette, keymap checks and `docs/keys.md` all come from `ACTIONS`.
 
-For a screen author: an action's id is `<group>.<verb>`. The group says who carries it out: `app`,
-a screen (`records`), or a widget that several screens share (`list`, `filter`). The carrier binds
-its group with `memtui.widgets.keys.bindings_for("records")` and defines `action_<verb>` for each
-of its actions; nothing else names a key. An action that cannot run now needs no code of its own:
-it lists what it `needs`, and the screen says which needs are `missing`, and why.
+For a screen author: an action's id is `<group>.<verb>`. The group names the class that runs it:
+`app`, a screen (`records`), or a widget that several screens share (`list`, `filter`). That class
+binds its group with `memtui.widgets.keys.bindings_for("records")` and defines `action_<verb>` for
+each of its actions; nothing else names a key. An action lists the conditions it `needs`; the
+screen says which of them are `missing`, and why, so the action itself checks nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ INPUT_GROUPS = {
     "ask": "the question",
     "sql": "the statement",
 }
-"""Lines whose keys count only while they have the focus; printable keys are text there."""
+"""Input lines: their keys work only with the focus, and printable keys are text there."""
 
 KEEPS_ORDER = "This list keeps its own order."
-"""Why no list that lies over a screen can be sorted."""
+"""The reason shown why lists in dialogs cannot be sorted."""
 
 DIALOG_GROUPS = {
     "prune": "the prune review",
@@ -41,7 +41,7 @@ DIALOG_GROUPS = {
     "review": "what waits for review",
     "insights": "what shows over the memories",
 }
-"""What lies over a screen; while it does, only its keys and those of its list count."""
+"""Groups of dialogs: while one is open, only its keys and those of its list work."""
 
 
 class Need(StrEnum):
@@ -79,7 +79,7 @@ class Action:
     """One thing a person can do."""
 
     group: str
-    """Who carries it out: `app`, a screen's name, or a shared widget's."""
+    """The class that runs it: `app`, a screen's name, or a shared widget's."""
     verb: str
     """The name of the `action_…` method."""
     keys: tuple[str, ...]
@@ -91,7 +91,7 @@ class Action:
 
     @property
     def id(self) -> str:
-        """What the keymap calls it."""
+        """Its name in the keymap: `<group>.<verb>`."""
         return f"{self.group}.{self.verb}"
 
     @property
@@ -120,13 +120,13 @@ SCREENS: tuple[ScreenTab, ...] = (
     ScreenTab("budget", 5, "Budget", "Budget", ("list", "filter")),
     ScreenTab("analytics", 6, "Analytics", "Stats", ("list", "sql", "filter")),
 )
-"""The screens there are; a number keeps its meaning when another screen is added."""
+"""All numbered screens; the numbers stay the same when a screen is added."""
 
 
 def _do(
     verb: str, keys: str, description: str, needs: tuple[Need, ...] = (), *, label: str = ""
 ) -> Action:
-    """Return an action, without its group; its label is its verb where none is given."""
+    """Return an action without its group; the label defaults to the verb."""
     return Action(
         "", verb, tuple(keys.split()), label or verb.replace("_", " "), description, needs
     )
@@ -925,7 +925,7 @@ _FOOTERS = {
     "ask": "run leave",
     "sql": "run leave complete save saved views",
 }
-"""The keys that the footer shows of a group, the most wanted first."""
+"""The actions that the footer shows for each group, the most used first."""
 
 
 def actions_of(group: str) -> Iterator[Action]:
@@ -944,9 +944,10 @@ def groups_on(mode: str) -> tuple[str, ...]:
 
 
 def footer_actions(group: str, count: int = 8) -> list[Action]:
-    """Return the actions that the footer shows in rank order; a screen's end with `app.help`.
+    """Return the footer's actions of a group, the most used first.
 
-    Those of a line or of a dialog are its own alone.
+    A screen gets at most `count`: its actions, then shared ones, `app.help` last. An input line or
+    a dialog gets only its own actions, all of them.
     """
     own = [ACTIONS[f"{group}.{verb}"] for verb in _FOOTERS[group].split()]
     if group in INPUT_GROUPS | DIALOG_GROUPS:

@@ -1,7 +1,7 @@
 """The terminal app: its screens as modes, its actions, themes and keys.
 
-What is imported here stands between a start and the first paint. The contract, the screens and
-the service come after it.
+Every import here delays the first paint, so the contract, the screens and the service are
+imported after it.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
 _GAP_SECONDS = 0.1
-"""How long a person has to do nothing before another step is prepared."""
+"""Idle time before another step is prepared."""
 _IDLE_SECONDS = 0.5
-"""And before what a key broke off is read again."""
+"""Idle time before a read that a key interrupted is started again."""
 _RESTED_SECONDS = 10
-"""And before it is counted how much could go."""
+"""Idle time before the prunable records are counted."""
 _LOOK_SECONDS = 0.1
 _KEPT_SECONDS = 12
-"""How long it is told which texts were kept."""
+"""How long the notice about restored drafts is shown."""
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _MODES = [tab.mode for tab in SCREENS]
 _EVERYWHERE = "*"
-"""What chooses all bindings; no binding has such a key."""
+"""The choice "all bindings"; no binding has this key."""
 _FIRST_SCREEN = "records"
 _OPENED = ("help", "palette", "scope_choices", "views", "editing", "review", "limits", "past")
-"""What is most often opened over a screen; imported while nothing happens."""
+"""Modules of the dialogs opened most often; imported while the app is idle."""
 _MOVES = ("down", "up", "half_down", "half_up", "page_down", "page_up", "top", "bottom")
-"""What only moves in a list."""
+"""Actions that only move the cursor in a list."""
 _ON_GROUND = PlainOnGround()
 
 
@@ -105,8 +105,8 @@ def _screen_class(mode: str) -> type[MemtuiScreen]:
 class WholeCells(ScrollBarRender):
     """Draws scrollbars without a part of a cell at the ends of the thumb.
 
-    Such a part is a block in the colour of the ground: where a font does not fill the whole cell,
-    as in most pictures, a bar of the thumb's colour stays below it.
+    A partial cell is a block in the background colour. Where a font does not fill the whole cell,
+    as in most pictures, a stripe of the thumb's colour would show below the block.
     """
 
     VERTICAL_BARS = [" "]
@@ -116,21 +116,21 @@ class WholeCells(ScrollBarRender):
 class MemtuiApp(App[None]):
     """memtui in a terminal.
 
-    Given a way to load its settings, it paints at once, and imports and loads behind that; what is
-    typed meanwhile is kept. Then it opens the service behind the screen. What all screens share
-    (`memtui.screens.state.AppState`) goes down to them; they post messages up.
+    Given a function that loads the settings, it paints first, then imports and loads; keys typed
+    meanwhile are queued. Then it opens the service in the background. The state that all screens
+    share (`memtui.screens.state.AppState`) goes down to them; they post messages up.
 
     Raises:
-        Invalid: the keymap or the theme of the settings does not fit, or there is no such screen.
+        Invalid: the keymap or the theme in the settings is not valid, or the screen does not exist.
     """
 
     TITLE = "memtui"
     CSS_PATH = styles_path()
-    ENABLE_COMMAND_PALETTE = False  # the palette is one of our own
+    ENABLE_COMMAND_PALETTE = False  # memtui has its own palette
     BINDINGS = bindings_for("app")
 
     controller: StateController
-    """Keeps what all screens share, once the settings are loaded."""
+    """Holds the state that all screens share; set once the settings are loaded."""
 
     def __init__(
         self,
@@ -156,28 +156,28 @@ class MemtuiApp(App[None]):
         self._clock = clock
         self._terminal = terminal
         self._tours = tours
-        """Whether the tour is shown to who has not seen it in this home."""
+        """Whether the tour is shown if it was never shown in this home."""
         self._prepares = prepares
-        """Whether screens are prepared before they are first shown, while nothing happens."""
+        """Whether screens are prepared while the app is idle, before they are first shown."""
         self._last_input = 0.0
         self._unseen = unseen
-        """Whether nobody sits before it: it only reads, and keeps nothing of itself."""
+        """Whether no person uses the app: it then only reads, and saves no session."""
         self._first_screen = screen or ""
         self._loaded = self._spared = False
         self._given_theme = ""
-        """By an option, a variable or the file of settings; empty: by none."""
+        """Theme set by an option, a variable or the settings file; empty if none sets one."""
         self._typed = Typed(self, self._give, self._stays, self._leaves)
         self.failure: Exception | None = None
         """Why the settings could not be loaded."""
         self._variables: dict[str, str] = {}
-        """What the styles in force were made with."""
+        """CSS variables that the current styles were computed with."""
         self._frames: list[MemtuiScreen] = []
         self._asked_to_leave = False
-        """Whether a question is shown before leaving."""
+        """Whether the question whether to leave is open."""
         self._kept: frozenset[Path] = frozenset()
-        """The folders of what was kept when memtui was ended before."""
+        """Folders of the drafts that were saved when memtui was ended from outside."""
         self._arriving: GoTo | None = None
-        """Where one went and has not arrived yet."""
+        """The navigation that is not finished yet."""
         colours = "truecolor" if unseen else self.console.color_system
         self.set_class(colours in {None, "standard"}, "-few-colours")
         for mode in _MODES:
@@ -195,7 +195,7 @@ class MemtuiApp(App[None]):
             self._control(settings)
 
     def get_driver_class(self) -> type[Driver]:
-        """Return what talks to the terminal; what is pasted comes whole from it."""
+        """Return the terminal driver, changed to deliver pasted text whole."""
         from memtui.widgets.pasting import use_in
 
         driver = super().get_driver_class()
@@ -203,7 +203,7 @@ class MemtuiApp(App[None]):
         return driver
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Draw text on the chosen row plainly where only 16 colours are to choose from."""
+        """Draw the text of the selected row without colours where the terminal has only 16."""
         filters = super().get_line_filters()
         has_few = self.has_class("-few-colours") or self.native_ansi_color
         return [*filters, _ON_GROUND] if has_few and not self.no_color else filters
@@ -215,17 +215,17 @@ class MemtuiApp(App[None]):
         return found | own_variables(found, is_dark=self.current_theme.dark, few_colours=few)
 
     def get_default_screen(self) -> Screen[Any]:
-        """Begin with the frame that waits for the first screen."""
+        """Return the frame shown until the first screen is loaded."""
         return self._opening or super().get_default_screen()
 
     def refresh_css(self, animate: bool = True) -> None:  # noqa: FBT001, FBT002 - Textual's own
-        """Style anew for another theme; the one that was chosen before the start is in force."""
+        """Restyle where the theme's variables changed; skip it for the theme chosen at start."""
         if (variables := self.get_css_variables()) != self._variables:
             self._variables = variables
             super().refresh_css(animate)
 
     def update_styles(self, node: DOMNode, animate: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Style a node anew; one that is yet to be mounted is styled then, and not for nothing."""
+        """Restyle a mounted node; skip an unmounted one, since mounting styles it."""
         if node is self or node.parent is not None:
             super().update_styles(node, animate)
 
@@ -263,7 +263,7 @@ class MemtuiApp(App[None]):
         )
 
     async def on_mount(self) -> None:
-        """Paint the first screen, and begin to load what stands behind it."""
+        """Paint the first screen, and begin to load the settings and the service."""
         self._leave_on_signals()
         if self._terminal is not None:
             vars(self._driver)["attrs_before"] = self._terminal
@@ -273,7 +273,7 @@ class MemtuiApp(App[None]):
             self.call_after_refresh(lambda: self.run_worker(self._load_behind()))
 
     async def _load_behind(self) -> None:
-        """Import and load off the event loop, which goes on to take keys."""
+        """Import and load in a thread, so that the event loop still takes keys."""
 
         def work() -> Settings:
             settings = self._load()
@@ -282,7 +282,7 @@ class MemtuiApp(App[None]):
 
         try:
             self._control(await asyncio.to_thread(work))
-        except Exception as error:  # noqa: BLE001 - whoever runs the app tells of it
+        except Exception as error:  # noqa: BLE001 - `run_app` raises it
             self.failure = error
             self.exit()
         else:
@@ -308,13 +308,13 @@ class MemtuiApp(App[None]):
             self.run_worker(self._prepare())
 
     async def _prepare(self) -> None:
-        """Import, mount and draw the screens that nobody went to yet, and import dialogs.
+        """Import, mount and draw the screens not visited yet, and import dialogs.
 
-        Nothing is read for them of which the log would get a row.
+        Preparing performs no read that the operation log records.
 
-        Modules are imported whenever nothing is read; each other step waits until the person did
-        nothing for a while. Textual mounts only what is in a stack; in that of the mode which the
-        app began in nothing is shown any more.
+        Modules are imported whenever no screen is reading; every other step waits until the person
+        is idle. Textual mounts only screens in a stack, so they are pushed on the default mode's
+        stack, which is never shown again.
         """
         for mode in _MODES:
             found = await self._between(partial(_screen_class, mode))
@@ -323,20 +323,20 @@ class MemtuiApp(App[None]):
         for module in _OPENED:
             await self._between(partial(importlib.import_module, f"memtui.screens.{module}"))
         turn = asyncio.Lock()
-        last_first = reversed(_MODES)  # Analytics reads for as long as the others take together
+        last_first = reversed(_MODES)  # Analytics reads as long as all others together
         await asyncio.gather(*(self._prepare_screen(mode, turn) for mode in last_first))
         await self._spare()
         self.set_timer(_RESTED_SECONDS, self._count_rested)
 
     async def _prepare_screen(self, mode: str, turn: asyncio.Lock) -> None:
-        """Mount and draw a screen in its turn, and read what it shows while others have theirs."""
+        """Mount and draw a screen under `turn`; read its data without holding `turn`."""
         async with turn:
             await self._until_idle()
             if mode in {frame.MODE for frame in self._frames}:
                 return
             screen = self._new_screen(mode)
             await self.push_screen(screen, mode=self.DEFAULT_MODE)
-            screen.stack_updates += 1  # Textual lays out nothing that was never shown
+            screen.stack_updates += 1  # Textual does not lay out a screen never shown
             screen.post_message(Resize(self.size, self.size))
         await self._read_ahead(screen)
         async with turn:
@@ -345,7 +345,7 @@ class MemtuiApp(App[None]):
                 screen.draw_ahead()
 
     async def _read_ahead(self, screen: MemtuiScreen) -> None:
-        """Have a screen read what it first shows; any key breaks that off until later."""
+        """Have a screen read its first data; any key interrupts, and it is read again when idle."""
         from memtui.contract import MemtuiError
 
         since, rest = None, _GAP_SECONDS
@@ -356,21 +356,21 @@ class MemtuiApp(App[None]):
             try:
                 await screen.prepare()
             except MemtuiError:
-                return  # who goes there is told, as it is read again then
+                return  # opening the screen reads again and reports the error
             while screen.reading:
                 await asyncio.sleep(_LOOK_SECONDS)
                 if self._last_input != since:
                     screen.break_off()
 
     async def _spare(self) -> None:
-        """Have no collection walk over what was prepared, least of all when it is first shown."""
+        """Freeze the prepared objects, so that garbage collections skip them."""
         await self._until_idle()
         if not self.is_headless:
             gc.collect()
             gc.freeze()
 
     def _count_rested(self) -> None:
-        """Count how much could go, once the person did nothing for longer."""
+        """Count the prunable records once the person was idle for `_RESTED_SECONDS`."""
         is_resting = asyncio.get_running_loop().time() - self._last_input >= _RESTED_SECONDS
         if is_resting and not self._is_busy():
             from memtui.screens.prune import count_unasked
@@ -380,7 +380,7 @@ class MemtuiApp(App[None]):
             self.set_timer(_RESTED_SECONDS, self._count_rested)
 
     async def _between(self, work: Callable[[], T]) -> T:
-        """Do something in a thread where nothing is read; keys are taken all the same."""
+        """Run work in a thread while no screen is reading; the event loop still takes keys."""
         await self._until_idle(0)
         return await asyncio.to_thread(work)
 
@@ -398,7 +398,7 @@ class MemtuiApp(App[None]):
         return not is_checked or self._typed.held or not is_shown
 
     async def _show(self, mode: str) -> None:
-        """Show a screen; what is typed waits until it has put its cursor where it begins."""
+        """Show a screen; typed keys wait until the screen has set its focus."""
         self._typed.held = True
         await self.switch_mode(mode)
         self.call_later(self._give_typed)
@@ -408,7 +408,7 @@ class MemtuiApp(App[None]):
         self._typed.begin()
 
     def _leave_on_signals(self) -> None:
-        """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
+        """Leave cleanly on SIGTERM and SIGHUP: restore the terminal, save the session."""
         if self.is_headless:
             return
         loop = asyncio.get_running_loop()
@@ -417,12 +417,12 @@ class MemtuiApp(App[None]):
 
     def _leave(self, code: int) -> None:
         self._remember()
-        if self.return_code is None:  # a terminal that goes sends its signal more than once
+        if self.return_code is None:  # a closing terminal sends its signal more than once
             self._keep_drafts(asked_from_outside=code != 0)
         self.exit(return_code=code)
 
     def _take_up(self) -> None:
-        """Offer again what was being written when memtui was ended."""
+        """Offer the drafts that were unsaved when memtui was ended."""
         from memtui.screens.drafts import kept_drafts, offered
 
         if self._unseen or not (found := kept_drafts(self._paths.data)):
@@ -440,9 +440,9 @@ class MemtuiApp(App[None]):
         toast(self, offered(list(found.values())), severity="warning", timeout=_KEPT_SECONDS)
 
     def _keep_drafts(self, *, asked_from_outside: bool) -> None:
-        """Keep what is written and not saved where nobody was asked; let go of what was taken up.
+        """Save unsaved texts as drafts where a signal ends the app; delete the drafts taken up.
 
-        That is either saved by now, thrown away after a yes, or kept anew.
+        A draft taken up is by now saved, discarded after a yes, or written anew.
         """
         if not self._loaded:
             return
@@ -470,23 +470,23 @@ class MemtuiApp(App[None]):
             shutil.rmtree(folder, ignore_errors=True)
 
     def stop_reading(self) -> None:
-        """End the thread that reads keys, which a terminal that was closed can leave running.
+        """End the thread that reads keys; it can survive a closed terminal.
 
-        Where writing to the terminal fails, Textual gives up before it tells the thread to end, and
-        the process would read the end of a file for ever.
+        Where writing to the terminal fails, Textual gives up before it stops the thread, which
+        would then read end-of-file for ever.
         """
         ended = getattr(self._driver, "exit_event", None)
         if ended is not None:
             ended.set()
 
     async def on_unmount(self) -> None:
-        """Keep the session and close the service."""
+        """Save the session and close the service."""
         self._typed.end()
         if self._loaded:
             await self.controller.close(keeps=not self._unseen)
 
     def _new_screen(self, mode: str) -> MemtuiScreen:
-        """Return a numbered screen, as it is first shown or prepared."""
+        """Return the screen of a mode; make it on the first call."""
         for frame in self._frames:
             if mode == frame.MODE:
                 return frame
@@ -496,12 +496,12 @@ class MemtuiApp(App[None]):
 
     @property
     def state(self) -> AppState:
-        """What all screens share, as it is now."""
+        """The current state that all screens share."""
         return self.controller.state
 
     @property
     def frame(self) -> MemtuiScreen | None:
-        """The numbered screen that is shown, under whatever dialog."""
+        """The numbered screen shown, below any dialogs; None: none is shown yet."""
         shown = self.screen_stack[0]
         return next((one for one in self._frames if one is shown), None)
 
@@ -511,7 +511,7 @@ class MemtuiApp(App[None]):
         self._arrive()
         if state.health is not None and not self._spared and not self.is_headless:
             self._spared = True
-            gc.freeze()  # collections would walk over all that is loaded by now
+            gc.freeze()  # later collections skip everything loaded so far
 
     def _hand_on(self, news: News) -> None:
         from memtui.screens.base import ServiceScreen
@@ -524,19 +524,19 @@ class MemtuiApp(App[None]):
         toast(self, str(error), severity="error")
 
     def on_views_changed(self, message: ViewsChanged) -> None:
-        """Offer the saved views as they are now."""
+        """Use the changed saved views."""
         self.controller.use_views(message.views)
 
     def on_prune_planned(self, message: PrunePlanned) -> None:
-        """Keep what the prune review found."""
+        """Share the findings of the prune review with all screens."""
         self.controller.use_pruning(message.found)
 
     def on_split_moved(self, message: Split.Moved) -> None:
-        """Remember where the border between a list and its details was put."""
+        """Remember the position of the border between a list and its details."""
         self.controller.keep_share(message.place, message.share)
 
     async def on_view_chosen(self, message: ViewChosen) -> None:
-        """Show a screen as in a saved view; one of a screen that is gone is shown here."""
+        """Apply a saved view on its screen, or on this one if its screen no longer exists."""
         screen = message.view.screen
         if screen in _MODES:
             await self._show(screen)
@@ -544,14 +544,14 @@ class MemtuiApp(App[None]):
             self.frame.use_view(message.view)
 
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
-        """Resolve again, and look at the limits again, after settings changed."""
+        """Resolve bindings and check spending again after settings changed."""
         message.stop()
         self.controller.resolve_again()
         self.controller.check_spending()
         self._count_rested()
 
     async def on_go_to(self, message: GoTo) -> None:
-        """Show another screen with what it was pointed at; use what else was given everywhere."""
+        """Show another screen, and use the message's scope, filter, binding and moment."""
         if message.scope is not None:
             self._remember()
             self.controller.choose_scope(message.scope)
@@ -568,7 +568,7 @@ class MemtuiApp(App[None]):
         self._arrive()
 
     def _shows_already(self, message: GoTo) -> bool:
-        """Whether the binding that is gone to serves here anyway, so that nobody chooses it."""
+        """Whether the target binding already serves this scope, so need not be chosen."""
         state = self.state
         found, narrowed = state.resolution, state.filter.binding_key is not None
         return not (
@@ -576,7 +576,7 @@ class MemtuiApp(App[None]):
         ) and (found is not None and found.binding_key == message.binding_key)
 
     def _arrive(self) -> None:
-        """Do what is to be done where one went, once what was chosen for there is in force."""
+        """Finish the navigation (select a row, run its action) once the new state is in force."""
         if self._arriving is None or self.controller.settling or self.frame is None:
             return
         arrived, self._arriving = self._arriving, None
@@ -593,7 +593,7 @@ class MemtuiApp(App[None]):
             await self._opening.show(mode)
 
     async def on_pressed(self, message: Pressed) -> None:
-        """Carry out what was clicked before there is a screen that does."""
+        """Run an action that was clicked before the first screen exists."""
         await self.run_action(ACTIONS[message.action_id].verb, self)
 
     async def run_action(
@@ -628,7 +628,7 @@ class MemtuiApp(App[None]):
     def push_screen(self, screen: Any, callback: Any = None, *rest: Any, **options: Any) -> Any:
         """Show a dialog; where its answer cannot be carried out, say why in a toast.
 
-        What was typed while a screen kept the keys is dropped where it was left without an answer.
+        Keys typed while a screen kept them are dropped if it is left without an answer.
         """
 
         def answered(answer: Any) -> None:
@@ -645,7 +645,7 @@ class MemtuiApp(App[None]):
         return super().push_screen(screen, callback and answered, *rest, **options)
 
     async def on_event(self, event: Event) -> None:
-        """Give what is typed in the order in which it was; see `memtui.widgets.typed`."""
+        """Queue keys and pastes, so that they keep their order; see `memtui.widgets.typed`."""
         if isinstance(event, InputEvent | Paste):
             self._last_input = asyncio.get_running_loop().time()
         if not isinstance(event, Key | Paste) or event.is_forwarded:
@@ -654,13 +654,13 @@ class MemtuiApp(App[None]):
             self._typed.add(event)
 
     def on_keys_free(self, message: KeysFree) -> None:
-        """Give what was typed while a screen held it, or drop it."""
+        """Deliver the keys that a screen held back, or drop them."""
         if message.drops:
             self._typed.drop()
         self._typed.begin()
 
     async def _did_at_once(self, key: Key) -> bool:
-        """Do what need not wait for the first screen: tabs and leaving."""
+        """Run a key that need not wait for the first screen: tabs and quit."""
         if self._loaded or self._typed:
             return False
         for action in actions_of("app"):
@@ -671,9 +671,9 @@ class MemtuiApp(App[None]):
         return False
 
     def _fit_for_line(self, event: Paste) -> Paste:
-        """Return what is pasted as one line, which can be drawn while more is written.
+        """Return the pasted text as one line, cut to a length that an input can draw quickly.
 
-        Textual's input takes no more than the first line.
+        Textual's input would take only the first line.
         """
         from textual.widgets import Input
 
@@ -691,9 +691,9 @@ class MemtuiApp(App[None]):
         return Paste(text[:LONGEST_LINE])
 
     async def _give(self, event: Key | Paste) -> None:
-        """Give what was typed to what is shown.
+        """Deliver a key or paste to the screen shown.
 
-        A key that no widget writes is looked up at once, not after a way through what is shown.
+        Outside text widgets, bindings are checked first, which saves the way through all widgets.
         """
         if isinstance(event, Paste):
             await super().on_event(self._fit_for_line(event))
@@ -709,7 +709,7 @@ class MemtuiApp(App[None]):
         return isinstance(self.focused, Input | TextArea)
 
     def _stays(self, event: Key | Paste) -> bool:
-        """Whether what was typed does no more than to write or to move where the cursor is."""
+        """Whether the input only writes text or moves the cursor in the focused widget."""
         if self._is_in_text:
             return isinstance(event, Paste) or event.is_printable
         in_list = getattr(self.focused, "ACTION_GROUP", "") == "list"
@@ -723,11 +723,11 @@ class MemtuiApp(App[None]):
         return key.key in self.keymap.keys("app.quit") and not key.is_printable
 
     def _leaves(self, event: Key | Paste) -> bool:
-        """Whether a key leads away from a dialog, whatever dialog it is."""
+        """Whether a key leaves any dialog: escape or a quit key."""
         return isinstance(event, Key) and (event.key == "escape" or self._quits(event))
 
     def _leave_dialogs(self) -> None:
-        """Leave from a dialog; where that is being asked, stay."""
+        """Quit from a dialog; if the dialog is the question whether to leave, close it and stay."""
         if self._asked_to_leave:
             self.screen.dismiss()
         else:
@@ -742,7 +742,7 @@ class MemtuiApp(App[None]):
             self.push_screen(Help("Keys", groups, self.state.keymap, why))
 
     def action_tour(self) -> None:
-        """Show what there is in one screen, and what to try first."""
+        """Show the tour: all screens at a glance, and what to try first."""
         from memtui.screens.tour import Tour
 
         if self.frame is not None:
@@ -764,14 +764,14 @@ class MemtuiApp(App[None]):
             line.enter()
 
     def action_views(self) -> None:
-        """Offer the saved views, and to save what is shown."""
+        """Offer the saved views, and to save the current one."""
         from memtui.screens.views import choose_view
 
         if self.frame is not None and self.screen is self.frame:
             self.frame.talk(choose_view(self.frame))
 
     def action_clear_filter(self) -> None:
-        """Take the filter away, and what is being written of another."""
+        """Clear the filter and the filter line's text."""
         from memtui.widgets.filter_line import FilterLine
 
         for line in self.screen.query(FilterLine):
@@ -779,7 +779,7 @@ class MemtuiApp(App[None]):
         self.controller.choose(filter_line="")
 
     def action_refresh(self) -> None:
-        """Read again, or try again to open the service."""
+        """Read the screen again, or retry opening the service."""
         from memtui.screens.state import Phase
 
         if self.state.phase is Phase.FAILED:
@@ -790,7 +790,7 @@ class MemtuiApp(App[None]):
             self.frame.read_again()
 
     def action_picture(self) -> None:
-        """Write a picture of what is shown to a file."""
+        """Write an SVG picture of the screen to a file."""
         from memtui.screens.exports import export, write_file
         from memtui.screens.picture import picture_of
 
@@ -849,7 +849,7 @@ class MemtuiApp(App[None]):
         self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))
 
     def action_limits(self) -> None:
-        """Show every spending limit, added up now, to look at and to change."""
+        """Show the spending limits with the current spending; they can be changed there."""
         from memtui.screens.limits import LimitsScreen
         from memtui.screens.modal import show_over
 
@@ -857,7 +857,7 @@ class MemtuiApp(App[None]):
             self.frame.talk(show_over(self.frame, LimitsScreen(self.state)))
 
     def action_past(self) -> None:
-        """Show everything as it was at a moment that the person chooses; there, go back to now."""
+        """Ask for a past moment and show everything as of then; in the past, go back to now."""
         from memtui.screens.past import ChooseMoment
         from memtui.screens.state import GoTo
 
@@ -876,7 +876,7 @@ class MemtuiApp(App[None]):
             self.frame.talk(show_over(self.frame, ChangesScreen(self.state)))
 
     def action_review(self) -> None:
-        """Show what waits for review."""
+        """Show the review queue."""
         from memtui.screens.modal import show_over
         from memtui.screens.review import ReviewScreen
 
@@ -924,11 +924,11 @@ class MemtuiApp(App[None]):
         self.action_suspend_process()
 
     async def action_quit(self) -> None:
-        """Leave; the service brings the changes under way to their end first."""
+        """Leave; the service finishes changes in progress first."""
         self._quit()
 
     def _quit(self) -> None:
-        """Leave, after a yes where something that is written and not saved would go."""
+        """Leave; ask first if unsaved text would be lost."""
         is_written = any(getattr(one, "is_written", False) for one in self.screen_stack)
         texts = [text for frame in self._frames for text in frame.unsaved]
         mended = self.state.mended.values()
@@ -960,9 +960,9 @@ class MemtuiApp(App[None]):
             self.controller.remember(self.frame.MODE, theme)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Let no screen that is mounted as memtui ends make a failure of it.
+        """Ignore `NoMatches` while the app ends.
 
-        Textual gives such a screen no widgets any more.
+        Textual no longer gives widgets to a screen that is mounted then.
         """
         if self._exit and isinstance(error, NoMatches):
             _log.info("A screen was mounted without its widgets as memtui ended: %s", error)
@@ -979,22 +979,22 @@ class MemtuiApp(App[None]):
 
 
 class TerminalOutput:
-    """A terminal that may be closed at any moment: then what is written to it is dropped.
+    """Terminal output that ignores write errors, since a terminal may close at any moment.
 
-    Textual's writing thread would die of the error, and the app wait for it for ever.
+    Otherwise Textual's writing thread would die, and the app would wait for it for ever.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
+        """Write text; drop it if the terminal is closed. Return its length."""
         with contextlib.suppress(OSError):
             self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write out what can be written."""
+        """Flush; do nothing if the terminal is closed."""
         with contextlib.suppress(OSError):
             self._file.flush()
 
@@ -1012,10 +1012,10 @@ def run_app(
 ) -> int:
     """Run the terminal app until the person leaves; return the exit code.
 
-    `terminal` is what the terminal's attributes were, where they were changed to keep keys.
+    `terminal`: the terminal's original attributes, if they were changed to keep typed keys.
 
     Raises:
-        Invalid: a setting does not fit, or there is no such screen.
+        Invalid: a setting is not valid, or the screen does not exist.
     """
 
     def loaded() -> Settings:
@@ -1042,7 +1042,7 @@ def run_app(
     try:
         app.run(mouse=app.mouse)
     finally:
-        gc.unfreeze()  # what is frozen at the end, DuckDB reports on the terminal as leaked
+        gc.unfreeze()  # DuckDB reports objects still frozen at the end as leaked
         app.stop_reading()
         sys.__stderr__ = output  # type: ignore[misc]
         logger.removeHandler(handler)

@@ -16,9 +16,9 @@ from pathlib import Path
 from memtui.contract import Invalid, Location
 
 DRAFT_OF = "of.json"
-"""The file beside a kept draft that tells what it is of."""
+"""File beside a saved draft with the binding and the record id of its text."""
 DRAFT_TEXT = "record.md"
-"""The file of a draft itself."""
+"""File with the text of a draft."""
 
 _GOTO_FLAG = frozenset({"code", "code-insiders", "codium", "cursor", "windsurf"})
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
@@ -65,7 +65,7 @@ def run_program(command: Sequence[str]) -> int:
     Raises:
         Invalid: it cannot be started.
     """
-    # Ctrl+c is the program's. Unlike an ignored signal, a handler is not inherited by it.
+    # Ctrl+c is for the program alone. It would inherit an ignored signal, but not a handler.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.call(list(command))  # noqa: S603 - the person's own editor
@@ -85,15 +85,15 @@ def edited(
     keep: Callable[[Path], None] | None = None,
     of: tuple[str, str] = ("", ""),
 ) -> Iterator[str]:
-    """Let the person edit a text in their editor, and yield what they made of it.
+    """Let the person edit a text in their editor, and yield the edited text.
 
-    It lies in a file with mode 0600 in a folder of its own, `within` another one, which is removed
-    afterwards; but where the block fails and the text was changed, `keep` is told the file, and it
-    stays, with `of` beside it: the binding and the id of what the text is of, for a purge to find.
-    A line end that the editor put behind the last line is taken off again.
+    The text is a file with mode 0600 in a temporary folder inside `within`; the folder is removed
+    afterwards. If the block fails after the text was changed, the folder stays and `keep` gets the
+    file; `of` (binding, record id) is written beside it, so that a purge finds it. A final line
+    end that the editor added is removed.
 
     Raises:
-        Invalid: there is no editor, it failed, or what it left is not UTF-8.
+        Invalid: there is no editor, it failed, or the file it saved is missing or not UTF-8.
     """
     words = editor_words(setting)
     folder = Path(tempfile.mkdtemp(prefix="draft-", dir=within))

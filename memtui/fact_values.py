@@ -1,11 +1,10 @@
 """Facts of the form `key: value`, and their values as JSON (seed 002 §6, `kv_value`; §7).
 
-A fact's namespace is its topic: in a facts file the heading that it stands under.
+A fact's namespace is its topic: in a facts file, the heading above it.
 
-A value is a text as somebody wrote it. It counts as a number, a truth value or a list only where
-nothing of the text is lost by that: `47` is a number, while `3.10` and `007` stay texts. A file
-keeps the text; whoever keeps the JSON value alone keeps everything but the spelling of a list or
-an object.
+A value is text. It is read as a number, a boolean or a list only if the original text can be
+restored from the result: `47` is a number, while `3.10` and `007` stay texts. Only the spelling of
+a list or an object may change when the JSON value is stored instead of the text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from memtui.patterns import late_pattern
 _PAIR = late_pattern(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
 _INTEGER = late_pattern(r"-?(?:0|[1-9][0-9]{0,15})")
 _EXACT = 2**53
-"""Up to here every reader of JSON holds a whole number exactly."""
+"""Largest integer that every JSON reader represents exactly."""
 _DECIMAL = late_pattern(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?")
 _KEYED = frozenset({"kv", "temporal"})
 """The entry types that have a key (seed 002 §6)."""
@@ -30,7 +29,7 @@ _LIST = late_pattern(r"\[([^\[\]{}\"\r\n]+)\]")
 
 
 class _Lossy(ValueError):
-    """Something of the text would be lost."""
+    """Parsing would lose part of the text."""
 
 
 class FactPair(NamedTuple):
@@ -47,7 +46,7 @@ def pair_of(text: str) -> FactPair | None:
 
 
 class Entry(NamedTuple):
-    """Where a fact with a key stands: two are of the same key where both are equal."""
+    """Namespace and key of a fact; facts with equal entries have the same key."""
 
     namespace: str
     """In lower case; empty for none."""
@@ -56,7 +55,7 @@ class Entry(NamedTuple):
 
 
 def entry_of(record: Record) -> Entry | None:
-    """Return under which key a record stands; None for one that is no `key: value` fact."""
+    """Return namespace and key of a record; None: it is not a `key: value` fact."""
     if record.kind != "fact":
         return None
     told, pair = record.metadata, pair_of(record.text)
@@ -71,9 +70,9 @@ def value_of(record: Record) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """Return a value as JSON: typed where nothing of the text is lost, else the text itself.
+    """Return a value as JSON: typed where the text can be restored from it, else the text.
 
-    `parsed(written(value)) == value` for every JSON value that JSON's readers agree on.
+    `parsed(written(value)) == value` for every JSON value that all JSON readers read alike.
     """
     if text[:1] in {"[", "{", '"'}:
         return _structure(text)
@@ -81,7 +80,7 @@ def parsed(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return the text of a JSON value: as a person would write it, where that reads back."""
+    """Return a JSON value as text: written plainly if that parses back, else as JSON."""
     if isinstance(value, str):
         return value if parsed(value) == value else _json(value)
     if isinstance(value, list) and value:

@@ -1,14 +1,13 @@
-"""Fuzzy words: what `~word` in a filter line finds, the same in every database and in Python.
+"""Fuzzy words (`~word` in a filter line), with the same matches in every database and in Python.
 
-Whatever the case, and in memories whatever the diacritics (`memtui.text_analysis`), a word is found
+Matching ignores case, and in memories also diacritics (`memtui.text_analysis`). A word matches
 
-- where its characters stand in this order in one word of the text, with any letters and digits
-  between them: `~dply` finds `deploy`, `~dpl-prd` finds `deploy-prod`;
-- and, from `SLIP_FROM` characters on, where it stands with one slip after its first character: a
-  letter that is wrong or one too many, or two neighbours that changed places: `~relaese` finds
-  `release`.
+- one word of the text that has its characters in order, with any letters and digits between
+  them: `~dply` finds `deploy`, `~dpl-prd` finds `deploy-prod`;
+- and, from `SLIP_FROM` characters on, the same text with one slip after its first character: a
+  letter that is wrong or one too many, or two swapped neighbours: `~relaese` finds `release`.
 
-A letter is here whatever is not a space, punctuation or control character of ASCII.
+A letter here is any character but spaces, punctuation and control characters of ASCII.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ import re
 from memtui.text_analysis import folded
 
 SLIP_FROM = 5
-"""The fewest characters of a word that may hold a slip; a shorter one would be found anywhere."""
+"""Shortest word that may have a slip; shorter ones would match almost any text."""
 MOST_CHARACTERS = 32
 """The longest fuzzy word."""
 
 _OTHERS = "\x01-/:-`{-\x7f"
-"""What is not a letter, as ranges of a class; capitals are among them, which no lower case has."""
+"""Ranges of non-letters in a character class; capitals are included: texts are lower case."""
 _SPECIAL = frozenset(r"\.^$*+?{}[]()|-")
 
 
 def pattern(lowered: str) -> str:
     """Return the regular expression that finds a word in a text, both in lower case.
 
-    It means the same to Python, RE2 (DuckDB) and PostgreSQL, and takes none of them longer than
-    the text is long: it begins with a word of the text, and no gap holds the character behind it.
+    Python, RE2 (DuckDB) and PostgreSQL match it alike, in time linear in the text: a match starts
+    at the start of a word, and no gap contains the character after it, so nothing backtracks.
     """
     signs = [f"\\{sign}" if sign in _SPECIAL else sign for sign in lowered]
     gaps = (f"{_letter_but(sign)}*{shown}" for sign, shown in zip(lowered, signs, strict=True))
@@ -46,10 +45,10 @@ def pattern(lowered: str) -> str:
 
 
 def _letter_but(sign: str) -> str:
-    """Return the class of all letters but one."""
+    """Return the character class of all letters except one."""
     return f"[^{_OTHERS}{sign if sign.isalnum() or not sign.isascii() else ''}]"
 
 
 def finds(word: str, text: str) -> bool:
-    """Whether a text has a fuzzy word."""
+    """Whether a fuzzy word matches a text."""
     return re.search(pattern(folded(word)), folded(text)) is not None

@@ -1,4 +1,4 @@
-"""JSON text that can be written anywhere, whatever foreign strings are in it."""
+"""JSON text that is safe to print, and lenient readers of damaged JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _OBEYED = re.compile(
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000110bd\U000110cd"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
-"""Controls, invisible format characters such as bidirectional marks, but for the two joiners that
-scripts need, separators of lines, and lone surrogates; C0 controls JSON escapes itself."""
+"""Characters that a terminal obeys or hides: controls, line separators, lone surrogates, and
+invisible format characters except the two joiners that scripts need. JSON escapes C0 itself."""
 
 _OBJECT = re.compile(r"\{\s*[\"}]")
 _OF_A_LINE = frozenset({"type", "uuid", "sessionId", "timestamp", "payload"})
-"""Fields of a line of a transcript; what stands in one has at most one of them."""
+"""Fields of a transcript line; an object nested in a line has at most one of them."""
 _DECODER = json.JSONDecoder(strict=False)
 _MOST_TRIED = 1 << 28
-"""Characters of one line that are looked through for the next whole object."""
+"""Limit of characters scanned in one line for the next whole object."""
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:
-    r"""Return a document as JSON text that a terminal can be given.
+    r"""Return a document as JSON text that is safe to print on a terminal.
 
-    What it would obey or hide is escaped, which is the same JSON (`\u009b`); all else stays.
+    Characters that a terminal obeys or hides are escaped (`\u009b`), which is the same JSON.
     """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
     return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text)
@@ -40,7 +40,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def whole(value: Any) -> Any:
-    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
+    """Return JSON with lone surrogates, which no database stores, replaced by U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -51,10 +51,10 @@ def whole(value: Any) -> Any:
 
 
 def lenient_json(text: str | bytes) -> Any:
-    """Return the JSON that another program sent, as far as it can be read.
+    """Return JSON that another program sent, read leniently.
 
-    A byte order mark is left out, a control character may stand in a text as it is, and what is
-    not UTF-8 or half of a character becomes U+FFFD.
+    A byte order mark is skipped, raw control characters in strings are allowed, and invalid UTF-8
+    and lone surrogates become U+FFFD.
 
     Raises:
         ValueError: it is not JSON.
@@ -66,11 +66,11 @@ def lenient_json(text: str | bytes) -> Any:
 
 
 def spliced_json(line: bytes) -> Iterator[dict[str, Any] | None]:
-    """Yield the objects of a line of a transcript that may be damaged; None for each lost part.
+    """Yield the objects of a possibly damaged transcript line; None for each unreadable part.
 
-    A client that is ended writes half an object, another one behind it, or leaves NUL bytes. Behind
-    a part that cannot be read an object counts only where it has the fields of a whole line, so
-    that no part of a lost one is taken for one.
+    A killed client leaves half an object, a second object after it, or NUL bytes. After an
+    unreadable part, an object counts only if it has the fields of a whole line; otherwise it may
+    be nested in the lost one.
     """
     tried = 0
     for piece in re.split(rb"\0+", line):
@@ -101,10 +101,10 @@ def spliced_json(line: bytes) -> Iterator[dict[str, Any] | None]:
 
 
 def plain(value: Any) -> Any:
-    """Return the JSON form of a value that DuckDB answered.
+    """Return the JSON form of a value from DuckDB.
 
-    Decimals are text, as money is everywhere; moments, days and intervals too. A number that is
-    none is `NaN`, `Infinity` or `-Infinity` as text, bytes are hexadecimal.
+    Decimals (as money everywhere), timestamps, dates and intervals become text, and so do `NaN`,
+    `Infinity` and `-Infinity`; bytes become hexadecimal.
     """
     if isinstance(value, dict):
         return {plain_text(key): plain(part) for key, part in value.items()}
