@@ -38,7 +38,7 @@ _ZONE_FILE = Path("/etc/timezone")
 
 
 def system_zone() -> str | None:
-    """Return the IANA name of the system's time zone; None where the system does not say it."""
+    """Return the IANA name of the system's time zone; None: it cannot be determined."""
     if (wish := os.environ.get("TZ")) is not None:
         return _zone_name(wish.removeprefix(":") or "UTC")
     try:
@@ -50,7 +50,7 @@ def system_zone() -> str | None:
 
 
 def _zone_name(text: str) -> str | None:
-    """Return the zone that a name, or a path in the system's folder of zones, stands for."""
+    """Return the zone of a name, or of a path in the system's `zoneinfo` folder."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     if text.startswith("/"):
@@ -189,9 +189,9 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
 
 
 def origins(paths: Paths, **flags: Any) -> dict[str, str]:
-    """Return where each setting comes from that is not at its default; None: a flag not given.
+    """Return the origin of each setting not at its default: file, variable or flag.
 
-    Raises `Invalid` where the file cannot be read.
+    A flag of None counts as not given. Raises `Invalid` where the file cannot be read.
     """
     found = dict.fromkeys(read_file(paths.config_file), str(paths.config_file))
     found |= {name: f"{ENV_PREFIX}{name.upper()}" for name in read_environment()}

@@ -47,24 +47,24 @@ FIELDS: dict[str, str] = {
     "channel": "channel",
     "by": "principal",
 }
-"""The words before a colon, and the `Filter` field each one sets."""
+"""Words before a colon, and the `Filter` field that each sets."""
 WORD_OF = {field: word for word, field in FIELDS.items()} | {"subject_id": "user"}
-"""What each field is called on screens, and where a filter is written out."""
+"""Name of each field on screens and in written filters."""
 _KINDS = ("user", "agent", "plugin")
-"""What principals begin with."""
+"""Prefixes of principals."""
 _ALSO = {"user": "subject"}
 """Other words before a colon."""
 _OUTCOMES = {"failed": "error", "held for review": "pending", "unknown outcome": "unknown"}
-"""What screens call a status."""
+"""Names of statuses on screens."""
 _IN_OUTCOMES = {shown.split()[1] for shown in _OUTCOMES if " " in shown}
-"""The second word of each that has several."""
+"""Second words of the outcomes that have several."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
 
 
 USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
-"""The words before a colon that ask how a record is used."""
+"""Words before a colon that filter by a record's usage."""
 
 
 class FilterTarget(StrEnum):
@@ -97,7 +97,7 @@ SUPPORTED: dict[FilterTarget, frozenset[str]] = {
         _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
     ),
 }
-"""The fields of a `Filter` that each one can be narrowed by; the one place that says so."""
+"""The `Filter` fields that each taker supports; defined only here."""
 
 
 _CHOOSES: dict[FilterTarget, frozenset[str]] = {
@@ -108,7 +108,7 @@ _CHOOSES: dict[FilterTarget, frozenset[str]] = {
 
 
 def supported_by(chosen: Filter, target: FilterTarget) -> Filter:
-    """Return what of a filter says something about a taker."""
+    """Return the part of a filter that a taker supports."""
     supported = SUPPORTED[target]
     own = {name: getattr(chosen, name) for name in supported if name in chosen.model_fields_set}
     return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(target, one)))
@@ -119,7 +119,7 @@ def _holds(target: FilterTarget, term: Term) -> bool:
 
 
 def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
-    """Return the terms of a filter, as a person writes them, that say nothing about a taker."""
+    """Return the terms of a filter, as written, that a taker does not support."""
     supported = SUPPORTED[target]
     terms = [
         f"{word}:"
@@ -198,7 +198,7 @@ _EXAMPLES = {
 }
 _MILLISECONDS = {None: 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _SEQ = late_pattern(r"#\d{1,18}")
-"""How the screens write an operation."""
+"""Names of operations on screens."""
 _CLOCK = late_pattern(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _SPAN = late_pattern(r"(\d{1,6}) ?(s|min|h|d|w|mo?|y)(?: ago)?")
 _SPAN_UNITS = {
@@ -307,7 +307,7 @@ class _Line:
         self.uses: dict[UseTest, None] = {}
 
     def take(self, written: str) -> None:
-        """Take one term."""
+        """Add one term."""
         out = _excludes(written)
         term = written[out:]
         if (comparison := _comparison(term)) is not None:
@@ -383,7 +383,7 @@ _USE_EXAMPLES = {
 
 
 def _use(name: str, written: str, *, out: bool) -> UseTest:
-    """Return what a term asks of how a record is used."""
+    """Return the usage condition of a term."""
     use, value = USES[name], _unquoted(written)
     if (use, value) == (Use.READ, "never") and name != "stale":
         return UseTest(use=use, excluded=out)
@@ -408,7 +408,7 @@ def _excludes(written: str) -> bool:
 
 
 def _values(name: str, written: str) -> list[str]:
-    """Return the values that commas outside of quotes part, each once."""
+    """Return the values separated by commas outside of quotes, each once."""
     parts, commas = _PART.findall(written), _PART.sub("", written)
     values = [value for part in parts for value in _meant(name, part)]
     if len(parts) <= len(commas) or not all(values):
@@ -432,7 +432,7 @@ def _meant(name: str, part: str) -> tuple[str, ...]:
 
 
 def _refuse_joined(terms: Sequence[str]) -> None:
-    """Raise `Invalid` for a word that seems to join terms."""
+    """Raise `Invalid` for a word that looks like a joiner of terms, such as `or`."""
     for before, term, following in zip(["", *terms], terms, [*terms[1:], ""], strict=False):
         joins = following and (_is_term(following) or (_is_term(before) and term.lower() != "not"))
         if term.lower() in _JOINING and joins:
@@ -466,7 +466,7 @@ def _fuzzy_word(word: str) -> str:
 
 
 def _comparison(term: str) -> Comparison | None:
-    """Return what a term compares; None for a term of another sort."""
+    """Return the comparison in a term; None: it is not one."""
     match = _COMPARED.fullmatch(term)
     if match is None:
         return None
@@ -592,7 +592,7 @@ def _written_use(one: UseTest) -> str:
 
 
 def span_words(seconds: int) -> str:
-    """Return a span as a filter line has it, in the largest unit that it is whole in: `30d`."""
+    """Return a span as in a filter line, in the largest unit without a fraction: `30d`."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds % size == 0:
             return f"{seconds // size}{unit}"

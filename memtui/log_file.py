@@ -1,4 +1,4 @@
-"""The log file: unexpected errors and providers that failed, for its owner alone."""
+"""The log file: unexpected errors and failed providers; only its owner can read it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any
 
 
 class LogFile(RotatingFileHandler):
-    """A log that is rotated at 1 MB. No work ends where it cannot be written."""
+    """A log rotated at 1 MB. A log that cannot be written never stops the work."""
 
     def __init__(
         self, path: Path, failed: Callable[[str], object], redacted: Callable[[str], str]
     ) -> None:
-        """Take the file, which is made with the first line; `failed` is told why there is none.
+        """Take the path; the file is made with the first line.
 
-        `redacted` takes the secrets out of what a line, or the traceback below it, says.
+        `failed` gets the message if a line cannot be written. `redacted` removes secrets from a
+        line and its traceback.
         """
         super().__init__(
             path,
@@ -32,12 +33,12 @@ class LogFile(RotatingFileHandler):
         )
         self._failed, self._redacted = failed, redacted
         self.is_whole = True
-        """Whether each line so far is in it."""
+        """Whether every line so far was written."""
         self.setLevel(logging.WARNING)
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return what the file is to say of it: what others raised may hold their secrets."""
+        """Return the line with secrets removed: errors of other programs may contain them."""
         return self._redacted(super().format(record))
 
     def _open(self) -> Any:
@@ -49,7 +50,7 @@ class LogFile(RotatingFileHandler):
         )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Tell the first time that a line could not be written, and what it says."""
+        """Report the first line that could not be written, with its text."""
         if not self.is_whole:
             return
         self.is_whole = False
@@ -57,11 +58,11 @@ class LogFile(RotatingFileHandler):
         if isinstance(error, OSError):
             why = f"cannot be written ({error.strerror})"
             said = self._redacted(record.getMessage())
-        else:  # what was to be logged does not fit its own words
+        else:  # the arguments do not fit the format string
             why, said = f"does not take a line ({type(error).__name__})", str(record.msg)
         self._failed(f"{self.baseFilename} {why}, so this is in no log: {said}")
 
     def close(self) -> None:
-        """Close it; what the disk did not take is lost."""
+        """Close the file; lines that the disk did not take are lost."""
         with suppress(OSError):
             super().close()

@@ -13,7 +13,7 @@ from memtui.text_analysis import folded_in_place
 PASSAGE_CHARS = 600
 _MOST_MATCHES = 500
 _LEAD_SHARE = 5
-"""A fifth of the passage stands before the first match."""
+"""The passage begins a fifth of its length before the first match."""
 _WORD_ENDING, _LEAST_STEM = 3, 4
 _BREAK = late_pattern(r"\n+|(?<=[.!?。！？])\s*|\s+")
 _CUT = "…"
@@ -27,10 +27,9 @@ class Passage(NamedTuple):
 
 
 def passage(text: str, query: str, characters: int = PASSAGE_CHARS) -> Passage:
-    """Return the part of a text in which most of a query's words stand.
+    """Return the part of a text with most of a query's words, at most `characters` long.
 
-    `characters` is the most that it may have. Where no word of the query is found, as in a match
-    by meaning, it is the beginning.
+    Where no word of the query is found, as in a match by meaning, it is the beginning.
     """
     if len(text) <= characters:
         return Passage(text, is_cut=False)
@@ -45,7 +44,7 @@ def passage(text: str, query: str, characters: int = PASSAGE_CHARS) -> Passage:
 
 
 def _matches(text: str, words: Words) -> list[tuple[int, int, str]]:
-    """Return where words stand: start, end and which word, in the order of the text."""
+    """Return the matches as (start, end, word), in the order of the text."""
     stems = {word[: max(_LEAST_STEM, len(word) - _WORD_ENDING)]: word for word in words.kept}
     needles = [rf"\b{re.escape(stem)}" for stem in sorted(stems, key=len, reverse=True)]
     needles += map(re.escape, words.pieces)
@@ -62,7 +61,7 @@ def _matches(text: str, words: Words) -> list[tuple[int, int, str]]:
 
 
 def _densest(found: list[tuple[int, int, str]], size: int) -> int:
-    """Return where the stretch begins that holds most words, of which a rare one weighs more."""
+    """Return the start of the stretch with most distinct words; rare words weigh more."""
     counts = Counter(word for *_, word in found)
     best, begin = 0.0, 0
     for number, (start, _, _) in enumerate(found):
@@ -78,7 +77,7 @@ def _densest(found: list[tuple[int, int, str]], size: int) -> int:
 
 
 def _begin(text: str, start: int, first: int) -> int:
-    """Return where a line, a sentence or at least a word begins, at or after `start`."""
+    """Return the start of a line, else a sentence, else a word, at or after `start`."""
     if start == 0:
         return 0
     breaks = [one.end() for one in _BREAK.finditer(text, start, first)]
@@ -88,7 +87,7 @@ def _begin(text: str, start: int, first: int) -> int:
 
 
 def _finish(text: str, start: int, end: int) -> int:
-    """Return where the last whole word ends, at or before `end`."""
+    """Return the end of the last whole word, at or before `end`."""
     if end == len(text):
         return end
     space = max(text.rfind(" ", start, end + 1), text.rfind("\n", start, end + 1))

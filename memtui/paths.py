@@ -1,6 +1,6 @@
-"""Where memtui keeps what, and its settings as they are written down, unchecked.
+"""The files and folders of memtui, and its settings as written, unchecked.
 
-Nothing here needs pydantic: the terminal app paints with it before it imports the rest.
+This module does without pydantic, so that the terminal app can paint before it imports the rest.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from typing import Any
 
 ENV_PREFIX = "MEMTUI_"
 TABLES = frozenset({"keymap", "scope_weights", "score_thresholds"})
-"""The settings that hold several values by name."""
+"""The settings that are tables: several named values."""
 
 HOME_VARIABLE = "MEMTUI_HOME"
 HOOK_PARENT = "MEMTUI_HOOK_PARENT"
-"""The variable in which a hook that was forked gets the process id of whoever called it."""
+"""Environment variable with the process id of a forked hook's caller."""
 
 
 _LEAST_ROOM = 1_000_000
-"""With fewer bytes left on a disk, hardly anything can be done and noted there."""
+"""Bytes that a disk must have free to count as writable."""
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
+    """Create a folder and its missing parents with mode 0700; raises `OSError`."""
     for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be written in a folder: its rights allow it, and its disk has room."""
+    """Whether files can be written in a folder: permissions allow it, and there is room."""
     if not os.access(folder, os.W_OK):
         return False
     disk = os.statvfs(folder)
@@ -46,9 +46,9 @@ def is_writable(folder: Path) -> bool:
 
 
 def _allows_more(folder: Path) -> bool:
-    """Whether a quota leaves room, which shows only when some is taken, by a file without a name.
+    """Whether a quota leaves room: tested by allocating an unnamed temporary file.
 
-    Where there are none of these, or nothing is said, it does.
+    True where the system has no unnamed files or reports another error.
     """
     if not hasattr(os, "O_TMPFILE"):
         return True
@@ -64,10 +64,10 @@ def _allows_more(folder: Path) -> bool:
 
 
 def check_target(target: Path, *, force: bool) -> None:
-    """Make sure that a new file may be made there.
+    """Check that a new file may be written at `target`.
 
     Raises:
-        Conflict: it is there already and `force` is not given.
+        Conflict: it exists and `force` is not given.
         Invalid: it is a folder, or its folder is missing.
     """
     from memtui.contract import Conflict, Invalid
@@ -94,10 +94,10 @@ def unwritable(target: Path, error: OSError) -> Exception:
 
 @contextmanager
 def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Iterator[Path]:
-    """A private file to write; it takes the place of `target`, durably, if the block ends well.
+    """Yield a private file to write; it durably replaces `target` if the block succeeds.
 
-    Then it has these rights. One that `is_new` takes nobody's place. What a killed process leaves
-    goes with the next one (`memtui.scratch`).
+    It then has `mode`. With `is_new`, an existing `target` is an error. The file of a killed
+    process is removed by the next call (`memtui.scratch`).
 
     Raises `OSError`.
     """
@@ -107,7 +107,7 @@ def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Itera
         fresh = scratch.path / target.name
         fresh.touch(0o600)
         yield fresh
-        fresh.chmod(mode)  # whoever wrote it may have made it anew
+        fresh.chmod(mode)  # the writer may have created it anew
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         if is_new:
@@ -126,10 +126,10 @@ _KINDS = (
 
 
 def refuse_other_than_file(path: Path) -> None:
-    """Refuse to open what a person named where it is no file: a pipe or a device may have no end.
+    """Refuse a path that is not a file: reading a pipe or a device may never end.
 
     Raises:
-        Invalid: it is none, or not there.
+        Invalid: it is not a file, or it does not exist.
     """
     from memtui.contract import Invalid
 
@@ -144,7 +144,7 @@ def refuse_other_than_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises `OSError`."""
+    """Sync a folder, so that its entries are durable. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -154,7 +154,7 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""
+    """The files and folders of one home; `MEMTUI_HOME` puts all of them in one folder."""
 
     data: Path
     config: Path
@@ -171,32 +171,32 @@ class Paths:
 
     @property
     def session_file(self) -> Path:
-        """What the terminal app restores at its next start."""
+        """The session that the terminal app restores at its next start."""
         return self.data / "session.json"
 
     @property
     def demo_file(self) -> Path:
-        """What says that this home holds a demo, and no memories of anybody's own."""
+        """The file that marks this home as a demo, without anybody's real memories."""
         return self.data / "demo.json"
 
     @property
     def views_file(self) -> Path:
-        """The looks at the operation log that a person gave a name."""
+        """The saved views."""
         return self.data / "views.json"
 
     @property
     def queries_file(self) -> Path:
-        """The SQL statements that a person gave a name."""
+        """The saved SQL statements."""
         return self.data / "queries.json"
 
     @property
     def folders_file(self) -> Path:
-        """The folders that were made for files of other programs."""
+        """The list of folders that memtui made for files of other programs."""
         return self.data / "folders.json"
 
     @property
     def is_begun(self) -> bool:
-        """Whether memtui was ever opened here; another's folder gets no log file of it."""
+        """Whether memtui was ever opened here; if not, it writes no log file here."""
         return self.database.exists() or self.log_file.exists()
 
     @property
@@ -206,12 +206,12 @@ class Paths:
 
     @property
     def archive(self) -> Path:
-        """The folder of the operations that were sealed, one folder a company in it."""
+        """The folder of sealed operations, with one folder for each company."""
         return self.data / "archive"
 
     @property
     def heads(self) -> Path:
-        """The notes of where the operation logs ended."""
+        """The notes of the last entry (head) of each operation log."""
         return self.data / "heads"
 
     def binding_dir(self, binding_id: str) -> Path:
@@ -239,10 +239,10 @@ class Paths:
 
 
 def find_paths(home: Path | None = None) -> Paths:
-    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own.
+    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's default.
 
     Raises:
-        Invalid: it starts with `~name` and nobody has that name.
+        Invalid: the path starts with `~name` and there is no such user.
     """
     chosen = home or (Path(value) if (value := os.environ.get(HOME_VARIABLE)) else None)
     if chosen is not None:
@@ -262,9 +262,9 @@ def find_paths(home: Path | None = None) -> Paths:
 
 
 def read_environment() -> dict[str, Any]:
-    """Return the settings of the environment by name.
+    """Return the settings in the environment by name.
 
-    A table is one variable of JSON, or one a name, which wins: `MEMTUI_KEYMAP__UNDO`.
+    A table is one JSON variable, or one variable for each name (`MEMTUI_KEYMAP__UNDO`), which wins.
 
     Raises:
         Invalid: a table is not a JSON object.
@@ -301,7 +301,7 @@ def _read_table(setting: str, text: str) -> Any:
 
 
 def flat(table: Any, prefix: str = "") -> dict[str, Any]:
-    """Return a table in which no table stands: TOML reads `records.forget` as one."""
+    """Return a table with nested tables flattened: TOML reads `records.forget` as one."""
     found: dict[str, Any] = {}
     for name, value in table.items() if isinstance(table, dict) else ():
         dotted = f"{prefix}{name}"
@@ -310,10 +310,10 @@ def flat(table: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the settings of the file; there being none is not a setting.
+    """Return the settings in the file; a missing file has none.
 
     Raises:
-        Invalid: it cannot be read.
+        Invalid: the file cannot be read or is not valid TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

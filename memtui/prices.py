@@ -1,4 +1,4 @@
-"""What calls of models cost, by the table of prices in a package (genai-prices)."""
+"""Cost of model calls, from the price table of the package genai-prices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MILLION = 1_000_000
 
 
 class ModelCall(NamedTuple):
-    """What one call of a model consumed. The cached tokens are part of the input tokens."""
+    """Tokens of one model call. The cached tokens are included in the input tokens."""
 
     model: str
     provider: str | None
@@ -23,13 +23,13 @@ class ModelCall(NamedTuple):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
-    """Those of `cache_write_tokens` that are kept for an hour."""
+    """The part of `cache_write_tokens` that is cached for an hour."""
 
 
 def cost_of(call: ModelCall, *, url: str | None = None) -> tuple[str, Decimal] | None:
-    """Return whose price it is and the cost in US dollars; None where a part has no price.
+    """Return the price's provider and the cost in US dollars; None: a part has no price.
 
-    `url` is where the call was sent: it alone tells whose price it is, and the names nothing.
+    `url`: where the call was sent. If given, it alone decides the provider; the names do not.
     """
     hour = call.at.replace(minute=0, second=0, microsecond=0)
     found = _prices(call.model, call.provider, hour, url)
@@ -47,7 +47,7 @@ def cost_of(call: ModelCall, *, url: str | None = None) -> tuple[str, Decimal] |
 
 
 def _at_plain_rates(rates: Mapping[str, Any], call: ModelCall) -> Decimal | None:
-    """Multiply it out where each sort of token has one rate; the table's own way is far slower."""
+    """Compute the cost where each token kind has one rate, else None; faster than genai-prices."""
     cached = call.cache_read_tokens + call.cache_write_tokens
     counts = {
         "input_mtok": call.input_tokens - cached,
@@ -83,7 +83,7 @@ def _prices(
     model: str, provider: str | None, at: datetime, url: str | None = None
 ) -> tuple[str, Any] | None:
     """Return a model's prices at a moment; the table's prices change by the hour at most."""
-    # The provider may be named in the model's name, or by a name that the table does not know.
+    # The model's name may contain the provider, or the table may not know the provider's name.
     readings = [(provider.lower(), model)] if provider else []
     readings += [(owner, name) for owner, _, name in map(model.partition, "/:") if owner and name]
     for owner, name in (*([] if url else readings), (None, model)):

@@ -1,6 +1,6 @@
-"""What a change makes of a record beside its text: one description for every channel and screen.
+"""Descriptions of changed fields other than the text, shared by every channel and screen.
 
-Strings that come from outside are returned as they are.
+Foreign strings are returned unescaped.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _NAMES = {
     "title": "title", "summary": "summary", "kind": "kind", "topic": "topic", "tags": "tags",
     "pinned": "pinned", "expires_at": "expires",
 }  # fmt: skip
-"""Fields that a change can set, and what each is called."""
+"""Fields that a change can set, with their display names."""
 _READ = ("title", "summary", "topic", "tags", "metadata")
-"""Fields beside the text in which a model reads sentences."""
+"""Fields other than the text whose sentences a model reads."""
 _OF_FACTS = frozenset({("metadata", name) for name in ("entry_type", "key", "value")})
-"""Metadata that a provider makes of a fact's text (seed 002), where the first of it is there."""
+"""Metadata derived from a fact's text (seed 002) wherever `entry_type` is present."""
 _ABSENT = {"pinned": "no", "expires": "never"}
-"""What is said of a field that a record does not have; of any other: none."""
+"""Words for an unset field; any other unset field is `none`."""
 _UNNAMED = RecordHandle(provider_key="none", provider_record_id="none")
 _Fields = dict[tuple[str, str], str]
-"""Values by the field's name and, of a member of the metadata, its path."""
+"""Values by display name and path; the path is empty except for metadata members."""
 
 
 def changed_fields(
     before: Record | None, after: Record | None, zone: tzinfo | None = None
 ) -> list[tuple[str, str]]:
-    """Return each field beside the text that a change changes: `("pinned", "no → yes")`.
+    """Return each field other than the text that a change changes: `("pinned", "no → yes")`.
 
-    Of a record that is made, or goes, it is each field that it has: `("pinned", "yes")`.
+    For a new or a removed record, return each field that it has: `("pinned", "yes")`.
 
     Args:
-        before: The record as it was; None: it was not there.
-        after: The record as it is then; None: it is not there any more.
-        zone: The zone of times; None: the system's.
+        before: The record before; None: it did not exist.
+        after: The record after; None: it no longer exists.
+        zone: The zone that times are shown in; None: the system's.
     """
     was, now = (_fields(one, zone) if one else {} for one in (before, after))
     if before is None or after is None:
@@ -61,7 +61,7 @@ def changed_fields(
 def asked_fields(
     request: WriteRequest | CorrectRequest | ForgetRequest, zone: tzinfo | None = None
 ) -> list[tuple[str, str]]:
-    """Return each field beside the text that a request sets."""
+    """Return each field other than the text that a request sets."""
     if isinstance(request, ForgetRequest):
         return []
     if isinstance(request, WriteRequest):
@@ -77,7 +77,7 @@ def asked_fields(
 def written_with(
     request: WriteRequest | CorrectRequest, zone: tzinfo | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a request says of its record beside the fields that a correction changes."""
+    """Yield the fields that a request sets and a correction does not change, such as author."""
     if request.created_by:
         yield "author", request.created_by
     if isinstance(request, CorrectRequest):
@@ -97,22 +97,22 @@ def written_with(
 
 
 def corrected(record: Record, request: CorrectRequest) -> Record:
-    """Return what a correction makes of a record."""
+    """Return a record as a correction would change it."""
     set_to = {name: getattr(request, name, None) for name in ("text", *_NAMES)}
     given = {name: value for name, value in set_to.items() if value is not None}
     return record.model_copy(update=given | ({"expires_at": None} if request.never_expires else {}))
 
 
 def texts_beside(of: object, names: Iterable[str] = _READ) -> list[str]:
-    """Return the texts of a record or request beside its own that a model reads.
+    """Return the texts that a model reads in the other fields of a record or request.
 
-    What has a name in the metadata is `name: text`.
+    Named metadata values are returned as `name: text`.
     """
     return [*_strings({name: getattr(of, name, None) for name in names})]
 
 
 def _strings(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts in a piece of JSON; one that has a name in metadata as `name: text`."""
+    """Yield the texts in a piece of JSON; named metadata values as `name: text`."""
     if isinstance(value, dict):
         key = value.get("key") if name else None
         for inner, one in value.items():
@@ -135,7 +135,7 @@ def _fields(record: Record, zone: tzinfo | None) -> _Fields:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and value of everything in a piece of JSON."""
+    """Yield path and value of every leaf in a piece of JSON."""
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _leaves(inner, f"{path}.{name}" if path else str(name))

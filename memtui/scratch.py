@@ -1,4 +1,4 @@
-"""Private folders for what is needed for a while: none stays behind, even of a killed process."""
+"""Private temporary folders; those of a killed process are removed by a later one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _BESIDE = f".{_PREFIX}"
 
 
 class Scratch:
-    """A folder that is removed with whoever made it.
+    """A temporary folder that is removed when its `Scratch` is closed or collected.
 
-    It is locked while its process lives, which a kill ends too: the next process that makes one
-    removes those that nobody holds. That holds across containers that share the folder above.
+    It is locked while its process lives; a kill releases the lock too, and the next process that
+    makes one removes unlocked ones. This works across containers that share the parent folder.
     """
 
     def __init__(self, within: Path | None = None) -> None:
-        """Make it in the system's temporary folder, or hidden `within` one.
+        """Make the folder in the system's temporary folder, or hidden in `within`.
 
-        A link in the temporary folder leads to one that lies elsewhere.
+        For one in `within`, a link in the temporary folder points to it, so that it can be found.
         """
         _remove_known()
         if within is not None:
@@ -36,36 +36,36 @@ class Scratch:
             self.path = Path(folder)
             try:
                 held = os.open(self.path, os.O_RDONLY)
-            except FileNotFoundError:  # as below, and by now it is gone
+            except FileNotFoundError:  # another process removed it, as below
                 continue
-            with suppress(OSError):  # where folders cannot be locked, as on NFS, none is removed
+            with suppress(OSError):  # no locks, as on NFS: none is removed
                 fcntl.flock(held, fcntl.LOCK_EX)
             if self.path.is_dir():
                 break
-            os.close(held)  # another process took it for one that was left
+            os.close(held)  # another process removed it as abandoned
         link = None
         if within is not None:
-            with suppress(OSError):  # where nothing can be written, as on a full disk
+            with suppress(OSError):  # not writable, as on a full disk
                 link = Path(tempfile.gettempdir(), self.path.name[1:])
                 link.symlink_to(self.path.absolute())
         self._end = weakref.finalize(self, _remove, self.path, held, link)
 
     def close(self) -> None:
-        """Remove it; again does nothing."""
+        """Remove the folder; a second call does nothing."""
         self._end()
 
 
 def remove_left(within: Path | None = None, *, deep: bool = False) -> list[Path]:
-    """Remove what killed processes left in a folder, in those in it too where that is `deep`.
+    """Remove the folders that killed processes left in `within`; return the removed ones.
 
-    None is the system's temporary folder, and wherever a link in it leads. Return what was removed.
+    None: the system's temporary folder, and the targets of links there. `deep`: subfolders too.
     """
     root = within or Path(tempfile.gettempdir())
     found: list[Path] = []
     for where, folders, files in os.walk(root):
         for name in [one for one in (*folders, *files) if one.startswith((_PREFIX, _BESIDE))]:
             path = Path(where, name)
-            with suppress(OSError):  # another's, or it goes just now
+            with suppress(OSError):  # another user's, or removed just now
                 found += _remove_unheld(path)
         if not deep:
             break
@@ -73,7 +73,7 @@ def remove_left(within: Path | None = None, *, deep: bool = False) -> list[Path]
 
 
 def remove_left_of(home: Path) -> list[Path]:
-    """Remove what killed processes left anywhere in a home, beside it, and where they noted it."""
+    """Remove leftovers of killed processes in a home, beside it, and in the temporary folder."""
     found = [*remove_left(home.parent), *remove_left(home, deep=True)]
     with suppress(OSError):
         found += remove_left()
@@ -82,7 +82,7 @@ def remove_left_of(home: Path) -> list[Path]:
 
 @cache
 def _remove_known() -> None:
-    """Remove it once a process."""
+    """Remove the leftovers in the temporary folder, once for each process."""
     with suppress(OSError):  # no folder can be written
         remove_left()
 
@@ -96,7 +96,7 @@ def _remove(folder: Path, held: int, link: Path | None) -> None:
 
 
 def _remove_unheld(path: Path) -> Iterator[Path]:
-    """Remove a folder, or where a link leads, where no process holds it; yield what went."""
+    """Remove a folder or a link's target if no process has it locked; yield what was removed."""
     if path.lstat().st_uid != os.geteuid():
         return
     folder = path.readlink() if path.is_symlink() else path

@@ -1,4 +1,4 @@
-"""What memtui needs of each connection to an SQLite file."""
+"""Settings for SQLite connections: write-ahead log, and a `lower()` for Unicode."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _POLL_S = 0.01
 
 
 def use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Let the file have a write-ahead log, where others may be opening it for the first time too.
+    """Switch the file to a write-ahead log; retry while another process is doing the same.
 
-    SQLite waits for nobody in this change, whatever the connection's own time-out.
+    SQLite ignores the connection's time-out in this change, so this waits up to `timeout_s`.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -27,7 +27,7 @@ def use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
 
 
 def add_lower(connection: sqlite3.Connection) -> None:
-    """Let `lower()` know every script: SQLite's own knows ASCII."""
+    """Replace `lower()` by one for every script; SQLite's own knows only ASCII."""
     connection.create_function("lower", 1, _lower, deterministic=True)
 
 

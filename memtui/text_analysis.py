@@ -1,9 +1,9 @@
-"""How texts are compared and searched, the same for every provider.
+"""Text folding and splitting for comparison and search, the same for every provider.
 
-A text is folded: compatibility forms (full-width letters, half-width kana, ligatures) become plain
-ones; case, diacritics, vowel marks and invisible characters go; a few letters that Unicode does not
-take apart (ł, ø, æ) become the plain ones they are looked for by. Scripts without spaces between
-words, such as Chinese, Japanese and Thai, are searched by pairs of neighbouring characters.
+Folding replaces compatibility forms (full-width letters, half-width kana, ligatures) by plain
+characters, removes case, diacritics, vowel marks and invisible characters, and replaces letters
+that Unicode does not decompose (ł, ø, æ) by plain ones. Scripts without spaces between words, such
+as Chinese, Japanese and Thai, are searched by pairs of neighbouring characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDED_AWAY = (
 )
 """Diacritics, vowel marks and invisible characters, as ranges of a regular expression's class.
 
-Marks without which a word is another one, as those of kana and of Indic scripts, are not in it."""
+Marks that distinguish words, as in kana and Indic scripts, are not included."""
 LETTERS = dict(
     zip(
         "łđøıðħŧŋĸςىیکةٱ٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹‘’‚‛ʼ“”„‟‐‒–—―−",
@@ -31,9 +31,9 @@ LETTERS = dict(
         strict=True,
     )
 )
-"""Letters and signs that Unicode does not take apart, and the plain one of each."""
+"""Letters and signs that Unicode does not decompose, and the plain one of each."""
 SPELLED_OUT = {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th"}
-"""Letters that are two plain ones."""
+"""Letters replaced by two plain ones."""
 _PAIRED = late_pattern(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3041-\u3096\u3099-\u309a"
     "\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -49,11 +49,11 @@ _COMMON = (
     "when where which while who whom whose why will with would you your"
 )
 STOPWORDS = frozenset(_COMMON.split())
-"""English words that say nothing about what is asked for."""
+"""English words that a search ignores."""
 
 
 class _Folds(dict[int, str]):
-    """What becomes of each character of a text that is decomposed, found when it is first met."""
+    """Translation table for decomposed text, filled as characters are first met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -68,7 +68,7 @@ class _Folds(dict[int, str]):
 
 
 class _Spaces(dict[int, str]):
-    """What stands between words becomes a space."""
+    """Translation table that replaces characters between words by a space."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -81,16 +81,16 @@ _FOLDS, _SPACES = _Folds(), _Spaces()
 
 
 class Terms(NamedTuple):
-    """What a text is found by."""
+    """The search terms of a text."""
 
     words: list[str]
     """Folded, in the order of the text."""
     pairs: list[str]
-    """Neighbouring characters of text without spaces; a character that stands alone is one too."""
+    """Pairs of neighbouring characters in text without spaces; or a single, lone character."""
 
 
 def folded(text: str) -> str:
-    """Return a text as it is compared: two that differ only in spelling become the same."""
+    """Return the folded text; texts that differ only in case, marks or forms become equal."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKD", text).translate(_FOLDS)
@@ -98,9 +98,9 @@ def folded(text: str) -> str:
 
 
 def folded_in_place(text: str) -> tuple[str, list[int] | range]:
-    """Return a folded text, and for each of its characters where it stands in the given one.
+    """Return a folded text, and for each of its characters the index in the given text.
 
-    Letters that are written as several characters are not put together.
+    Letters written as several characters are not composed.
     """
     if text.isascii():
         return text.lower(), range(len(text))
@@ -120,18 +120,18 @@ def terms_of(text: str) -> Terms:
 
 
 TOKENIZER = "porter unicode61 remove_diacritics 0 categories 'L* M* N* Co'"
-"""How full-text search of SQLite takes what `indexed` returns apart."""
+"""SQLite's full-text tokenizer for the texts that `indexed` returns."""
 
 
 def indexed(text: str | None) -> str | None:
-    """Return a text as full-text search is given it, for `TOKENIZER`."""
+    """Return a text prepared for full-text search with `TOKENIZER`."""
     if text is None or text.isascii():
         return text
-    plain = folded(text).encode(errors="replace").decode()  # SQLite takes no lone surrogates
+    plain = folded(text).encode(errors="replace").decode()  # SQLite refuses lone surrogates
     return _PAIRED.sub(_spread, plain)
 
 
 def _spread(run: re.Match[str]) -> str:
-    """Return the pairs of a run and its last character, so that one alone begins some word."""
+    """Return the pairs of a run and its last character, so each character starts a word."""
     text = run[0]
     return f" {' '.join(text[at : at + 2] for at in range(len(text)))} "

@@ -1,8 +1,8 @@
-"""Threads for blocking calls that can be given up: none of them keeps the program from ending.
+"""Threads for blocking calls that can be abandoned, so that none keeps the program from ending.
 
 asyncio's own pool joins its threads when the loop ends and again when the interpreter does, so one
-call that hangs, on a dead network mount for example, keeps the program from quitting. It has few
-threads too: a handful of such calls, and everything else waits behind them.
+hanging call, on a dead network mount for example, keeps the program from quitting. The pool is
+small too: a handful of hanging calls block all others.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 _MOST_THREADS = 32
 _LAST_CALLS_S = 30.0
-"""How long the end waits for calls that somebody still waits for, such as a row of the log."""
+"""How long shutdown waits for calls whose caller still waits, such as a row of the log."""
 _GIVEN_UP_S = 1.0
-"""How long the end waits for calls that nobody waits for any more."""
+"""How long shutdown waits for abandoned calls."""
 
 
 def use_loose_threads() -> None:
-    """Let `asyncio.to_thread`, on the loop that runs now, take its threads from here."""
+    """Make `asyncio.to_thread` use `LooseThreads` on the running loop."""
     loop = asyncio.get_running_loop()
     if not isinstance(getattr(loop, "_default_executor", None), LooseThreads):
         loop.set_default_executor(LooseThreads())
 
 
 class _Call(Future[Any]):
-    """A call in a thread, whose caller may go away while it runs."""
+    """A call in a thread, whose caller may abandon it while it runs."""
 
     def __init__(self, work: Callable[[], Any], give_up: Callable[[_Call], None]) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _Call(Future[Any]):
         self._give_up = give_up
 
     def cancel(self) -> bool:
-        """Take the call back; one that runs already is left to itself."""
+        """Cancel a call not started yet; abandon a running one and return False."""
         if super().cancel():
             return True
         self._give_up(self)
@@ -51,7 +51,7 @@ class _Call(Future[Any]):
 
 
 class LooseThreads(ThreadPoolExecutor):
-    """An executor of daemon threads. A call that its caller gave up counts no more as a thread."""
+    """An executor of daemon threads. Abandoned calls do not count against its limit."""
 
     def __init__(self, most: int = _MOST_THREADS) -> None:
         super().__init__(max_workers=1)  # its threads are never started; asyncio asks for the type
@@ -64,7 +64,7 @@ class LooseThreads(ThreadPoolExecutor):
         self._has_fewer = Condition(self._lock)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have `fn` called in a thread."""
+        """Schedule `fn` in a thread."""
         call = _Call(partial(fn, *args, **kwargs), self._give_up)
         with self._lock:
             if self._is_ended:
@@ -90,8 +90,8 @@ class LooseThreads(ThreadPoolExecutor):
                     self._loose -= 1
                     self._has_fewer.notify_all()
                     return
-            # What it holds goes now: a library's object that goes in a thread while Python ends
-            # can abort the program.
+            # Release its objects now: a library's object freed in a thread while Python ends can
+            # abort the program.
             del call
 
     def _next(self) -> _Call | None:
@@ -118,7 +118,7 @@ class LooseThreads(ThreadPoolExecutor):
                 self._serve()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # the base class's
-        """Take no more calls; wait for the last ones, but not for ever."""
+        """Accept no more calls; wait a limited time for the last ones."""
         with self._lock:
             self._is_ended = True
             if cancel_futures:
@@ -136,7 +136,7 @@ def _run(call: _Call) -> None:
     except (SystemExit, KeyboardInterrupt) as error:
         # Raised again on the event loop, it would end the whole program.
         call.set_exception(RuntimeError(f"{type(error).__name__} was raised in a thread"))
-    except BaseException as error:  # noqa: BLE001 — it is for whoever waits for the call
+    except BaseException as error:  # noqa: BLE001 — the call's caller gets it
         call.set_exception(error)
     else:
         call.set_result(result)

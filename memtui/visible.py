@@ -1,4 +1,4 @@
-"""Make foreign text safe to show: what a terminal would obey becomes something a person can see."""
+"""Make foreign text safe to show: characters that a terminal obeys become visible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {
     "\x7f": "\u2421",
 }
 _ASCII = [str.maketrans(_PICTURES), str.maketrans(_PICTURES | {"\n": "\n"})]
-"""What becomes of ASCII, without and with its newlines kept."""
+"""Translation tables for ASCII: newlines replaced, newlines kept."""
 _MARK_LIMIT = 4
 _MARK_CATEGORIES = frozenset({"Mn", "Me"})
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -21,7 +21,7 @@ _NEVER_SEEN = (
     (0x13430, 0x1345F),
     (0xE0000, 0xE0FFF),
 )
-"""What Unicode sets aside for invisible characters, controls of layout and nothing at all."""
+"""Ranges that Unicode reserves for invisible characters, layout controls and noncharacters."""
 _KEPT_FORMAT = frozenset({"\u200c", "\u200d"})
 """Zero-width joiner and non-joiner: emoji and several scripts need them."""
 
@@ -30,8 +30,8 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
     r"""Return `text` with every control, escape and bidi character shown instead of obeyed.
 
     C0 and DEL become their control pictures (␛); C1, bidi controls, other invisible format
-    characters, private ones and lone surrogates become `\uXXXX`. A character that is newer than
-    Python's tables stays. More than four combining marks or joiners on one character are cut to
+    characters, private ones and lone surrogates become `\uXXXX`. A character newer than
+    Python's tables is kept. More than four combining marks or joiners on one character are cut to
     `…`, and so is text past `limit` characters. Tabs become a space; newlines become ⏎ unless
     `keep_newlines`.
     """
@@ -68,8 +68,8 @@ def _picture(char: str, *, keep_newlines: bool) -> str:
 
 
 def _is_never_seen(code: int) -> bool:
-    """Whether an unassigned character is to stay invisible whatever it becomes, or a control.
+    """Whether an unassigned character is reserved to be invisible or a control.
 
-    Any other may be an emoji or a letter that is newer than Python's tables.
+    Any other may be an emoji or a letter newer than Python's tables.
     """
     return any(first <= code <= last for first, last in _NEVER_SEEN)

@@ -1,4 +1,4 @@
-"""Sentences that several places say: names that nothing has, values that do not fit."""
+"""Shared sentences of error messages: unknown names, values that do not fit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from memtui.contract import Invalid, NotFound
 
 
 def missing_extra(what: str, extra: str) -> Invalid:
-    """Return the error for `what` needs packages of an extra that are not installed."""
+    """Return the error where `what` needs an extra that is not installed."""
     return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
 
 
 def nothing_yet(home: object) -> NotFound:
-    """Return the error for a folder that is no home of memtui."""
+    """Return the error for a folder that is not a memtui home."""
     return NotFound(
         f"{home} holds nothing of memtui yet; if its name is right, open memtui or add "
         "something there."
@@ -22,16 +22,16 @@ def nothing_yet(home: object) -> NotFound:
 
 
 _NAMED = 30
-"""Names that one sentence lists; nobody reads more."""
+"""Most names listed in one sentence; nobody reads more."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a name that nothing has, with the nearest or all that there are.
+    """Return the sentence for an unknown name, with the nearest or all known names.
 
     Args:
         what: The sort of thing, such as `binding`.
-        name: What was asked for.
-        known: The names that there are.
+        name: The unknown name.
+        known: The known names.
     """
     from difflib import get_close_matches
 
@@ -46,7 +46,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def none_of_them(others: int) -> str:
-    """Return what a sentence that says of one thing that it is not there says of others."""
+    """Return the ending of "X is not there" for `others` more missing things."""
     return (
         "" if not others else ", nor the other" if others == 1 else f", nor the {others:,} others"
     )
@@ -73,7 +73,7 @@ _MISFITS = {
 
 
 def bare(principal: str) -> str:
-    """Return why a name is no principal: it does not say whose it is; empty where it does."""
+    """Return why a name is no principal (it lacks `kind:` or the name); empty: it is one."""
     kind, _, name = principal.partition(":")
     if kind.strip() and name.strip():
         return ""
@@ -84,7 +84,7 @@ def bare(principal: str) -> str:
 
 
 def misfit(found: Mapping[str, Any]) -> str:
-    """Return in a person's words why a value does not fit.
+    """Return in plain words why a value does not fit.
 
     Args:
         found: One of `pydantic.ValidationError.errors()`.

@@ -1,9 +1,9 @@
-"""What a provider is built with, ours or third-party: config, threads, and what it must refuse.
+"""Building blocks for providers, ours or third-party: config, threads, and required refusals.
 
-A provider whose store blocks writes plain methods under `@blocking`. One that holds its records in
-memory has `matching.matcher`, `pages.page` and `search.TextIndex`; one whose store has a query
-language gives its own words for `matching.conditions` to `translated`. One that asks a server has
-`servers.JsonApi`, and one that derives an index keeps it in a `derived.DerivedDatabase`.
+A provider with a blocking store writes plain methods under `@blocking`. One with its records in
+memory uses `matching.matcher`, `pages.page` and `search.TextIndex`; one whose store has a query
+language passes its clauses for `matching.conditions` to `translated`. One that calls a server uses
+`servers.JsonApi`, and one that derives an index stores it in a `derived.DerivedDatabase`.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ def _absolute(path: Path) -> Path:
 
 
 LocalPath = Annotated[Path, AfterValidator(_absolute)]
-"""A file or folder that a config names, absolute or from `~`: a command may run in any folder."""
+"""Path in a config, absolute or from `~`, since a command may run in any folder."""
 
 
 def blocking(
     work: Callable[Concatenate[AdapterT, P], T],
 ) -> Callable[Concatenate[AdapterT, P], Coroutine[Any, Any, T]]:
-    """Make an adapter's plain method one of the contract's: it is called in a thread.
+    """Turn an adapter's plain method into a coroutine that runs it in a thread.
 
-    Several run at once. How long they may take is the service's business, which gives up on one
-    that does not return; give each call to the store a limit of its own, so that its thread ends.
+    Several run at once. The service sets the time-out and abandons a call that does not return;
+    give each call to the store its own time-out, so that its thread ends.
     """
 
     @wraps(work)
@@ -86,9 +86,9 @@ def blocking(
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Make calls a few at a time and return their answers in order.
+    """Run calls, at most eight at a time, and return their answers in order.
 
-    All end before the first error, if any, is raised.
+    All calls end before the first error, if any, is raised.
     """
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -109,7 +109,7 @@ _AT_ONCE = 8
 
 
 def need_secret(context: BindingContext, name: str, what: str) -> str:
-    """Return a secret. Raises `Invalid` where there is none of this name; `what` it should hold."""
+    """Return a secret. Raises `Invalid` if it is missing; `what` says what it contains."""
     if secret := context.secret(name):
         return secret
     raise Invalid(
@@ -122,12 +122,12 @@ _CHANGING = ("writable", "correction", "restore", "keeps_ids", "namespace_change
 
 
 def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
-    """Return what is left of a provider's abilities in a binding, which may be read-only."""
+    """Return a provider's abilities in a binding: without changes if it is read-only."""
     return read_only(abilities) if context.read_only else abilities
 
 
 def read_only(abilities: Capabilities) -> Capabilities:
-    """Return the abilities that change nothing."""
+    """Return the abilities without those that change anything."""
     return abilities.model_copy(update=dict.fromkeys(_CHANGING, False))
 
 
@@ -138,27 +138,27 @@ def require_writable(context: BindingContext, what: str) -> None:
 
 
 def require_whole(source: SourceRef | None) -> None:
-    """Raise `Unsupported` where a sync is to read one source, for a provider that reads all."""
+    """Raise `Unsupported` for a sync of one source; for providers that always read all."""
     if source is not None:
         raise Unsupported("It reads everything again and no single source; leave the source out.")
 
 
 def require_unprotected(path: Path, name: str) -> None:
-    """Raise `Denied` where a file is not to be written, by its rights; `name` begins the sentence.
+    """Raise `Denied` where a file is write-protected; `name` begins the sentence.
 
-    To replace or remove a file only its folder has to let it be, and root may write any: so it is
-    looked at. Blocking.
+    Checked explicitly, since replacing or removing a file needs rights on its folder only, and
+    root may write any file. Blocking.
     """
     try:
         may_write = path.stat().st_mode & stat.S_IWUSR and os.access(path, os.W_OK)
     except OSError:
-        return  # what is not there is not protected, and what cannot be seen fails on its own
+        return  # a missing file is not protected; an unreadable one fails later
     if not may_write:
         raise Denied(f"{name} is write-protected, so it is left alone; `chmod u+w` opens it.")
 
 
 def refused_by_system(name: str, error: OSError) -> MemtuiError:
-    """Return the error for a file that the system kept from being changed, and which is as it was.
+    """Return the error where the system refused to change a file, which is unchanged.
 
     `name` begins the sentence.
     """
@@ -169,9 +169,9 @@ def refused_by_system(name: str, error: OSError) -> MemtuiError:
 
 
 def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:
-    """Raise `Unsupported` where a record is to have what the provider does not keep.
+    """Raise `Unsupported` where a request sets a field that the provider does not store.
 
-    A pin, an expiry or a validity window that is dropped in silence is a promise that nobody keeps.
+    A pin, expiry or validity window must not be dropped silently.
     """
     asked = {
         "pins": (able.pin, request.pinned),
@@ -187,7 +187,7 @@ def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> 
 
 
 def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:
-    """Raise `Conflict` if a change is based on another revision than the record's; None is any."""
+    """Raise `Conflict` if `revision` is not the record's; None matches any revision."""
     if revision is not None and revision != record.revision:
         changed = record.handle.provider_record_id
         raise Conflict(
@@ -198,9 +198,9 @@ def check_revision(record: Record, revision: str | None, proposed: str | None = 
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the moment that ISO 8601 text, a datetime or a date says, None if it says none.
+    """Return ISO 8601 text, a datetime or a date as a moment; None: it is none of these.
 
-    Where it names no zone it is in UTC.
+    Without a zone it is taken as UTC.
     """
     try:
         found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
@@ -214,7 +214,7 @@ def read_moment(value: object) -> datetime | None:
 
 
 def is_nested_deeper(value: object, most: int) -> bool:
-    """Whether lists and objects stand in each other more than `most` deep; needs no recursion."""
+    """Whether lists and objects are nested more than `most` deep; works without recursion."""
     level = [value]
     for _ in range(most + 1):
         held = [one for one in level if isinstance(one, (dict, list))]

@@ -1,6 +1,6 @@
-"""What was derived, in a SQLite file.
+"""A SQLite file for derived data, such as an index.
 
-Damaged, it is thrown away and begun anew. One that cannot be opened or written, as on a full disk,
+A damaged file is deleted and created anew. One that cannot be opened or written, as on a full disk,
 may be sound, and is left alone.
 """
 
@@ -28,9 +28,9 @@ _UNUSABLE = frozenset(
 
 
 class Broken(Exception):
-    """The database cannot go on as it is; its text says why.
+    """The database cannot be used; the message says why.
 
-    Only what a damaged file holds cannot be trusted.
+    `is_damaged`: its content cannot be trusted; otherwise only access failed.
     """
 
     def __init__(self, message: str, *, is_damaged: bool = False) -> None:
@@ -42,7 +42,7 @@ _CACHE_KB = 16_000
 
 
 class DerivedDatabase:
-    """One connection that threads take turns with. Without a path it is in memory."""
+    """One SQLite connection that threads use in turn. Without a path it is in memory."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class DerivedDatabase:
         synchronous: str = "FULL",
         functions: Mapping[str, tuple[int, Callable[..., Any]]] | None = None,
     ) -> None:
-        """Take what the file holds; a file of another `version` is begun anew.
+        """Use the file at `path`; one of another `version` is created anew.
 
-        `what` begins the sentences about it, which go on with its path. `functions` are what
-        statements may call, each with the number of its arguments.
+        `what` begins the error messages; the path follows. `functions`: SQL functions by name,
+        each with its number of arguments.
         """
         self._path, self._schema, self._version = path, schema, version
         self._where = f"{what} {path or 'in memory'}"
@@ -66,17 +66,17 @@ class DerivedDatabase:
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
-        """The file that the connection is to: another process may put a new one in its place."""
+        """Inode of the connected file; another process may replace the file."""
         self._is_closed = False
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the connection; once more where another process began the file anew.
+        """Run `work` on the connection; run it again where another process replaced the file.
 
-        Nothing is committed but by the work itself.
+        `work` must commit; anything uncommitted is rolled back.
 
         Raises:
             Broken: the file is damaged, or cannot be used.
-            Unavailable: it is held by another process for too long.
+            Unavailable: another process locks it for too long, or replaces it again and again.
         """
         with self._turn:
             for _ in range(_REPLACED_OFTEN):
@@ -91,7 +91,7 @@ class DerivedDatabase:
         raise Unavailable(f"{self._where} is replaced again and again; try again.")
 
     def discard(self) -> None:
-        """Throw everything away; the next call begins anew. Raises `Broken`."""
+        """Delete the file; the next call creates it anew. Raises `Broken`."""
         with self._turn:
             self._drop()
             if self._path is not None:
@@ -99,7 +99,7 @@ class DerivedDatabase:
                     _remove(self._path)
 
     def close(self) -> None:
-        """Close the file; again is harmless."""
+        """Close the file; a second call does nothing."""
         with self._turn:
             self._is_closed = True
             self._drop()
@@ -128,7 +128,7 @@ class DerivedDatabase:
             connection.rollback()
         except sqlite3.Error:
             self._drop()
-        if self._is_closed:  # a call that was late
+        if self._is_closed:  # the call ended after `close`
             self._drop()
 
     def _drop(self) -> None:
@@ -150,7 +150,7 @@ class DerivedDatabase:
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
-        """Keep every other process from opening the file, or from throwing it away."""
+        """Lock out other processes that would open or delete the file."""
         import filelock
 
         try:
@@ -168,7 +168,7 @@ class DerivedDatabase:
             raise self._fault(error) from error
 
     def _connected(self, path: Path | str) -> sqlite3.Connection:
-        if isinstance(path, Path):  # SQLite itself would let others read it
+        if isinstance(path, Path):  # SQLite itself would make it readable by others
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -187,7 +187,7 @@ class DerivedDatabase:
         return connection
 
     def _fault(self, error: sqlite3.Error) -> Broken | Unavailable:
-        """Say what an error of SQLite means for the file."""
+        """Return the error to raise for an error of SQLite."""
         if is_damaged(error) or _code(error) in _UNUSABLE:
             return Broken(f"{self._path or 'in memory'}: {error}", is_damaged=is_damaged(error))
         return Unavailable(f"{self._where} cannot answer now ({error}); try again.")
@@ -200,9 +200,9 @@ class DerivedDatabase:
 
 
 def scrub(connection: sqlite3.Connection) -> bool:
-    """Keep nothing of deleted rows in freed pages and the write-ahead log.
+    """Remove deleted rows from freed pages and from the write-ahead log.
 
-    Returns False where another process still holds that log.
+    Returns False where another process still uses that log.
     """
     connection.execute("VACUUM")
     [busy, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -210,7 +210,7 @@ def scrub(connection: sqlite3.Connection) -> bool:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether what a file holds cannot be trusted: only then it is to be thrown away."""
+    """Whether the file's content cannot be trusted, so that it must be deleted."""
     lacks = isinstance(error, sqlite3.OperationalError) and "no such " in str(error)
     return lacks or _code(error) in _DAMAGED
 

@@ -1,4 +1,4 @@
-"""What a filter means, for records in memory and for stores that have a query language."""
+"""Filters as conditions, for records in memory and for stores with a query language."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Column = TypeVar("Column")
 Clause = TypeVar("Clause")
 
 Test = Literal["is", "has", "from", "before", "holds", "finds"]
-"""What a condition asks of a field: a value; a tag among several (`has_tag`); a moment, or one
-before it; a word in any case; a fuzzy word (`memtui.fuzzy`)."""
+"""Test of a field: equals a value; has a tag (`has_tag`); at or after a moment, or before it;
+contains a word in any case; matches a fuzzy word (`memtui.fuzzy`)."""
 
 _EQUAL = (
     "agent_id", "project_id", "subject_id", "issue_id", "comment_id", "run_id", "source_kind",
@@ -23,17 +23,17 @@ _EQUAL = (
 _OF_WORK = frozenset({"issue_id", "run_id"})
 _SEEN_BY = ("agent_id", "project_id", "subject_id")
 ENOUGH_OF_TOPIC = 3
-"""Where a topic has fewer, every topic is looked through (seed 002, topic filtering)."""
+"""If a topic has fewer records, all topics are searched (seed 002, topic filtering)."""
 
 
 class Condition(NamedTuple):
-    """What a filter asks of a record's field: a test of it holds for one of the values, or none."""
+    """A condition on a record's field: the test holds for at least one of the values."""
 
     field: str
     test: Test
     values: tuple[Any, ...]
     excluded: bool = False
-    """Whether it must hold for none of them; a field without a value then passes."""
+    """Whether it must hold for none of the values; a field without a value then passes."""
 
 
 _TESTED: dict[str, tuple[str, Test]] = {
@@ -45,7 +45,7 @@ _TESTED: dict[str, tuple[str, Test]] = {
 
 
 def conditions(wanted: Filter) -> Iterator[Condition]:
-    """Yield what a filter asks of a record; all have to hold."""
+    """Yield the conditions of a filter; a record must pass all of them."""
     for field, values, excluded in wanted.field_tests():
         if field in _TESTED:
             yield Condition(*_TESTED[field], values, excluded)
@@ -60,12 +60,12 @@ def conditions(wanted: Filter) -> Iterator[Condition]:
 
 
 class Translated(NamedTuple, Generic[Clause]):
-    """A condition in a store's own language: one of the clauses must hold, or none of them."""
+    """A condition in a store's query language: one clause must hold, or, if excluded, none."""
 
     clauses: tuple[Clause, ...]
-    """Without any, no record passes, or where they are excluded, every one does."""
+    """If empty, no record passes; if also excluded, every record does."""
     excluded: bool
-    """A clause that is unknown, as NULL in SQL, does not hold."""
+    """Whether no clause may hold; one that is unknown, as NULL in SQL, does not hold."""
 
 
 def translated(
@@ -73,10 +73,9 @@ def translated(
     columns: Mapping[str, Column],
     tests: Mapping[Test, Callable[[Column, Any], Clause]],
 ) -> Iterator[Translated[Clause]]:
-    """Yield a filter's conditions in a store's own language; all have to hold.
+    """Yield a filter's conditions in a store's query language; all must hold.
 
-    `columns` says where the store keeps a field; in one that it does not keep, no record has a
-    value.
+    `columns` maps a field to its column; in a field without one, no record has a value.
     """
     for field, test, values, excluded in conditions(wanted):
         column = columns.get(field)
@@ -85,9 +84,10 @@ def translated(
 
 
 def matcher(wanted: Filter) -> Callable[[Record], bool]:
-    """Return the test of a filter; an issue or a run may be the record's scope's or its source's.
+    """Return the test whether a record passes a filter.
 
-    Words are looked for in title, text and summary.
+    An issue or a run may be in the record's scope or source. Words are searched in title, text and
+    summary.
     """
     asked = [
         one._replace(values=tuple(map(folded, one.values))) if one.test == "holds" else one
@@ -118,7 +118,7 @@ def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
 
 
 def held(record: Record, field: str) -> tuple[object, ...]:
-    """Return what a record has in a field of `conditions`, None where it has nothing there."""
+    """Return a record's values in a field of `conditions`; None stands for no value."""
     if field == "tags":
         return record.tags
     if field in {"topic", "kind"}:
@@ -130,7 +130,7 @@ def held(record: Record, field: str) -> tuple[object, ...]:
 
 
 def sees(scope: Scope, other: Scope) -> bool:
-    """Whether `scope` sees what is in another one: no field that both set differs."""
+    """Whether `scope` sees records of another: no field set in both differs."""
     pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
     return scope.company_id == other.company_id and not any(
         asked is not None and held is not None and asked != held for asked, held in pairs
@@ -138,9 +138,9 @@ def sees(scope: Scope, other: Scope) -> bool:
 
 
 def eligible(request: QueryRequest) -> Callable[[Record], bool]:
-    """Return the test of what a query asks beside its words: scope, filter, topic and metadata.
+    """Return the test of a query's scope, filter, topic and metadata; its words are not tested.
 
-    A record without a topic is eligible for any.
+    A record without a topic is eligible for any topic.
     """
     passes = matcher(request.filter)
     return lambda record: (
@@ -152,6 +152,6 @@ def eligible(request: QueryRequest) -> Callable[[Record], bool]:
 
 
 def has_metadata(record: Record, wanted: Json) -> bool:
-    """Whether a record's metadata holds all that a query's `metadata_filter` names."""
+    """Whether a record's metadata has every name and value of a `metadata_filter`."""
     held = record.metadata
     return all(name in held and held[name] == value for name, value in wanted.items())

@@ -1,4 +1,4 @@
-"""Lists of records in memory: their order, their pages and the cursors between these."""
+"""Sorting and paging of records in memory, with cursors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from memtui.contract import BrowsePage, BrowseRequest, Invalid, Record
 
 MOST_BACKLINKS = 500
-"""How many links to one record are told; a hub of a large store has thousands."""
+"""Most links to one record that are returned; a hub of a large store has thousands."""
 
 
 def write_cursor(sort: str, *place: str | int | None) -> str:
-    """Return the cursor of a list in this order: where its next page begins."""
+    """Return the cursor for a sort and the place where the next page begins."""
     return base64.urlsafe_b64encode(json.dumps([sort, *place]).encode()).decode()
 
 
 def read_cursor(cursor: str, sort: str, *kinds: type | tuple[type, ...]) -> list[Any]:
-    """Return the place that a cursor holds, a value of each of the kinds.
+    """Return the place in a cursor: one value of each of `kinds`.
 
     Raises:
-        Invalid: it is not a cursor, or of a list in another order.
+        Invalid: it is not a cursor, or it belongs to another sort.
     """
     place: list[Any]
     try:
@@ -37,7 +37,7 @@ def read_cursor(cursor: str, sort: str, *kinds: type | tuple[type, ...]) -> list
 
 
 _TITLE_LIMIT = 200
-"""Characters of a title that sorting and the cursor look at."""
+"""Characters of a title that sorting and the cursor use."""
 _NONE = type(None)
 
 
@@ -56,7 +56,7 @@ _SORTS: dict[str, Callable[[Record], str | int | None]] = {
 
 
 def _sort_of(sort: str) -> tuple[Callable[[Record], str | int | None], bool]:
-    """Return what a sort looks at, and whether it descends."""
+    """Return the sort's value of a record as a function, and whether it descends."""
     name, is_down = sort.removeprefix("-"), sort.startswith("-")
     if name not in _SORTS:
         raise Invalid(f"Cannot sort by {name}; the fields are {', '.join(_SORTS)}.")
@@ -64,9 +64,9 @@ def _sort_of(sort: str) -> tuple[Callable[[Record], str | int | None], bool]:
 
 
 def first_of(records: Sequence[Record], sort: str) -> int:
-    """Return the place of the record that stands first in a list of this order.
+    """Return the index of the record that comes first in this sort.
 
-    One without a value of its sort stands last. Raises `Invalid` for an unknown sort.
+    Records without a sort value come last. Raises `Invalid` for an unknown sort.
     """
     value_of, is_down = _sort_of(sort)
     values: list[Any] = [value_of(one) for one in records]
@@ -81,10 +81,10 @@ _Key = tuple[Any, int]
 
 
 def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
-    """Return one page of `records`, which are all that pass the scope and the filter.
+    """Return one page of `records`, which must already pass the scope and the filter.
 
-    Records of one sort value keep their order, and those without one come last. The cursor holds
-    the last record's sort value, place and id, so records that come or go between two pages
+    Records with equal sort values keep their order; those without one come last. The cursor has
+    the last record's sort value, place and id, so records added or removed between two pages
     neither repeat nor hide others.
 
     Raises:

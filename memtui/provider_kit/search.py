@@ -1,4 +1,4 @@
-"""Search of texts: the words of a query, and an index of records in memory."""
+"""Text search: splitting a query into words, and an index of records in memory."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ _KEY = re.compile(r"[a-z0-9](?:[a-z0-9_.\-]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A query taken apart."""
+    """A query split into search terms."""
 
     kept: tuple[str, ...]
-    """The words that are looked for, each once."""
+    """The words to search, each once."""
     dropped: tuple[str, ...]
     """Stopwords, and words beyond the first 64."""
     keys: tuple[str, ...]
-    """What the query would be as the key of a fact."""
+    """The query's words as possible keys of facts."""
     pieces: tuple[str, ...]
-    """Pairs of characters of text without spaces between words, such as Chinese; looked for too."""
+    """Character pairs of text without spaces, such as Chinese; searched too."""
     literal: str
-    """The query itself, for one that has no words."""
+    """The query itself, for a query without words."""
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """All that is looked for."""
+        """All search terms: words and pairs."""
         return self.kept + self.pieces
 
     def match(self, *, prefix: bool = False) -> str:
-        """Return the terms as a full-text expression: any of them, as words or beginnings."""
+        """Return a full-text expression for any of the terms, as words or as prefixes."""
         words = (f'"{word}"{"*" * prefix}' for word in self.kept)
         pairs = (f'"{pair}"{"*" * (len(pair) == 1)}' for pair in self.pieces)
         return " OR ".join((*words, *pairs))
 
 
 def take_apart(query: str) -> Words:
-    """Take a query of any length and content apart."""
+    """Split a query of any length and content into search terms."""
     text = folded(query[:_MAX_CHARS])
     words, pairs = terms_of(text)
     found = list(dict.fromkeys(words))
@@ -80,7 +80,7 @@ class TextIndex:
         self.fill(records)
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Replace what is indexed."""
+        """Replace the indexed records."""
         self._records = records
         with self._database as database:
             database.execute("DROP TABLE IF EXISTS entry")
@@ -94,7 +94,7 @@ class TextIndex:
             )
 
     def search(self, query: str) -> Iterator[tuple[Record, float | None]]:
-        """Yield records and scores, as shares of the best; none where `scored` has 0."""
+        """Yield records and scores relative to the best (1.0); None where `scored` yields 0."""
         best = 0.0
         for record, score in self.scored(query):
             best = best or score
@@ -131,7 +131,7 @@ class TextIndex:
 
 
 def ranked(records: Sequence[Record], query: str) -> list[Snippet]:
-    """Return those of a few records that match, as `TextIndex` finds them."""
+    """Return the records that match, as `TextIndex` ranks them; for a few records."""
     with closing(TextIndex(records)) as index:
         found = index.search(query)
         return [Snippet(**{**dict(record), "score": score}) for record, score in found]

@@ -1,4 +1,4 @@
-"""HTTP to a server that may be anybody's: bounded, cancelled in time, its faults worded."""
+"""HTTP to untrusted servers, with limits on time and size, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from memtui.contract import Conflict, Denied, Invalid, Json, MemtuiError, NotFou
 T = TypeVar("T")
 
 _CONNECT_SHARE = 0.8
-"""Waiting for a connection may take that share of the time, so that a host that never answers is
-known as one that was not sent anything."""
+"""Share of the time allowed for connecting, so that a host that never answers is reported as
+unreachable: nothing was sent."""
 
 
 class NoReply(Exception):
-    """No whole reply came; `why` says what happened, the text names an error of the connection."""
+    """No complete reply came; `why` is the reason, the text the connection's error."""
 
     def __init__(
         self, why: Literal["unreachable", "late", "broken", "compressed", "long"], detail: str = ""
@@ -32,20 +32,20 @@ class NoReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What a server answered."""
+    """A server's reply."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def require_plain(self) -> None:
-        """Raise `NoReply` for a compressed body: nobody asked for one, and it may be a bomb."""
+        """Raise `NoReply` for a compressed body: it was not requested, and may be a bomb."""
         if self.headers.get("content-encoding", "identity") != "identity":
             raise NoReply("compressed")
 
 
 class HttpClient:
-    """Sends requests to one server over kept connections; bounded in time and size, no redirect."""
+    """HTTP client of one server with a connection pool, time and size limits, no redirects."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class HttpClient:
 
         self._seconds, self._most_bytes = seconds, most_bytes
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=16)
-        is_tls = url.startswith("https:")  # its certificates take a while to load
-        transport = None  # the client's own goes through the proxies of the environment
+        is_tls = url.startswith("https:")  # loading certificates is slow
+        transport = None  # httpx's default uses the environment's proxies
         if socket or not trust_env:
             transport = httpx.AsyncHTTPTransport(
                 verify=is_tls, uds=str(socket) if socket else None, limits=limits
@@ -136,14 +136,14 @@ _THREAD_BYTES = 500_000
 
 
 class Unreadable(Exception):
-    """A reply that is not what was asked for; its text says what is wrong."""
+    """A reply without the expected content; the message says what is wrong."""
 
 
 class JsonApi:
-    """The calls of a server that speaks JSON; its refusals are the contract's errors.
+    """Client of a JSON server; its error statuses are raised as the contract's errors.
 
-    `who` begins their sentences. `Unavailable.sent` is true where a change may have been made all
-    the same, and for a late reply: asking again at once would only wait again.
+    `who` begins their sentences. `Unavailable.sent` is true where a change may have happened, and
+    for a late reply, since an immediate retry would only wait again.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class JsonApi:
     ) -> None:
         self._who, self._seconds, self._most_bytes = who, seconds, most_bytes
         parts = urlsplit(url)
-        # A proxy of the environment may be another machine, and would read what is not encrypted.
+        # A proxy may be another machine, and could read unencrypted requests to this one.
         stays_here = parts.scheme == "http" and is_loopback(parts.hostname or "")
         self._http = HttpClient(
             url,
@@ -182,10 +182,10 @@ class JsonApi:
         *,
         changes: bool = True,
     ) -> T:
-        """Send a request and return what `parse` makes of the reply's body (see `read_json`).
+        """Send a request and return the reply's body parsed by `parse` (see `read_json`).
 
         Raises:
-            MemtuiError: it is refused, or no reply came that `parse` can read (`Unreadable`).
+            MemtuiError: the server refused, or sent no reply that `parse` can read (`Unreadable`).
         """
         content, headers = None, {}
         if body is not None:
@@ -220,12 +220,12 @@ class JsonApi:
             return Invalid(f"{who} does not take it{said}.")
         if 300 <= status < 400:
             return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
-        is_sent = changes and status != 429  # that is refused before it is begun
+        is_sent = changes and status != 429  # 429 is refused before it begins
         return Unavailable(f"{who} answered {status}{said}; try again.", sent=is_sent)
 
 
 def json_bytes(body: Json) -> bytes:
-    """Return a request's body. Raises `Invalid` for what JSON cannot hold."""
+    """Return a request's body. Raises `Invalid` for values that JSON cannot represent."""
     try:
         words = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return words.encode()
@@ -237,7 +237,7 @@ def json_bytes(body: Json) -> bytes:
 
 
 def read_json(body: bytes) -> Any:
-    """Return what a reply's JSON says. Raises `Unreadable`."""
+    """Return a reply's JSON. Raises `Unreadable`."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -245,13 +245,13 @@ def read_json(body: bytes) -> Any:
 
 
 def as_text(value: object) -> object:
-    """Return a number that a server gives where its contract has a text as that text."""
+    """Return an integer as text, for servers that send numbers where texts are specified."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else value
 
 
 def _said(body: bytes) -> str:
-    """Return what a refusal says, in brackets: `error`, `message` or `detail` of its JSON."""
+    """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON."""
     try:
         told = json.loads(body)
         told = next(told[name] for name in ("error", "message", "detail") if name in told)
@@ -263,16 +263,16 @@ def _said(body: bytes) -> str:
 
 
 def path_segment(name: str, *, what: str) -> str:
-    """Return an id as one segment of a path. Raises `Invalid` where it cannot be one."""
+    """Return an id quoted as one segment of a URL path. Raises `Invalid` if impossible."""
     if name in {"", ".", ".."} or any("\ud800" <= char <= "\udfff" for char in name):
         raise Invalid(f"{what} has the id {name!r}, which no address can carry; use another.")
     return quote(name, safe="")
 
 
 def check_address(url: str, *, what: str, is_private: bool) -> None:
-    """Raise `Invalid` for what is not an address, or one that a token cannot safely go to.
+    """Raise `Invalid` for an invalid URL, or one that would send a token unencrypted.
 
-    `what` begins the sentences. `is_private`: nobody else can listen, or the person allows it.
+    `what` begins the sentences. `is_private`: nobody can eavesdrop, or the person allows it.
     """
     try:
         parts = urlsplit(url)
@@ -291,7 +291,7 @@ def check_address(url: str, *, what: str, is_private: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host of an address is this machine."""
+    """Whether a URL's host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an adapter needs that watches files."""
+"""Helper for adapters that watch files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 
 
 class WatchEnd(asyncio.Event):
-    """The end of one watch: its own, or that of all watches of its adapter.
+    """Stop event of one watch; it is also set once `closed`, shared by all watches, is set.
 
-    watchfiles sets the event that it is given when a watch is cancelled. Were that the adapter's,
-    nothing could be watched any more.
+    watchfiles sets its stop event when a watch is cancelled. If that were the shared event, one
+    cancelled watch would end all others.
     """
 
     def __init__(self, closed: asyncio.Event) -> None:
-        """Begin a watch that ends when `closed` is set at the latest."""
+        """Take the event that ends all watches of the adapter."""
         super().__init__()
         self._closed = closed
 
     def is_set(self) -> bool:
-        """Whether the watch is to end."""
+        """Whether the watch must end."""
         return super().is_set() or self._closed.is_set()

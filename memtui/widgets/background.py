@@ -1,24 +1,24 @@
-"""The one helper that runs work behind a pane, so that the screen never waits.
+"""Background work of a pane, so that the screen never waits.
 
-For a screen author: make one `Background` for each pane that loads on its own, in `__init__`:
+For a screen author: make one `Background` for each pane that loads separately, in `__init__`:
 
     self._page = Background(self, "page")
 
 Work is given as a function without arguments that returns an awaitable.
 
 Reading: `self._page.latest(lambda: service.browse(caller, request), self._show, self._show_error)`.
-Only the newest call of this pane delivers: an older one is cancelled, and if its result arrives
-all the same it is dropped by its generation number. `await self._page.delivered()` waits for it.
+Only the newest call of this pane delivers: an older one is cancelled, and if its result still
+arrives, it is dropped by its generation number. `await self._page.delivered()` waits for it.
 
 Changing: `self._page.every(lambda: service.forget(caller, request), self._gone, self._show_error)`.
-A change is never cancelled by another and each delivers; `await self._page.settled()` waits for
-those that were begun.
+A change is never cancelled by another, and each delivers; `await self._page.settled()` waits for
+all changes begun.
 
 Talking: `self._page.talk(self._forget(), self._show_error)` runs a coroutine that asks the person
 and makes changes; it waits for `change(work)` and for futures, and for nothing else.
 
 Callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
-contract's errors with a sentence to show; anything else that went wrong is logged and comes as
+contract's errors with a sentence to show; any other exception is logged and passed as
 `Unexpected`.
 """
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Unexpected(MemtuiError):
-    """A fault of memtui itself; the log has its traceback."""
+    """A bug in memtui; the log has the traceback."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(
@@ -62,10 +62,10 @@ class Background:
         self._generation = 0
         self._reading: Worker[None] | None = None
         self._delivered = asyncio.Event()
-        """Set once the newest read has ended, or is not wanted any more."""
+        """Set once the newest read has ended or was cancelled."""
         self._delivered.set()
         self._changes: list[asyncio.Event] = []
-        """Set, each, once its change has ended."""
+        """One event for each change, set once the change has ended."""
 
     @property
     def busy(self) -> bool:
@@ -74,7 +74,7 @@ class Background:
 
     @property
     def changing(self) -> bool:
-        """Whether a change is still under way."""
+        """Whether a change is still running."""
         return not all(one.is_set() for one in self._changes)
 
     def latest(
@@ -100,7 +100,7 @@ class Background:
         self._reading = self._start(read, "read")
 
     async def delivered(self) -> None:
-        """Wait until no read is under way, and what was read is shown."""
+        """Wait until no read is running and the newest outcome was delivered."""
         while not self._delivered.is_set():
             await self._delivered.wait()
 
@@ -110,7 +110,7 @@ class Background:
         done: Callable[[T], None],
         failed: Callable[[MemtuiError], None],
     ) -> None:
-        """Run a change; it is never cancelled for another, and its outcome is always delivered."""
+        """Run a change; a later one never cancels it, and its outcome is always delivered."""
         ended = asyncio.Event()
         self._changes = [*(one for one in self._changes if not one.is_set()), ended]
 
@@ -123,7 +123,7 @@ class Background:
         self._start(change, "change")
 
     async def settled(self) -> None:
-        """Wait until every change that was begun has ended and was delivered."""
+        """Wait until every change has ended and was delivered."""
         while under_way := [one for one in self._changes if not one.is_set()]:
             await under_way[0].wait()
 
@@ -132,8 +132,8 @@ class Background:
     ) -> None:
         """Begin a conversation with the person.
 
-        Up to its first question it runs at once, as an eager task of Python 3.12 would: the key
-        that is pressed next answers that question and never falls through to the screen below.
+        It runs at once up to its first question, like an eager task of Python 3.12, so that the
+        next key answers that question and never reaches the screen below.
         """
         talked = _guard(lambda: conversation, lambda _: None, failed, lambda: self._alive)
         try:
@@ -147,13 +147,13 @@ class Background:
         self._start(rest, _TALK)
 
     async def change(self, work: Work[T]) -> T:
-        """Return what a change in a conversation comes to; raises the error that it fails with."""
+        """Run a change in a conversation and return its result, or raise its error."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.every(work, outcome.set_result, outcome.set_exception)
         return await outcome
 
     def forget(self) -> None:
-        """Cancel the newest read and deliver nothing of it."""
+        """Cancel the newest read; its outcome is not delivered."""
         self._generation += 1
         self._delivered.set()
         if self._reading is not None:
@@ -162,8 +162,8 @@ class Background:
 
     @property
     def _alive(self) -> bool:
-        # An app that ends takes the widgets away first, while their screen is still attached; so
-        # does a screen that is left, and then it is not displayed whatever its styles say.
+        # A closing app or screen removes its widgets while the screen is still attached; a closing
+        # screen is not displayed, although its styles say so.
         owner = self._owner
         is_leaving = not owner.display and owner.styles.display != "none"
         return owner.is_attached and not is_leaving and owner.app.is_running
@@ -182,8 +182,8 @@ def is_talk(worker: Worker[Any]) -> bool:
 
 @types.coroutine
 def _go_on(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, None, None]:
-    """Run the rest of a coroutine that waits for a future already."""
-    with suppress(Exception):  # the coroutine gets it from the future itself
+    """Run the rest of a coroutine that already waits for a future."""
+    with suppress(Exception):  # the coroutine gets the error from the future
         yield waits_for
     yield from begun.__await__()
 
@@ -210,10 +210,10 @@ async def _guard(
 
 
 class Stoppable(Generic[T]):
-    """Runs one thing at a time for `owner`.
+    """Runs one stoppable task at a time for `owner`.
 
-    `stop` cancels the work and waits until it has ended, cleaning up included; then `stopped` is
-    called. The same is waited for when the owner goes away.
+    `stop` cancels the task; once its clean-up has ended, `stopped` is called. Removing the owner
+    also cancels the task and waits for its clean-up.
     """
 
     def __init__(self, owner: DOMNode, name: str) -> None:
@@ -222,12 +222,12 @@ class Stoppable(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether something runs, or is still cleaning up."""
+        """Whether a task runs or is still cleaning up."""
         return self._task is not None
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to end and is still cleaning up."""
+        """Whether the task was cancelled and is still cleaning up."""
         return self._task is not None and self._task.cancelling() > 0
 
     def start(
@@ -238,7 +238,7 @@ class Stoppable(Generic[T]):
         stopped: Callable[[], None],
         failed: Callable[[MemtuiError], None],
     ) -> None:
-        """Run `work`, then call one of the three on the event loop."""
+        """Run `work`, then call `done`, `stopped` or `failed` on the event loop."""
         task = asyncio.create_task(work())
         self._task = task
 
@@ -262,12 +262,12 @@ class Stoppable(Generic[T]):
         self._background.every(guarded, ended, failed)
 
     def stop(self) -> None:
-        """Ask the work to end, once: asked again it would break off its own cleaning up."""
+        """Cancel the task, once: a second cancel would interrupt its clean-up."""
         if self._task is not None and not self.stopping:
             self._task.cancel()
 
     async def end(self) -> None:
-        """Stop what runs, if anything, and wait until it has cleaned up."""
+        """Stop the task, if any, and wait until it has cleaned up."""
         task = self._task
         if task is not None:
             self.stop()

@@ -1,4 +1,4 @@
-"""Panes that move with the keys of every list, and texts that are laid out for their width."""
+"""Panes that move with the list keys, and contents drawn for their width."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 _ROW_PADDING = 2
 _SPLIT_STEP = 5
 _LEAST_SHARE = 15
-"""Percent of the room that a list, or its details, keep."""
+"""Least percentage of the room that a list, or its details, can have."""
 
 
 class ListMoves:
-    """Carries out the moving actions of the group `list`, for whatever can go to a line."""
+    """Runs the moving actions of the group `list` for a widget that implements `move`."""
 
     @abstractmethod
     def move(self, lines: int) -> None:
-        """Move by so many lines, down where it is positive, as far as there are any."""
+        """Move by so many lines, down if positive, at most to the end."""
 
     @property
     @abstractmethod
     def page_lines(self) -> int:
-        """Lines of a page."""
+        """Number of lines in a page."""
 
     def action_down(self) -> None:
         """Move down one row."""
@@ -85,14 +85,14 @@ class ListMoves:
 
 
 class Split(Container):
-    """A list and what stands beside it, or below it; the border between them can be moved.
+    """A list with its details beside or below it; the border between them can be moved.
 
-    `name` is what its shares are kept under, `shares` what was kept of all of them
-    (`share_name`): percent of the room that the list has. Without one the styles say.
+    `shares` has the saved percentages of the room for the list, by `name` and orientation
+    ("records beside"). Without one, the styles decide.
     """
 
     class Moved(Message):
-        """The border was moved; None: back to where it begins."""
+        """The border was moved; `share` None: back to the default."""
 
         def __init__(self, place: str, share: int | None) -> None:
             super().__init__()
@@ -111,7 +111,7 @@ class Split(Container):
         self._shares = dict(shares)
         self._dragged = False
         self._given: tuple[bool, int] | None = None
-        """Which way the parts stand, and the list's share, as given to them; None: not given."""
+        """Applied orientation (beside or not) and share of the list; None: the styles decide."""
 
     @property
     def _beside(self) -> bool:
@@ -123,7 +123,7 @@ class Split(Container):
 
     @property
     def _both(self) -> tuple[Widget, Widget] | None:
-        """List and details, where both are shown."""
+        """List and details; None: they are not both shown."""
         shown = [child for child in self.children if child.display]
         return (shown[0], shown[1]) if len(shown) == 2 else None
 
@@ -137,7 +137,7 @@ class Split(Container):
         return round(100 * first / max(1, first + second))
 
     def give(self, share: int | None) -> None:
-        """Give the list so many percent of the room, as far as both parts stay to be seen."""
+        """Give the list a percentage of the room, within limits; None: the default."""
         if self._both is None:
             return
         if share is None:
@@ -149,17 +149,17 @@ class Split(Container):
         self.post_message(self.Moved(self._place, share))
 
     def on_mount(self) -> None:
-        """Put the border where it was kept."""
+        """Put the border at its saved position."""
         self._apply()
 
     def on_resize(self) -> None:
-        """Put the border where it was kept for this way of standing."""
+        """Put the border at its saved position for the new orientation."""
         self._apply()
 
     def _apply(self) -> None:
         share = self._shares.get(self._place)
         given = None if share is None else (self._beside, share)
-        if given == self._given:  # Textual would lay out and paint all again
+        if given == self._given:  # setting styles would lay out and paint again
             return
         self._given = given
         for part, percent in zip(self.children, (share, share and 100 - share), strict=False):
@@ -174,14 +174,14 @@ class Split(Container):
         return edge.contains(x, y) and (x == edge.x if self._beside else y == edge.y)
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Take hold of the border."""
+        """Begin to drag the border."""
         if self._is_border(event.screen_x, event.screen_y):
             event.stop()
             self._dragged = True
             self.capture_mouse()
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Let the border follow the mouse."""
+        """Move the border with the mouse while it is dragged."""
         if self._dragged:
             event.stop()
             at, whole = (event.screen_x - self.region.x, self.size.width)
@@ -190,13 +190,13 @@ class Split(Container):
             self.give(round(100 * at / max(1, whole)))
 
     def on_mouse_up(self) -> None:
-        """Let go of the border."""
+        """End the drag."""
         if self._dragged:
             self._dragged = False
             self.release_mouse()
 
     def on_click(self, event: Click) -> None:
-        """Put the border back where it begins, for a double click on it."""
+        """Reset the border to its default on a double click."""
         if event.chain > 1 and self._is_border(event.screen_x, event.screen_y):
             event.stop()
             self.give(None)
@@ -205,13 +205,13 @@ class Split(Container):
 if TYPE_CHECKING:
     _Part = Widget
 else:
-    _Part = object  # as Textual styles a widget like its first base that is one
+    _Part = object  # Textual takes styles from the first base that is a widget
 
 
 class LaidOutOnce(_Part):
-    """Is laid out and painted once for what it holds.
+    """Widget that is laid out and painted once when its content changes.
 
-    Textual does both a second time wherever something has become longer or shorter.
+    Textual does both a second time whenever the content's size changes.
     """
 
     def _size_updated(
@@ -268,7 +268,7 @@ class OptionRows(ListMoves, OptionList):
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
     class WidthChanged(Message):
-        """Rows that are laid out for a width have to be given again."""
+        """The width changed, so the owner must give the rows again."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id, compact=True, markup=False)
@@ -281,17 +281,17 @@ class OptionRows(ListMoves, OptionList):
 
     @property
     def page_lines(self) -> int:
-        """Rows of a page, of two lines each; Textual's own fails before they were laid out."""
+        """Rows in a page, of two lines each; Textual's own page fails before the first layout."""
         return self.size.height // 2 + 1
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the lines of all rows; Textual would note them as it draws, and lay out again."""
+        """Return the lines of all rows; store the size now, since doing so later lays out again."""
         height = super().get_content_height(container, viewport, width)
         self.set_reactive(OptionRows.virtual_size, Size(width, height))
         return height
 
     def on_resize(self) -> None:
-        """Tell of another width."""
+        """Post `WidthChanged` if the width changed."""
         if self.cells != self._laid_out:
             self._laid_out = self.cells
             self.post_message(self.WidthChanged())
@@ -303,13 +303,13 @@ class OptionRows(ListMoves, OptionList):
         *,
         passed: Collection[int] = frozenset(),
     ) -> None:
-        """Show other rows with the cursor on one of them; it passes over those in `passed`."""
+        """Show rows with the cursor on one of them; rows in `passed` cannot be selected."""
         self.clear_options()
         self.add_options([Option(row, disabled=n in passed) for n, row in enumerate(rows)])
         self.highlighted = highlighted if rows else None
 
     def on_click(self, event: Click) -> None:
-        """Put the cursor on the row that was clicked; a double click chooses it."""
+        """Put the cursor on the clicked row; a double click selects it."""
         event.prevent_default()
         clicked = event.style.meta.get("option")
         if isinstance(clicked, int) and not self.options[clicked].disabled:
@@ -318,7 +318,7 @@ class OptionRows(ListMoves, OptionList):
                 self.action_select()
 
     def move(self, lines: int) -> None:
-        """Move by so many rows that can be chosen; a single step goes round at the ends."""
+        """Move by so many selectable rows; a single step wraps around at the ends."""
         step = self.action_cursor_down if lines > 0 else self.action_cursor_up
         end = self.option_count - 1 if lines > 0 else 0
         for _ in range(abs(lines)):
@@ -339,13 +339,13 @@ class OptionRows(ListMoves, OptionList):
 
 
 class Fitted(LaidOutOnce, Static):
-    """Draws a content of so many cells a line, as wide as it is laid out.
+    """Draws a content for the width that the layout gives it.
 
-    A part of it that leads somewhere (`display.leading`) tells its place when it is clicked.
+    A click on a linked part (`display.leading`) posts `Clicked`.
     """
 
     class Clicked(Message):
-        """A part was clicked that leads to something: of this sort, with this name."""
+        """A linked part was clicked; its target has this sort and name."""
 
         def __init__(self, sort: str, name: str) -> None:
             super().__init__()
@@ -364,28 +364,28 @@ class Fitted(LaidOutOnce, Static):
         self.update(self._drawn, layout=self.styles.auto_dimensions and not fits)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the text that was selected with the mouse, and what ends it."""
+        """Return the text selected with the mouse, and its line end."""
         return selection.extract(self._drawn.at(self.content_size.width).plain), "\n"
 
     def on_click(self, event: Click) -> None:
-        """Tell of a click on a part that leads somewhere."""
+        """Post `Clicked` for a click on a linked part."""
         if leads := event.style.meta.get(LEADS):
             self.post_message(self.Clicked(*leads))
 
 
 class _Drawn(Visual):
-    """What a function draws for the width that the layout comes to, drawn once for each."""
+    """A visual that calls a function for the layout's width, and caches two widths."""
 
     def __init__(self, draw: Callable[[int], Content]) -> None:
         self._draw = lru_cache(2)(draw)
         self._cells = 0
 
     def __str__(self) -> str:
-        """Return the text as it was laid out last."""
+        """Return the text as last laid out."""
         return self._draw(self._cells).plain
 
     def at(self, width: int) -> Content:
-        """Return what is drawn for a width."""
+        """Return the content for a width."""
         self._cells = width
         return self._draw(width)
 
@@ -396,7 +396,7 @@ class _Drawn(Visual):
         return self.at(width).render_strips(width, height, style, options)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        """Return all the room there is."""
+        """Return the container's width."""
         del rules
         return container_width
 
@@ -418,7 +418,7 @@ class Notice(Static):
     """Shows in the middle of a pane why it has no rows: it is loading, empty, or broken."""
 
     def show(self, state: State, title: str, hint: str = "") -> None:
-        """Show a state: `title` says what is the case, `hint` the next thing to do."""
+        """Show a state: `title` describes it, `hint` says what to do next."""
         mark, style = _MARKS[state]
         head = Content.styled(f"{mark} ", style) + display(title, limit=400, style=STRONG)
         said = [head, Content(""), display(hint, limit=400, style=DIM)] if hint else [head]
@@ -426,5 +426,5 @@ class Notice(Static):
         self.display = True
 
     def hide(self) -> None:
-        """Make room for the pane's rows."""
+        """Hide the notice, so that the rows show."""
         self.display = False

@@ -1,4 +1,4 @@
-"""The rows behind a list that never holds all of them, and which are marked; no widget, no I/O."""
+"""Models of partly loaded rows, and their marks; without widgets or I/O."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ PAGE_ROWS = 256
 
 
 class Rows(Protocol[R]):
-    """What a list draws from. An index counts from the top; a row not held is None."""
+    """The model of a list. An index counts from the top; a row not loaded is None."""
 
     @property
     def count(self) -> int:
-        """Lines of the list, those not held included."""
+        """Lines of the list, including rows not loaded."""
 
     def key(self, row: R, /) -> str:
-        """Return what names a row, whatever its index."""
+        """Return the row's key, which does not depend on its index."""
 
     def row(self, index: int) -> R | None:
-        """Return the row at an index, or None where it is not held."""
+        """Return the row at an index; None: it is not loaded."""
 
     def index_of(self, key: str) -> int | None:
         """Return where a held row stands now."""
 
     def wanted(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the pages to fetch for the lines `first` to `last`, the most wanted first."""
+        """Return the pages to fetch for the lines `first` to `last`, the most urgent first."""
 
     def held(self) -> list[tuple[int, R]]:
         """Return the rows that are held with their indexes, from the top."""
 
 
 class WindowRows(Generic[R]):
-    """Rows of a known number, any page of which can be fetched; the least used pages are let go.
+    """Rows of a known number, fetched by page; the least recently used pages are dropped.
 
-    Pages are counted by *ordinal*, a row's place in the order it came to be. With `newest_first`
-    the list shows them the other way round, so a row that is added moves no page.
+    Pages are counted by *ordinal*, a row's place in order of creation. With `newest_first` the
+    list shows them in reverse, so that a new row shifts no page.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class WindowRows(Generic[R]):
 
     @property
     def count(self) -> int:
-        """All rows, held or not."""
+        """Number of rows, loaded or not."""
         return self._count
 
     def reset(self, count: int) -> None:
-        """Let go of everything; there are `count` rows now."""
+        """Drop all pages; there are now `count` rows."""
         self._count = count
         self._pages.clear()
         self._ordinals.clear()
 
     def put(self, page: int, rows: Sequence[R]) -> None:
-        """Hold a page, its rows in ordinal order; the least recently drawn page may go."""
+        """Store a page, its rows in ordinal order; may drop the least recently drawn page."""
         self._drop(page)
         self._pages[page] = list(rows)
         for offset, row in enumerate(rows):
@@ -79,9 +79,9 @@ class WindowRows(Generic[R]):
             self._drop(next(iter(self._pages)))
 
     def extend(self, rows: Sequence[R], count: int) -> None:
-        """Take rows that were added behind the last ordinal, in ordinal order; `count` is new.
+        """Append rows after the last ordinal, in ordinal order; `count` is the new total.
 
-        Rows that do not fit on to what is held are left to be fetched.
+        Rows that do not continue a loaded page are skipped, and fetched when needed.
         """
         start = count - len(rows)
         gap = start != self._count
@@ -96,7 +96,7 @@ class WindowRows(Generic[R]):
                 self._ordinals[self.key(row)] = ordinal
 
     def row(self, index: int) -> R | None:
-        """Return the row at an index from the top, or None where its page is not held."""
+        """Return the row at an index from the top; None: its page is not loaded."""
         if not 0 <= index < self._count:
             return None
         page, offset = divmod(self._turn(index), self._page_rows)
@@ -112,7 +112,7 @@ class WindowRows(Generic[R]):
         return None if ordinal is None else self._turn(ordinal)
 
     def wanted(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the pages of these lines that are not wholly held, from the top down."""
+        """Return the pages of these lines that are not fully loaded, from the top down."""
         if not self._count:
             return ()
         bounds = (max(0, first), min(last, self._count - 1))
@@ -149,10 +149,10 @@ class WindowRows(Generic[R]):
 
 
 class AppendedRows(Generic[R]):
-    """Rows that come page after page from a cursor; all that came are held.
+    """Rows fetched page after page with a cursor; all fetched rows stay loaded.
 
-    While there is more, one line past the last row stands for it: drawing near it asks for the
-    next page.
+    While there are more, one line after the last row stands for them; scrolling near it asks for
+    the next page.
     """
 
     def __init__(self, key: Callable[[R], str]) -> None:

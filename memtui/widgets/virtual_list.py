@@ -1,11 +1,11 @@
-"""A list of any length: it draws the rows it is given and asks for the rest, never fetching itself.
+"""A list of any length: it draws loaded rows and asks its owner to fetch the others.
 
-It is written by hand because Textual's DataTable and OptionList hold every row that they list.
-Give it `columns` and a model (`WindowRows` or `AppendedRows`). When lines come into view that the
-model does not hold it posts `PagesWanted`; the owner fetches them, puts them into the model and
-calls `rows_changed()`. Cursor, marks and a range are pinned to row keys, so that rows may come,
-go and change places under them. The natural order of a growing list is newest first: `top` (`g`,
-`home`) goes to the newest row and resumes following.
+Textual's DataTable and OptionList would keep every row in memory. Give this list `columns` and a
+model (`WindowRows` or `AppendedRows`). When lines scroll into view whose rows are not loaded, it
+posts `PagesWanted`; the owner fetches them, puts them into the model and calls `rows_changed()`.
+Cursor, marks and range are pinned to row keys, so that rows may be added, removed and reordered.
+The natural order of a growing list is newest first: `top` (`g`, `home`) goes to the newest row and
+resumes following.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from memtui.widgets.rows import Rows, Selection
 R = TypeVar("R")
 
 _WIDEST = 200
-"""Cells of a column that are counted; no list is much wider."""
+"""Cells of a text that are measured; no list is much wider."""
 MARK = "mark"
-"""The key of a column that shows marks, where they do not stand before the first column.
+"""The key of a column that shows marks, for lists without marks before the first column.
 
-It is always seen, also while nothing is marked.
+It is always shown, even while nothing is marked.
 """
 _PARTS = ("header", "cursor", "cursor-blurred", "selected", "placeholder", *get_args(Tone)[1:])
 
 
 class ListMessage(Message):
-    """What a list tells its owner; of those that come in bursts only the newest stays."""
+    """A message of a list to its owner; a newer one replaces a queued one if it `bursts`."""
 
     bursts: ClassVar[bool] = False
 
@@ -60,12 +60,12 @@ class ListMessage(Message):
         return self.rows_list
 
     def can_replace(self, message: Message) -> bool:
-        """Let a newer one replace one that nobody has answered yet."""
+        """Whether this message replaces a queued one: same type and list, and it `bursts`."""
         return self.bursts and type(message) is type(self) and message.control is self.rows_list
 
 
 class PagesWanted(ListMessage):
-    """Lines came into view that the model does not hold."""
+    """Lines came into view whose rows are not loaded."""
 
     bursts = True
 
@@ -75,17 +75,17 @@ class PagesWanted(ListMessage):
 
 
 class Highlighted(ListMessage):
-    """The cursor stands on another row, or the row under it has changed."""
+    """The cursor moved to another row, or its row changed."""
 
     bursts = True
 
 
 class Opened(ListMessage):
-    """A row was chosen, with the key or a second click."""
+    """A row was opened, with the key or a second click."""
 
 
 class MarkAsked(ListMessage):
-    """The person clicked where the mark of the row under the cursor stands."""
+    """The person clicked on the mark of the row under the cursor."""
 
 
 class SelectionChanged(ListMessage):
@@ -93,7 +93,7 @@ class SelectionChanged(ListMessage):
 
 
 class Scrolled(ListMessage):
-    """The view moved; whether it is at the top may be different now."""
+    """The view scrolled, so `at_top` may have changed."""
 
     bursts = True
 
@@ -107,7 +107,7 @@ class OrderAsked(ListMessage):
 
 
 class SortAsked(ListMessage):
-    """The person wants the rows ordered by a column; asked again, the other way round."""
+    """The person wants to sort by a column; a second time reverses the order."""
 
     def __init__(self, rows_list: VirtualList[Any], column: str) -> None:
         super().__init__(rows_list)
@@ -125,11 +125,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     """The column the rows are ordered by, and whether from high to low."""
     columns: reactive[tuple[Column[Any], ...]] = reactive(())
     hidden: reactive[frozenset[str]] = reactive(frozenset())
-    """Columns that a person does not want to see."""
+    """Columns that the person hid."""
     wanted: reactive[frozenset[str]] = reactive(frozenset())
-    """Columns that a person chose to see, whatever else has to go for them."""
+    """Columns that the person chose to show; others make room for them."""
     notice: reactive[tuple[str, ...]] = reactive(())
-    """What to say instead of rows while there are none: what is the case, and what to do next."""
+    """Texts shown while there are no rows: the state, and what to do next."""
 
     def __init__(
         self, columns: Sequence[Column[R]], rows: Rows[R], *, name: str | None = None
@@ -139,44 +139,44 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.selection: Selection[R] = Selection(rows)
         self.wider: dict[str, int] = {}
         self.times_put = 0
-        """How often the cursor was put on a line; rows that come and go do not count."""
+        """How often the cursor was moved by `go_to`; changes of the rows do not count."""
         self._content: dict[str, int] = {}
         """The widest cell of each column among the rows that were in view."""
         self._said: dict[str, set[str]] = {}
-        """What each column says in these rows, two texts at most."""
+        """Up to two different texts of each column among these rows."""
         self._measured = range(0)
-        """The lines whose cells are in it."""
+        """The lines measured for `_content` and `_said`."""
         self.set_reactive(VirtualList.columns, tuple(columns))
         self._cursor = 0
         self._cursor_key: str | None = None
         self._is_new = True
-        """Whether nobody went to a row yet: until then the cursor is on the first, whichever."""
+        """Whether the person went to no row yet; until then the cursor stays on the first line."""
         self._asked: tuple[int, ...] = ()
         self._same: tuple[Style, list[tuple[Column[R], int]]] | None = None
-        """The list's own style and its columns, while lines are drawn."""
+        """The list's style and columns, cached while lines are drawn."""
         self._sorted = False
-        """Whether the rows are about to come in another order."""
+        """Whether the sort changed and the rows in the new order are still to come."""
 
-    # The cursor and what it stands on.
+    # The cursor and its row.
 
     @property
     def cursor(self) -> int:
-        """Where the cursor stands, from 0."""
+        """Index of the cursor's line, from 0."""
         return self._cursor
 
     @property
     def current(self) -> R | None:
-        """The row under the cursor; None while it is not held, or there is none."""
+        """The row under the cursor; None: it is not loaded, or there is none."""
         return self.rows.row(self._cursor)
 
     @property
     def gone_to(self) -> str | None:
-        """The key of the row that somebody went to; None while nobody went to any."""
+        """The key of the row that the person went to; None: none so far."""
         return None if self._is_new else self._cursor_key
 
     @property
     def chosen(self) -> list[R]:
-        """The marked rows and those of the range; the row under the cursor where there are none."""
+        """The rows marked or in the range; if there are none, the row under the cursor."""
         picked = self.selection.rows(self._cursor)
         if picked:
             return picked
@@ -188,7 +188,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return self.scroll_offset.y == 0 and self._cursor == 0
 
     def go_to(self, index: int, *, in_the_middle: bool = False) -> None:
-        """Put the cursor on a line and bring it into view, with as much above it as below."""
+        """Put the cursor on a line and scroll it into view, or to its middle."""
         self._is_new = False
         self.times_put += 1
         self._cursor = max(0, min(index, self.rows.count - 1))
@@ -204,7 +204,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.go_to(self._cursor + lines)
 
     def go_to_key(self, key: str) -> bool:
-        """Put the cursor on a row by its key; False where the row is not held."""
+        """Put the cursor on a row by its key; False: the row is not loaded."""
         index = self.rows.index_of(key)
         if index is None:
             return False
@@ -212,7 +212,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return True
 
     def ordered(self, rows: Iterable[R]) -> list[R]:
-        """Return rows in the order that `sort` names, or as they come where it names none."""
+        """Return rows sorted by `sort`; in the given order where it is None."""
         found = list(rows)
         if self.sort is not None:
             key, descending = self.sort
@@ -225,16 +225,15 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     @property
     def shown_columns(self) -> list[str]:
-        """The keys of the columns that are drawn: neither hidden, nor left out for want of room."""
+        """The keys of the drawn columns: not hidden, and with enough room."""
         return [column.key for column, _ in self._shown]
 
-    # What the owner tells.
+    # Calls of the owner.
 
     def show(self, rows: Rows[R], *, added_above: int = 0) -> None:
-        """Draw from another model; the cursor stays on its row where the model has it.
+        """Draw from another model; the cursor stays on its row if the model has it.
 
-        A row that the model does not hold stands `added_above` lines lower; at the top stays what
-        is newest.
+        If not, the cursor moves down by `added_above` lines; at the top it stays on the newest row.
         """
         if rows is not self.rows:
             self._unlearn()
@@ -243,17 +242,17 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.rows_changed(added_above=added_above, follow=added_above > 0)
 
     def begin_anew(self) -> None:
-        """Begin at the first row, with the widths that the rows to come need."""
+        """Go to the first row, and measure column widths anew for the next rows."""
         self._is_new = True
         self._unlearn()
         self.scroll_to(y=0, animate=False, force=True)
 
     def rows_changed(self, *, added_above: int = 0, follow: bool = False) -> None:
-        """Draw again after the model changed; `added_above` rows came in above the view.
+        """Draw again after the model changed; `added_above` rows were added above the view.
 
-        With `follow` a cursor at the top stays at the top, on what is newest, and so does one that
-        nobody moved. Otherwise the view stays on what it shows, and cursor and marks on their rows;
-        where the cursor's row was in view it is so still.
+        With `follow`, a cursor at the top stays there, on the newest row; so does one never moved.
+        Otherwise the view keeps its rows, and cursor and marks stay on theirs; a cursor that was
+        in view stays in view.
         """
         self._asked = ()
         top = self.scroll_offset.y
@@ -275,7 +274,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self._changed_cursor()
 
     def redraw(self) -> None:
-        """Draw the rows again where their cells say something else by now, such as an age."""
+        """Draw the rows again where their cells changed with time, such as an age."""
         self._measure_again()
         self.refresh()
 
@@ -296,24 +295,24 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self.post_message(Opened(self))
 
     def action_sort(self) -> None:
-        """Ask for the choice of the column that orders the rows."""
+        """Ask the owner to offer the columns to sort by."""
         self.post_message(OrderAsked(self))
 
     def action_reverse(self) -> None:
-        """Turn the order around."""
+        """Reverse the order."""
         if self.sort is not None:
             self.post_message(SortAsked(self, self.sort[0]))
 
     def action_columns(self) -> None:
-        """Ask for the choice of columns."""
+        """Ask the owner to offer the columns to show."""
         self.post_message(ColumnsAsked(self))
 
     def action_wider(self) -> None:
-        """Give the column that orders the list one more cell."""
+        """Widen the sorting column by two cells."""
         self._widen(2)
 
     def action_narrower(self) -> None:
-        """Take a cell off the column that orders the list."""
+        """Narrow the sorting column by two cells."""
         self._widen(-2)
 
     def action_mark(self) -> None:
@@ -329,25 +328,25 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return was_one
 
     def action_range(self) -> None:
-        """Begin a range at the cursor, or take it into the marks."""
+        """Begin a range at the cursor, or add the range to the marks."""
         self.selection.toggle_range(self._cursor)
         self._is_new = False
         self._changed_selection()
 
     def action_mark_all(self) -> None:
-        """Mark all rows that are held."""
+        """Mark all loaded rows."""
         self.selection.mark_all()
         self._changed_selection()
 
     def action_unmark(self) -> None:
-        """Take away the range, else all marks."""
+        """Clear the range, or all marks if there is no range."""
         self.selection.clear()
         self._changed_selection()
 
     # Mouse.
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by a header, turn a mark, or go to a row; a second click on that opens it."""
+        """Sort by a clicked header, toggle a clicked mark, or go to a row; click again to open it."""
         line = event.y - self.gutter.top
         if line == 0:
             column = self._column_at(event.x)
@@ -366,11 +365,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     # Drawing.
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001 - Textual calls it so
-        """Draw the cursor another way; no rule asks a list for the focus, so none is matched."""
+        """Redraw the cursor; skip the style update, since no rule depends on a list's focus."""
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw lines; what is the same for each of them is found once."""
+        """Draw lines; look up the style and columns once for all of them."""
         self._same = self.rich_style, self._shares()
         try:
             return super().render_lines(crop)
@@ -378,7 +377,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self._same = None
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the view from what is held; nothing is fetched here."""
+        """Draw one line of the view from loaded rows; nothing is fetched here."""
         width = self._cells
         if y == 0:
             style = self._base + self.get_component_rich_style("virtual-list--header")
@@ -392,7 +391,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         marked = row is not None and self.rows.key(row) in self.selection.marks
         in_range = index in self.selection.span(self._cursor)
         style = self._row_style(index, chosen=marked or in_range)
-        # Bar and mark: nothing is told by colour alone.
+        # Bar and mark: colour alone never carries information.
         bar = "▌" if index == self._cursor else " "
         gutter = f"{bar}{'●' if marked else '○' if in_range else ' '} "
         if row is None:
@@ -410,7 +409,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return _strip(segments, width, style)
 
     def _titles(self) -> str:
-        """Return the header; an arrow shows which column orders the rows, and which way."""
+        """Return the header; an arrow shows the sorting column and its direction."""
         titles = []
         for column, cells in self._shown:
             title = column.title
@@ -421,7 +420,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return " " * GUTTER + (" " * GAP).join(titles)
 
     def _notice_line(self, line: int) -> Strip:
-        """Draw a line of the words that stand where rows would be, in the upper third."""
+        """Draw a line of the notice, which stands in the upper third instead of rows."""
         width, base = self._cells, self._base
         said = _wrapped(tuple(self.notice), max(8, width - 8))
         start = max(0, (self.page_lines - len(said)) // 3)
@@ -474,7 +473,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     @property
     def _alike(self) -> set[str]:
-        """The columns that tell no row in view from another, but for the one that orders them."""
+        """Columns with one text in all rows in view, except the sorting one and `late` ones."""
         if self.rows.count < 2:
             return set()
         kept = {column.key for column in self.columns if column.late}
@@ -486,11 +485,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self._measure()
 
     def _measure(self) -> None:
-        """Learn how wide the cells are of the lines that came into view.
+        """Measure the cells of the lines that came into view.
 
-        A column only grows while some of the rows stay in view, and one that went as it said the
-        same in each comes back once: it does not move under the eye. After a jump to other rows it
-        is as wide as they need, so that one long row does not hide a column for good.
+        While some rows stay in view, columns only grow, and a column hidden because all its texts
+        were equal reappears at most once, so that columns do not jump. After a jump to other rows
+        they are measured anew, so that one long row does not hide a column for good.
         """
         top = self.scroll_offset.y
         view = range(top, min(top + self.page_lines, self.rows.count))
@@ -504,13 +503,13 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             if column.key not in self.hidden:
                 texts = [column.of(row).text for row in rows]
                 widest = max(cells_of(text, _WIDEST) for text in texts)
-                title = cell_len(column.title) + 1  # and the arrow of an order
+                title = cell_len(column.title) + 1  # one cell for the arrow
                 self._content[column.key] = max(self._content.get(column.key, title), widest)
                 said = self._said.setdefault(column.key, set())
                 said.update(islice((text for text in texts if text not in said), 2 - len(said)))
 
     def _unlearn(self) -> None:
-        """Forget what the columns held, as other rows or columns come."""
+        """Forget the measured cells, since other rows or columns come."""
         self._content.clear()
         self._said.clear()
 
@@ -518,7 +517,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     @property
     def _cells(self) -> int:
-        """Cells for a line, the scrollbar's taken off."""
+        """Width of a line in cells, without the scrollbar."""
         return self.scrollable_content_region.width
 
     @property
@@ -527,27 +526,27 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return max(1, self.size.height - 1)
 
     def on_resize(self) -> None:
-        """Keep the cursor in view and ask for what has come into it."""
+        """Keep the cursor in view and ask for the rows that came into view."""
         self._fit()
         self._reveal()
         self._measure()
         self._ask()
 
     def watch_sort(self) -> None:
-        """Keep the cursor's row in view once the rows are in their new order."""
+        """Note that the cursor's row must be in view once the new order arrives."""
         self._sorted = True
 
     def watch_columns(self) -> None:
-        """Begin with the widths of other columns."""
+        """Measure the new columns."""
         self._unlearn()
         self._measure_again()
 
     def watch_hidden(self) -> None:
-        """Learn how wide the columns are that are shown now."""
+        """Measure the columns shown now."""
         self._measure_again()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for the lines that came into view."""
+        """Measure, and ask for, the lines that came into view."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self._measure()
@@ -556,12 +555,12 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def _fit(self) -> None:
         lines = self.rows.count + 1
-        # Textual would find out after it laid out and drew all, and do both again.
+        # Set now: Textual would notice after layout and drawing, and do both again.
         self.show_vertical_scrollbar = 0 < self.container_size.height < lines
         self.virtual_size = Size(self._cells, lines)
 
     def _pin(self) -> None:
-        """Put the cursor back on its row, wherever that stands now."""
+        """Move the cursor to the current index of its row."""
         if self._cursor_key is not None:
             index = self.rows.index_of(self._cursor_key)
             if index is not None:
@@ -603,7 +602,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
 @lru_cache(8)
 def _wrapped(notice: tuple[str, ...], width: int) -> list[tuple[str, bool]]:
-    """Return the lines of a notice, and whether each is of its first text."""
+    """Return the lines of a notice, and whether each belongs to the first text."""
     return [
         (part, place == 0)
         for place, text in enumerate(notice)

@@ -1,4 +1,4 @@
-"""A helper's child: it becomes the process of the hook that asked, and runs its command line."""
+"""A helper's child: it takes over a hook's environment and runs its command line."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from memtui.paths import HOOK_PARENT
 _AT_ONCE_BYTES = 1 << 20
 _REQUEST_WITHIN_S = 2
 _RUN_WITHIN_S = 120
-"""A hook has a time limit of its own; one that hangs in spite of it is killed."""
+"""A hook limits its own time; one that hangs nevertheless is killed."""
 
 
 class NotForHelper(Exception):
-    """This request is not for a helper; whoever sent it runs its hook itself."""
+    """The helper does not run this request; its client runs the hook itself."""
 
 
 class Request(NamedTuple):
-    """What a client asks for."""
+    """A client's request."""
 
     code: str
     home: str
     folder: bytes
     umask: int
     parent: int
-    """Whose child the client is."""
+    """Process id of the client's parent."""
     arguments: list[str]
     environment: dict[bytes, bytes]
 
 
 def serve(connection: socket.socket, code: str, home: str) -> int:
-    """Run the one hook that is asked for, and return the exit status of this process."""
-    # A client that says nothing ends this process: the signal is not caught.
+    """Run the requested hook, and return the exit status of this process."""
+    # A silent client ends this process: SIGALRM is not caught.
     signal.alarm(_REQUEST_WITHIN_S)
     try:
         request = read_request(connection)
@@ -72,18 +72,18 @@ def serve(connection: socket.socket, code: str, home: str) -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which comes when the client is gone
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent when the client is gone
     with suppress(OSError):
         connection.sendall(bytes([answer]))
     return 0
 
 
 def read_request(connection: socket.socket) -> Request:
-    """Read what a client sends.
+    """Read a client's request.
 
     Raises:
         OSError: the connection breaks.
-        Refused: it is not a request, or too large.
+        NotForHelper: it is not a request, or too large.
     """
     content = connection.recv(HEADER.size)
     if len(content) < HEADER.size:
@@ -134,9 +134,9 @@ def _stream(place: int, mode: str) -> Any:
 
 
 def _rights(process: int | str = "self") -> tuple[bytes, ...]:
-    """Return what a process may do and what it sees of the machine, as far as Linux tells.
+    """Return a process's rights and namespaces from Linux's `/proc`; empty where unreadable.
 
-    A helper does nothing for a process in a sandbox: its child is in none.
+    A helper serves only processes with equal rights: its child would not be in their sandbox.
     """
     own = Path(f"/proc/{process}")
     told = (b"Uid", b"Gid", b"Groups", b"Cap", b"NoNewPrivs", b"Seccomp:")
@@ -153,7 +153,7 @@ def _rights(process: int | str = "self") -> tuple[bytes, ...]:
 
 
 def _label(process: Path) -> bytes:
-    """Return what AppArmor or SELinux calls a process; empty where neither is used."""
+    """Return a process's AppArmor or SELinux label; empty where neither is used."""
     try:
         return (process / "attr" / "current").read_bytes()
     except OSError:

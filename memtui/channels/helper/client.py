@@ -1,4 +1,4 @@
-"""A hook's own process: it has the helper run its command line, or runs it itself."""
+"""The hook's side: ask the helper to run the command line, and start a helper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEVER = "MEMTUI_HELPER_IDLE_S", "0"
 
 
 class HelperCall:
-    """One hook's command line, with the helper that may run it."""
+    """One hook's command line, and the helper that may run it."""
 
     def __init__(self, arguments: Sequence[str], home: str) -> None:
         self._arguments = arguments
@@ -37,17 +37,17 @@ class HelperCall:
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> HelperCall | None:
-        """Return the call of a command line; None where no helper is to run it."""
+        """Return the call for a command line; None: no helper may run it."""
         home = home_of_hook(arguments)
         if home is None or os.environ.get(_NEVER[0]) == _NEVER[1] or not _is_plain():
             return None
         return cls(arguments, home)
 
     def answer(self) -> int | None:
-        """Have the helper run it and return the exit code; None: nobody has, nothing was done.
+        """Have the helper run the hook and return the exit code; None: nothing was run.
 
-        A hook never fails an agent: the code is 0 where the helper's process dies in the middle,
-        and memtui's log file says so.
+        A hook never fails an agent: the code is 0 where the helper's child dies midway, and the log
+        file says so.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:
@@ -63,7 +63,7 @@ class HelperCall:
         return code or 0
 
     def _begin(self, connection: socket.socket) -> bool:
-        """Hand the request over and let it begin. Raises `OSError`."""
+        """Send the request and start it; False: the helper refused. Raises `OSError`."""
         if not is_private(self._place.folder):
             return False
         umask = os.umask(0o077)
@@ -82,7 +82,7 @@ class HelperCall:
         return True
 
     def start_helper(self) -> None:
-        """Start a helper for the hooks to come, unless one runs or the settings want none."""
+        """Start a helper for later hooks, unless one runs or the settings turn it off."""
         from pathlib import Path
 
         from memtui.config import find_paths, load_settings
@@ -94,7 +94,7 @@ class HelperCall:
             paths = find_paths(Path(self._home) if self._home else None)
             settings = load_settings(paths)
         except MemtuiError:
-            return  # whoever runs a command is told
+            return  # running a command reports it
         if not settings.helper_idle_s or not paths.is_begun:
             return
         places = str(paths.data), str(paths.config_file)
@@ -137,7 +137,7 @@ class HelperCall:
 
 
 def _read_code(connection: socket.socket) -> int | None:
-    """Wait for the exit code; None: the process that was to send it is gone."""
+    """Wait for the exit code; None: the child ended without sending it."""
     connection.settimeout(None)
     try:
         found = connection.recv(1)
@@ -147,7 +147,7 @@ def _read_code(connection: socket.socket) -> int | None:
 
 
 def _is_plain() -> bool:
-    """Whether this process is one that a helper's child can stand for, down to the encodings."""
+    """Whether a helper's child can replace this process: same user, encodings and flags."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return (
         hasattr(os, "fork")
@@ -159,10 +159,10 @@ def _is_plain() -> bool:
 
 
 def _inheritable() -> list[int]:
-    """Return the open descriptors beyond the standard streams that a new program would get."""
+    """Return the inheritable descriptors other than the standard streams."""
     found = []
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - as names
-        with suppress(OSError):  # the listing's own is closed by now
+        with suppress(OSError):  # the listing's descriptor is closed by now
             if int(name) > 2 and os.get_inheritable(int(name)):
                 found.append(int(name))
     return found

@@ -1,8 +1,8 @@
-"""The resident process: it waits for hooks, and forks a child for each.
+"""The resident process: it waits for hooks and forks a child for each.
 
-`python -P -m memtui.channels.helper.server CODE HOME DATA CONFIG_FILE IDLE_S MODEL`, as a hook's
-process starts it: CODE and HOME are what requests have to name, DATA is the home's folder,
-CONFIG_FILE its settings.
+A hook's process starts it as
+`python -P -m memtui.channels.helper.server CODE HOME DATA CONFIG_FILE IDLE_S MODEL`: requests must
+name the same CODE and HOME; DATA is the home's folder, CONFIG_FILE its settings.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ WARM = (
     "typer._click.decorators",
     "yaml",
 )
-"""The modules that import what a hook needs; what else one needs it imports itself."""
+"""Modules whose import covers most needs of hooks; a hook imports any others itself."""
 AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
-"""So many hooks run at the same time; others wait for their turn."""
+"""Most hooks that run at the same time; others wait."""
 
 _LOOK_S = 30.0
-"""How often an idle helper looks whether its home is still there."""
+"""How often an idle helper checks that its home still exists."""
 
 
 class HelperTerms(NamedTuple):
-    """What a helper was started with."""
+    """The arguments that a helper was started with."""
 
     code: str
     home: str
@@ -65,23 +65,23 @@ class HelperTerms(NamedTuple):
     config_file: Path
     idle_s: int
     model: str
-    """The model that contexts are counted for."""
+    """The model whose tokens contexts are counted in."""
 
 
 class Helper:
-    """The socket that hooks come to, and the children that run them."""
+    """The socket that hooks connect to, and the children that run them."""
 
     def __init__(self, terms: HelperTerms, place: HelperSocket, lock: int) -> None:
-        """Listen, as the holder of the place's lock. Raises `OSError`."""
+        """Listen on the socket; the caller holds its lock. Raises `OSError`."""
         self._terms = terms
         self._place = place
         self._children: dict[int, socket.socket] = {}
-        """The process id of each, and its client's connection."""
+        """Connections of the clients, by the child's process id."""
         modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         files = (str(terms.config_file), *filter(None, modules))
         self._made_from = {path: _stamp(path) for path in files}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        Path(place.socket).unlink(missing_ok=True)  # left by one that was killed: the lock is ours
+        Path(place.socket).unlink(missing_ok=True)  # left by a killed helper: we hold the lock
         self._listener.bind(place.socket)
         self._listener.listen(64)
         self._listener.settimeout(0)
@@ -96,7 +96,7 @@ class Helper:
         self._poll.register(self._woken, select.POLLIN)
 
     def serve(self) -> None:
-        """Answer hooks until none has come for a while, or what this was made from changed."""
+        """Answer hooks until idle for `idle_s`, or until the code, settings or home changed."""
         last = monotonic()
         try:
             while self._children or monotonic() - last < self._terms.idle_s:
@@ -110,7 +110,7 @@ class Helper:
             self._place.leave()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until something happens; returns whether a hook asks."""
+        """Wait for an event; return whether a hook asks."""
         has_room = len(self._children) < AT_ONCE
         self._poll.register(self._listener, select.POLLIN if has_room else 0)
         events = dict(self._poll.poll(seconds * 1000))
@@ -119,7 +119,7 @@ class Helper:
             os.read(self._woken, 4096)
         self._reap()
         for pid, connection in self._children.items():
-            if connection.fileno() in events:  # nobody waits for its answer any more
+            if connection.fileno() in events:  # its client is gone
                 self._poll.unregister(connection)
                 os.kill(pid, signal.SIGTERM)
         return bool(asks & select.POLLIN)
@@ -136,14 +136,14 @@ class Helper:
                     _end()
 
     def _accept(self) -> None:
-        """Fork a child for a hook."""
+        """Accept a hook's connection and fork a child for it."""
         try:
             connection, _ = self._listener.accept()
-        except BlockingIOError:  # it has gone again
+        except BlockingIOError:  # the client is gone
             return
         try:
             pid = os.fork() if peer(connection)[1] == os.geteuid() else None
-        except OSError:  # it has gone, or there is no room for one more process
+        except OSError:  # the client is gone, or no process can be made
             pid = None
         if pid is None:
             connection.close()
@@ -154,7 +154,7 @@ class Helper:
         self._poll.register(connection, 0)
 
     def _become_child(self, connection: socket.socket) -> NoReturn:
-        """Let go of what is the helper's own, and run the hook."""
+        """Close the helper's descriptors and signal handlers, and run the hook."""
         try:
             signal.set_wakeup_fd(-1)
             for one in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
@@ -169,13 +169,13 @@ class Helper:
             os._exit(1)
 
     def _is_current(self) -> bool:
-        """Whether the home, its settings and the code are still those that it was made from."""
+        """Whether the home exists and settings and code are unchanged since the start."""
         made = self._made_from.items()
         return self._terms.data.is_dir() and all(_stamp(path) == seen for path, seen in made)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
-    """Return what changes with a file's content; None where there is none."""
+    """Return a file's modification time and size; None: there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a thousand of them for each hook
     except OSError:
@@ -188,7 +188,7 @@ def _end(*_: object) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the helper of a home until it is needed no more; at once where there is one."""
+    """Run the helper of a home until it is idle; return at once if one runs already."""
     code, home, data, config_file, idle_s, model = arguments
     terms = HelperTerms(code, home, Path(data), Path(config_file), int(idle_s), model)
     os.chdir("/")
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def warm(model: str) -> None:
-    """Import and make what every hook would, none of which depends on who calls."""
+    """Import modules and build objects that every hook needs and that no caller affects."""
     for module in WARM:
         import_module(module)
     from memtui.channels.cli.main import command_line
@@ -231,7 +231,7 @@ def _below(kind: type[Model]) -> Iterator[type[Model]]:
 
 @contextmanager
 def _logged(terms: HelperTerms) -> Iterator[None]:
-    """Log what goes wrong: there is nobody to tell."""
+    """Log errors: a helper has no terminal to report them on."""
     try:
         yield
     except Exception:

@@ -1,12 +1,12 @@
-"""Where a helper is, who is at the other end of its socket, and what is said there.
+"""The helper's socket, the check of its peer, and the protocol.
 
-A hook's process imports this before anything else, so it needs the quickest of modules only.
+A hook's process imports this module first, so it imports only modules that load quickly.
 
-The client sends one request: its size (four bytes, big-endian), then its parts with a NUL between
-them. The helper's child answers `READY` when it can do that very request, or closes. Until the
-client has sent `GO` nothing is done, so that a client that waits no longer runs its hook itself,
-once. With `GO` come its standard streams as descriptors: sent before, they would stay open in the
-queue, and who reads them would wait for the helper. In the end comes the exit code, a byte.
+The client sends one request: its size (four bytes, big-endian), then its parts separated by NUL.
+The helper's child answers `READY` if it can run this request, or closes. It runs nothing before
+the client sends `GO`, so a client that stops waiting can run its hook itself without a second run.
+`GO` carries the client's standard streams as descriptors: sent earlier, they would stay open in the
+queue, and their readers would wait for the helper. The last message is the exit code, one byte.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ import memtui
 
 READY, GO = b"R", b"G"
 READY_WITHIN_S = 2.0
-"""How long a client waits for its turn before it runs its hook itself."""
+"""How long a client waits for `READY` before it runs its hook itself."""
 MAX_REQUEST_BYTES = 8_000_000
-"""No system takes a longer environment and command line."""
+"""No system allows a longer environment and command line."""
 HEADER = struct.Struct("!I")
 OUTDATED = 3
-"""The exit status of a helper's child that was asked by another version than its own."""
+"""Exit status of a helper's child whose client has another version or home."""
 
 _MAX_RUNTIME_BYTES = 70
 """The path of a socket, 30 bytes longer, must be shorter than 104 on some systems."""
 _INTERPRETED = ("PYTHON", "LD_", "DYLD_")
-"""Begin the names of the variables that only count when Python starts."""
+"""Prefixes of variables that only take effect when Python starts."""
 
 
 def home_key(home: str, environ: Mapping[str, str]) -> str:
-    """Return what tells the home that `memtui.paths.find_paths` finds from another one."""
+    """Return a key that identifies the home that `memtui.paths.find_paths` finds."""
     if chosen := home or environ.get("MEMTUI_HOME"):
         return os.path.abspath(os.path.expanduser(chosen))  # noqa: PTH100, PTH111 - pathlib is slow
     names = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
@@ -47,24 +47,24 @@ def home_key(home: str, environ: Mapping[str, str]) -> str:
 
 
 def code_key(environ: Mapping[str, str]) -> str:
-    """Return what tells this program, as it was started, from another version or copy of it."""
+    """Return a key that identifies this version and copy of memtui, as it was started."""
     read = sorted(f"{k}={v}" for k, v in environ.items() if k.startswith(_INTERPRETED))
-    variables = zlib.crc32(os.fsencode("\0".join(read)))  # a command line is everybody's to read
+    variables = zlib.crc32(os.fsencode("\0".join(read)))  # command lines are public
     python = sys.version.partition(" ")[0]
     return f"{memtui.__version__} {memtui.__file__} {python} {sys.prefix} {variables:08x}"
 
 
 def folder(environ: Mapping[str, str]) -> str:
-    """Return the private folder where this user's helpers are."""
+    """Return the private folder for the sockets of this user's helpers."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     is_short = len(os.fsencode(runtime)) < _MAX_RUNTIME_BYTES
     if runtime.startswith("/") and is_short and is_private(runtime):
         return f"{runtime}/memtui"
-    return f"/tmp/memtui-{os.geteuid()}"  # noqa: S108 - looked at before it is used
+    return f"/tmp/memtui-{os.geteuid()}"  # noqa: S108 - checked before use
 
 
 def is_private(path: str) -> bool:
-    """Whether a path is a folder, no link to one, that its user alone can enter: this user."""
+    """Whether a path is a folder (not a link) of this user that nobody else can enter."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -75,7 +75,7 @@ def is_private(path: str) -> bool:
 
 
 class HelperSocket:
-    """Where the helper of one home listens, and the lock that it holds as long as it lives."""
+    """The socket of a home's helper, and the lock that the helper holds while it lives."""
 
     def __init__(self, key: str, environ: Mapping[str, str]) -> None:
         """Take the `home_key`."""
@@ -84,10 +84,10 @@ class HelperSocket:
         self.socket, self._lock = f"{name}.sock", f"{name}.lock"
 
     def take(self) -> int | None:
-        """Become the one helper of this home, and return the lock's descriptor; None: there is one.
+        """Become the helper of this home and return the lock's descriptor; None: one exists.
 
-        Raises `OSError` where the folder cannot be made or is not private. The lock is a process's
-        own: a child does not inherit it.
+        Raises `OSError` where the folder cannot be made or is not private. A child process does not
+        inherit the lock.
         """
         try:
             os.mkdir(self.folder, 0o700)  # noqa: PTH102 - as above
@@ -98,7 +98,7 @@ class HelperSocket:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_ino != os.stat(self._lock).st_ino:  # noqa: PTH116
-                raise FileNotFoundError  # taken away by one that has just left
+                raise FileNotFoundError  # removed by a helper that just ended
         except OSError:
             os.close(lock)
             return None
@@ -107,22 +107,22 @@ class HelperSocket:
         return lock
 
     def leave(self) -> None:
-        """Take away what stands here, as the one that holds the lock."""
+        """Remove socket and lock; only the holder of the lock may call it."""
         for path in (self.socket, self._lock):
             with suppress(FileNotFoundError):
                 os.unlink(path)  # noqa: PTH108
 
     @classmethod
     def of(cls, home: str) -> HelperSocket:
-        """Return the place of the home that a command line names, empty for none."""
+        """Return the socket of the home that a command line names; empty: the default home."""
         return cls(home_key(home, os.environ), os.environ)
 
     def is_usable(self) -> bool:
-        """Whether the folder is this user's alone, or is still to be made."""
+        """Whether the folder is private, or does not exist yet."""
         return is_private(self.folder) or not os.path.lexists(self.folder)
 
     def holder(self) -> int | None:
-        """Return the process id of the helper of this home; None where none runs."""
+        """Return the process id of this home's helper; None: none runs."""
         if not is_private(self.folder):
             return None
         try:
@@ -153,7 +153,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def request_bytes(code: str, home: str, arguments: Sequence[str], umask: int) -> bytes:
-    """Return a request of this process, which `read_request` reads. Raises `OSError`."""
+    """Return this process's request, as `read_request` reads it. Raises `OSError`."""
     parts = [
         os.fsencode(code),
         os.fsencode(home),

@@ -1,19 +1,19 @@
-"""Which command a command line names, and which of them a helper runs."""
+"""Finds the command in a command line, and whether a helper runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 EVENTS = frozenset({"pre-run", "post-run", "comment", "document"})
-"""The commands of `hook` that others call: they are quick, and never fail."""
+"""The `hook` commands that agents' clients call: quick, and they never fail."""
 NAMING = frozenset({"--home", "--company", "--principal", "--acts-for"})
-"""The options before a command that take a value."""
+"""Global options (before the command) that take a value."""
 
 
 def command_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the folder that `--home` names, empty for none, and the words from the command on.
+    """Return the folder of `--home` (empty: not given), and the words from the command on.
 
-    There are none where another option than a global one comes first.
+    There are no words where a non-global option comes before the command.
     """
     home, words = "", iter(arguments)
     for word in words:
@@ -27,9 +27,9 @@ def command_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def home_of_hook(arguments: Sequence[str]) -> str | None:
-    """Return the folder that a hook's command line names as home, empty for none.
+    """Return the folder of `--home` in a hook's command line; empty: not given.
 
-    None where it is not a command line of one of the `EVENTS`.
+    None: it is not the command line of one of the `EVENTS`.
     """
     home, words = command_words(arguments)
     return home if words[:1] == ["hook"] and words[1:2] and words[1] in EVENTS else None
