@@ -346,7 +346,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     # Mouse.
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by a clicked header, toggle a clicked mark, or go to a row; click again to open it."""
+        """Sort by a header, toggle a mark, or go to a row; a second click on the row opens it."""
         line = event.y - self.gutter.top
         if line == 0:
             column = self._column_at(event.x)

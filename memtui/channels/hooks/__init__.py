@@ -1,1 +1,1 @@
-"""What agents' clients call at moments of a run: to be told what is remembered, to leave a note."""
+"""Hooks that agents' clients call during a run, to get a context or to leave a note."""

@@ -1,8 +1,8 @@
-"""What a client says on stdin when it calls a hook, and what it takes for an answer.
+"""The input that a client sends a hook on stdin, and the answer that it expects.
 
-The forms are the clients' own: Claude Code's (code.claude.com/docs/en/hooks), which Codex shares
-(developers.openai.com/codex/hooks), Gemini CLI's (geminicli.com/docs/hooks/reference) and Cursor's
-(cursor.com/docs/agent/hooks). Each names its event; the event tells the form.
+The formats are those of Claude Code (code.claude.com/docs/en/hooks), which Codex shares
+(developers.openai.com/codex/hooks), Gemini CLI (geminicli.com/docs/hooks/reference) and Cursor
+(cursor.com/docs/agent/hooks). Each input names its event, which determines the format.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from memtui.contract import Invalid, Json
 from memtui.json_text import lenient_json, spliced_json, whole
 
 MOST_CHARACTERS = 8_000
-"""How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""
+"""Longest context in characters; from 10,000 on Claude Code and Cursor put it into a file."""
 MOST_BYTES = 16 << 20
-"""The most that is read of stdin."""
+"""Most bytes read from stdin."""
 
 _ID_CHARS = 200
 _OWN_WORDS = re.compile(r"<hook_context>.*?</hook_context>", re.DOTALL)
-"""What Gemini CLI puts into a prompt of what a hook told it at the session's start."""
+"""Text that Gemini CLI adds to a prompt: the hook's answer at the session's start."""
 _PROMPT_CHARS = 8_000
 
 
 class Moment(Enum):
-    """When in a run a client calls."""
+    """The moment of a run at which a client calls."""
 
     START = auto()
     """The session begins, or goes on after it was resumed or compacted."""
@@ -60,9 +60,9 @@ _EVENTS = {
     "preCompact": _Event(Moment.COMPACTION, "cursor"),
     "beforeSubmitPrompt": _Event(Moment.PROMPT, "cursor"),
 }
-"""The events by their names; a subagent's are left out, as its work is part of its run."""
+"""Events by name; those of subagents are left out: their work is part of the run."""
 _WITHOUT_END = "codex"
-"""The client that tells of no end of a session."""
+"""The client without an event for the end of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +70,27 @@ class HookCall:
     """One call of a hook."""
 
     event: str = ""
-    """Empty: nothing came on stdin, and a person or a script called."""
+    """Empty: stdin was empty, as a person or a script called."""
     moment: Moment = Moment.START
     client: str | None = None
-    """Which client it is, as far as the event tells."""
+    """The client's key; None: the event does not show it."""
     run_id: str | None = None
-    """The client's own id of the session, which imports of transcripts know the run by too."""
+    """The client's session id; imported transcripts use it as run id too."""
     cwd: str | None = None
     transcript: Path | None = None
     prompt: str | None = None
     reply: str | None = None
     """The agent's last answer."""
     is_resumed: bool = False
-    """The conversation so far is still before the model: what it was given needs no repeating."""
+    """Whether the model still sees the earlier conversation, so a context need not be repeated."""
     is_compacted: bool = False
-    """The conversation was compacted since it was told something."""
+    """Whether the conversation was compacted since the last context."""
     ends_later: bool = False
-    """Whether the client will also tell of the session's end."""
+    """Whether the client will also report the session's end."""
 
 
 def read_call(text: str, *, client: str | None = None) -> HookCall:
-    """Return what a client said.
+    """Return the call that a client's input describes.
 
     Raises:
         Invalid: it is not a JSON object, or names no event of a run.
@@ -121,7 +121,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
 
 
 def answer_to(call: HookCall, context: str) -> str:
-    """Return what a client wants on stdout to put a context before its model; empty: nothing."""
+    """Return the stdout that makes a client show its model a context; empty: nothing."""
     if not context.strip():
         return ""
     if not call.event:
@@ -134,10 +134,9 @@ def answer_to(call: HookCall, context: str) -> str:
 
 
 def json_object(text: str) -> Json:
-    """Return the JSON object that a text begins with, as far as it can be read.
+    """Return the JSON object at the start of a text, read leniently.
 
-    Half of a character, as of one cut off, is U+FFFD. NUL bytes around it and what stands behind it
-    do not count.
+    Lone surrogates become U+FFFD. NUL bytes around the object and any text after it are ignored.
 
     Raises:
         Invalid: there is none.

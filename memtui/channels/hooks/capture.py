@@ -1,7 +1,7 @@
-"""What hooks write by themselves: one memory a source, kept true when the source changes.
+"""Memories that hooks write automatically: one for each source, updated when it changes.
 
-Only what the binding's switches allow is written (seed 000, "Automatic hooks"). Where nothing is,
-nothing is asked of a provider either, and so the operation log stays without a row.
+The binding's switches decide what is captured (seed 000, "Automatic hooks"). Where nothing is
+captured, no provider is called, so the operation log gets no row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memtui.service import Capture, MutationAnswer, Operation, Resolution
 from memtui.service.redaction import redact
 
 _LOOKED_AT = 500
-"""Operations of an issue or a run that are looked through for an earlier capture."""
+"""Most operations of an issue or a run searched for an earlier capture."""
 _NAMED_BY = ("issue_id", "comment_id", "document_key", "run_id")
 
 
@@ -41,17 +41,17 @@ class CaptureOutcome(StrEnum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     KEPT = "kept"
-    """It was taken once, and cannot or may not be changed."""
+    """It was captured earlier, and cannot or may not be changed."""
     OFF = "off"
     """The binding does not capture it."""
     NOTHING = "nothing"
     """There was nothing worth keeping."""
     PENDING = "pending"
-    """It waits until a person has reviewed it."""
+    """It waits for review by a person."""
     LATER = "later"
-    """It is taken once, at the session's end."""
+    """It will be captured once, at the session's end."""
     REMOVED = "removed"
-    """Somebody took the earlier memory away, and it stays away."""
+    """The earlier memory was removed, so it is not captured again."""
 
 
 class Captured(Model):
@@ -64,7 +64,7 @@ class Captured(Model):
 
 
 async def capture_run(agent: Agent, call: HookCall) -> Captured:
-    """Leave the note of a run, or bring the one that it left up to date."""
+    """Write the note of a run, or update its earlier note."""
     found = await agent.resolve()
     if Capture.POST_RUN not in found.captures:
         return Captured(outcome=CaptureOutcome.OFF, binding_key=found.binding_key)
@@ -89,7 +89,7 @@ class IssueText(Model):
     url: str | None = None
 
     def source(self, company_id: str) -> SourceRef:
-        """Return what a memory of it comes from."""
+        """Return the source of a memory of this text."""
         is_comment = self.comment_id is not None
         return SourceRef(
             kind=SourceKind.ISSUE_COMMENT if is_comment else SourceKind.ISSUE_DOCUMENT,
@@ -102,7 +102,7 @@ class IssueText(Model):
 
 
 async def capture_text(agent: Agent, given: IssueText) -> Captured:
-    """Keep a comment or a document of an issue; the same one again brings it up to date."""
+    """Capture a comment or a document of an issue; a repeated call updates the memory."""
     found = await agent.resolve()
     source = given.source(agent.scope.company_id)
     is_comment = source.kind is SourceKind.ISSUE_COMMENT
@@ -118,7 +118,7 @@ async def capture_text(agent: Agent, given: IssueText) -> Captured:
 
 
 async def _may_update(agent: Agent, found: Resolution) -> bool:
-    """Whether what was captured can be brought up to date: a member may add to a project alone."""
+    """Whether captured memories can be updated; a member may only add to a project."""
     if found.capabilities.provider_managed_extraction:
         return False
     whose = owner_scope(agent.scope)
@@ -179,10 +179,10 @@ async def _update(
 
 
 async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operation | None:
-    """Return the operation by which the same source was captured last.
+    """Return the operation that captured the same source last.
 
-    One that was interrupted counts where it happened; where nobody can tell, the source is rather
-    captured twice than not at all.
+    An interrupted one counts if it took effect; if that is unknown, the source is captured again,
+    since a duplicate is better than a gap.
     """
     chosen = Filter(
         issue_id=source.issue_id,

@@ -1,4 +1,4 @@
-"""The clients whose hooks memtui knows how to set, and what stands in their files."""
+"""The clients whose hooks memtui can install, and the entries in their files."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from memtui.contract import Invalid, Json, NotFound
 
 HOLDER = "hooks"
 EVENT = "EVENT"
-"""What stands in a command for the hook that is called."""
+"""Placeholder in a command for the name of the hook."""
 
 _PRE, _POST = "pre-run", "post-run"
 _SECONDS = 5
-"""How long a client waits for a hook beyond the time after which that ends by itself."""
+"""Seconds that a client waits for a hook beyond the hook's own time-out."""
 _OURS = re.compile(rf"memtui.*\bhook ({_PRE}|{_POST})\b", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class HookClient:
-    """A client, the file that has its hooks, and the events at which it calls."""
+    """A client, the file with its hooks, and the events at which it calls them."""
 
     key: str
     name: str
     file: Callable[[Path], Path]
-    """Its file, in a home folder."""
+    """The path of its file, for a home folder."""
     events: Mapping[str, str]
-    """By its name what is called."""
+    """The hook that each event calls, by the event's name."""
     then: str
-    """What the person does next."""
+    """The next step for the person, as a sentence."""
     grouped: bool = True
-    """Whether an event has groups of hooks, not hooks alone."""
+    """Whether an event has groups of hooks instead of hooks."""
     milliseconds: bool = False
-    """Whether it counts its patience in them."""
+    """Whether its time-outs are in milliseconds instead of seconds."""
     begin: Json | None = None
-    """What a file that says nothing begins with."""
+    """Members that an empty file gets first."""
 
     @property
     def leaves_notes(self) -> bool:
-        """Whether it says when an answer is there."""
+        """Whether it calls a hook after an answer, so that notes can be written."""
         return _POST in self.events.values()
 
     def entry(self, event: str, command: Sequence[str], most_ms: int) -> Json:
-        """Return what stands in its file for an event; the hook ends by itself after `most_ms`."""
+        """Return the file's entry for an event; the hook's own time-out is `most_ms`."""
         words = shlex.join(self.events[event] if word == EVENT else word for word in command)
         seconds = _SECONDS + ceil(most_ms / 1_000)
         timeout = seconds * (1_000 if self.milliseconds else 1)
@@ -111,9 +111,9 @@ CLIENTS = (
 
 
 def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: int) -> FileChange:
-    """Return the change that has a client call a command; EVENT in it is what is called.
+    """Return the change that makes a client call a command; EVENT in it becomes the hook's name.
 
-    The hook ends by itself after `most_ms`, and the client is told to wait a little longer.
+    The hook's own time-out is `most_ms`; the client's is a little longer.
 
     Raises:
         Invalid: the file cannot be read or edited, or calls memtui in another way.
@@ -134,7 +134,7 @@ def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: 
 
 
 def uninstalling(client: HookClient, path: Path) -> FileChange:
-    """Return the change that takes memtui's hooks out again.
+    """Return the change that removes memtui's hooks.
 
     Raises:
         NotFound: there are none.
@@ -160,7 +160,7 @@ def _begin(client: HookClient) -> list[Addition]:
 
 
 def _ours(client: HookClient, path: Path) -> list[Addition]:
-    """Return what a file has of memtui's hooks, in the order in which it was added."""
+    """Return memtui's hooks in a file, in the order in which they were added."""
     events = form_of(path).load(path, read(path)).get(HOLDER)
     held = {
         event: entries

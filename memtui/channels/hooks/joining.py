@@ -1,9 +1,9 @@
-"""Which run a client is in, so that its calls over MCP and of its hooks belong to one run.
+"""Finds the run of a client, so that its MCP calls and hooks are logged as one run.
 
-Client, hook and MCP server share an ancestor: the client's own process, above the shells and
-launchers that stand between. A hook notes the run under that process; the MCP server looks it up at
-each call, as a client begins another session without starting the server anew. A note is a private
-file in the home, named by the process's id and start time, and goes when that process is gone.
+Hook and MCP server share an ancestor: the client's process, above any shells and launchers. A hook
+notes the run under that process; the MCP server looks it up at each call, since a client can begin
+another session without restarting the server. A note is a private file in the home, named by the
+process's id and start time, and is removed once that process has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAUNCHERS = frozenset(
      "pipx", "npx", "npm", "memtui"}
 )  # fmt: skip
 _RUN_BY = ("python", "node")
-"""What runs a launcher that is a script."""
+"""Programs that run launchers written as scripts."""
 _MOST_ANCESTORS = 20
 _ID_CHARS = 200
 _COMPACTED = "\ncompacted"
@@ -31,7 +31,7 @@ _COMPACTED = "\ncompacted"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, known again by when it started: its number may be another's later."""
+    """A process, identified by id and start time, since ids are reused."""
 
     pid: int
     started: str
@@ -41,12 +41,12 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What its run is noted under."""
+        """The file name of its run's note."""
         return f"{self.pid}-{self.started}"
 
     @property
     def is_launcher(self) -> bool:
-        """Whether it only stands between a client and what the client starts."""
+        """Whether it is a shell or launcher between a client and the program it starts."""
         program, *rest = (Path(word).name for word in self.words) if self.words else ("",)
         if program.startswith(_RUN_BY):
             scripts = (word for word in rest if not word.startswith("-"))
@@ -55,9 +55,9 @@ class Process:
 
 
 def client_process() -> Process | None:
-    """Return the process of the client that this one was started by; None where none is found.
+    """Return the client process that started this one; None: none was found.
 
-    A hook that was forked is told by a variable who called it.
+    A forked hook gets its caller's id from the environment variable `HOOK_PARENT`.
     """
     told = os.environ.get(HOOK_PARENT, "")
     start = int(told) if told.isascii() and told.isdigit() else os.getppid()
@@ -66,15 +66,15 @@ def client_process() -> Process | None:
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What is noted of a client."""
+    """The note about a client's run."""
 
     run_id: str
     compacted: bool = False
-    """Whether its conversation was compacted, and what it was told before is gone from it."""
+    """Whether its conversation was compacted, so that earlier contexts are lost."""
 
 
 def note_run(paths: Paths, client: Process, note: RunNote) -> None:
-    """Note the run that a client is in, and forget those of clients that are gone.
+    """Note the current run of a client, and remove the notes of ended clients.
 
     Raises:
         OSError: the home cannot be written.
@@ -94,7 +94,7 @@ def note_run(paths: Paths, client: Process, note: RunNote) -> None:
 
 
 def noted(paths: Paths, client: Process | None) -> RunNote | None:
-    """Return what was noted of a client last; None where no hook of it has said anything."""
+    """Return the last note about a client; None: none of its hooks wrote one."""
     if client is None:
         return None
     try:
@@ -125,7 +125,7 @@ def _process(pid: int) -> Process | None:
 def _of_proc(pid: int) -> Process | None:
     folder = Path("/proc") / str(pid)
     try:
-        # The name stands in brackets and may hold anything; the 4th and the 22nd field follow it.
+        # The name is in brackets and may contain anything; fields 4 and 22 come after it.
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         words = (folder / "cmdline").read_text(errors="replace").split("\0")
     except OSError:

@@ -1,8 +1,8 @@
-"""The note that a run leaves: what was asked, what came of it, which files were changed.
+"""The note of a run: the questions, the last answer, the files changed.
 
-It is drawn from the client's transcript without a model, so that the same transcript always gives
-the same note. Claude Code's and Codex's are read, a JSON object a line; of other clients the note
-has what they say when they call.
+It is extracted from the client's transcript without a model, so that the same transcript always
+gives the same note. Transcripts of Claude Code and Codex are read (JSON lines); for other clients
+the note uses only the input of the hook call.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from memtui.contract import Json, Unavailable
 from memtui.json_text import spliced_json, whole
 
 NOTE_CHARS = 2_000
-"""How long a note is at most."""
+"""Longest note in characters."""
 
 _READ_BYTES = 32 << 20
-"""Of a longer transcript the end is read."""
+"""Of a longer transcript only the end is read."""
 _ASKED_CHARS = 400
 _TITLE_CHARS = 80
 _FILES = 12
 _TRIVIAL_CHARS = 200
-"""An answer this short that changed no file is nothing to remember."""
+"""An answer at most this long, in a run that changed no file, is trivial."""
 _WRITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\\\"]+)")
 _NOT_SAID = re.compile(r"\s*(?:<[a-z]+(?:[-_][a-z]+)+>|# AGENTS\.md instructions)")
-"""How what begins that a client says in a person's place: `<command-name>`, `<user_shell>` …"""
+"""Start of prompts that the client wrote itself: `<command-name>`, `<user_shell>` …"""
 _NOT_ASKED = ("isMeta", "isSidechain", "isCompactSummary")
-"""What marks a line of Claude Code's that no person wrote."""
+"""Fields that mark a line of Claude Code's that no person wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedNote:
-    """What is to be remembered of a run."""
+    """The note of a run."""
 
     title: str
     text: str
     external_ref: str | None
-    """The transcript, and the line of the first question."""
+    """The transcript's path, with the line of the first question."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """What a transcript says, as far as it is read."""
+    """The content read from a transcript so far."""
 
     asked: list[str] = field(default_factory=list)
     reply: str = ""
@@ -59,10 +59,10 @@ class _Run:
 
 
 def note_of(call: HookCall) -> CapturedNote | None:
-    """Return the note of a run; None where there was nothing but a trivial exchange. Blocking.
+    """Return the note of a run; None: the exchange was trivial. Blocking.
 
     Raises:
-        Unavailable: the transcript is there, and cannot be read.
+        Unavailable: the transcript exists but cannot be read.
     """
     run = _Run()
     try:
@@ -95,7 +95,7 @@ def note_of(call: HookCall) -> CapturedNote | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
-    """Yield the objects of a transcript with their lines; None where those are not counted."""
+    """Yield a transcript's objects with line numbers; None: only the end is read."""
     with path.open("rb") as file:
         number: int | None = 0
         beyond = os.fstat(file.fileno()).st_size - _READ_BYTES
@@ -110,10 +110,10 @@ def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
 
 
 def _objects(line: bytes) -> list[Json]:
-    """Return the objects of a line; none: it is still being written, or of another kind."""
+    """Return the objects of a line; empty: it is still being written, or not an object."""
     try:
         said = from_json(line)
-    except ValueError:  # half of a character too, where a client cut a text
+    except ValueError:  # also for a lone surrogate, where a client cut a text
         return [whole(one) for one in spliced_json(line) if one is not None]
     return [said] if isinstance(said, dict) else []
 

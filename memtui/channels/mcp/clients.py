@@ -1,4 +1,4 @@
-"""The MCP clients that memtui knows, and how each is told of this server."""
+"""The MCP clients that memtui knows, and how this server is added to each."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from memtui.channels.clients import (
 from memtui.contract import Invalid, Json, NotFound
 
 NAME = "memtui"
-"""What the server is called in a client's configuration."""
+"""The server's name in a client's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpClient:
-    """A client, and where it keeps its servers."""
+    """A client, and the file with its servers."""
 
     key: str
     name: str
     file: Callable[[Path], Path]
-    """Its file, in a home folder."""
+    """The path of its file, for a home folder."""
     holder: str
-    """The member of the file that holds the servers."""
+    """The file's member with the servers."""
     program: str | None = None
-    """Its own command."""
+    """The client's command; None: it has none."""
     add: tuple[str, ...] = ()
-    """What its own command adds a server with; the server's command follows."""
+    """Arguments of its command that add a server; the server's command follows."""
     remove: tuple[str, ...] = ()
     skill: tuple[str, ...] | None = None
-    """Where under the home folder it looks for a skill."""
+    """Path of a skill below the home folder; None: it reads none."""
     typed: bool = False
     """Whether an entry names its transport."""
 
@@ -108,7 +108,7 @@ CLIENTS = (
 
 
 def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileChange:
-    """Return the change that tells a client of the server.
+    """Return the change that adds the server to a client's file.
 
     Raises:
         Invalid: the file cannot be read, or holds another server of this name.
@@ -126,7 +126,7 @@ def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileCha
 
 
 def uninstalling(client: McpClient, path: Path) -> FileChange:
-    """Return the change that takes the server out again.
+    """Return the change that removes the server from a client's file.
 
     Raises:
         NotFound: it is not there.
@@ -139,10 +139,10 @@ def uninstalling(client: McpClient, path: Path) -> FileChange:
 
 
 def plan_install(client: McpClient, home: Path, command: Sequence[str], skill: str) -> ClientPlan:
-    """Return how a client is told of the server that a command starts, and of when to use it.
+    """Return the plan that adds the server to a client, with a skill that says when to use it.
 
-    The client's own command is taken where it is on the path, else its file is changed. `skill` is
-    the text of a skill, for clients that look for some.
+    The client's command is used if it is on the path, else its file is changed. `skill` is the
+    skill's text, for clients that read skills.
 
     Raises:
         Invalid: its file cannot be read, or holds another server of this name.
@@ -157,7 +157,7 @@ def plan_install(client: McpClient, home: Path, command: Sequence[str], skill: s
 
 
 def plan_uninstall(client: McpClient, home: Path) -> ClientPlan:
-    """Return how the server is taken out of a client again.
+    """Return the plan that removes the server from a client.
 
     Raises:
         NotFound: the client does not have it.
@@ -189,6 +189,6 @@ def _skill_path(client: McpClient, home: Path) -> Path:
 
 
 def _own(client: McpClient, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the client's own command, None where it has none or it is not on the path."""
+    """Return the client's command line; None: it has no command, or none on the path."""
     program = shutil.which(client.program) if client.program else None
     return (program, *arguments) if program else None

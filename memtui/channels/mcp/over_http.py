@@ -1,9 +1,9 @@
-"""The MCP server over streamable HTTP: a token each, and no page of a foreign site.
+"""The MCP server over streamable HTTP: callers need a token; foreign web pages are refused.
 
-A token says who calls, in which company and for whom, and may name the project. The binding, and
-the project where the token names none, are the server's own configuration. A page in a browser
-names its origin: it is answered only where that is this server's own name, so that no site can use
-a browser on this machine as its way in.
+A token names the caller, the company and the person acted for, and may name the project. The
+server's configuration sets the binding, and the project for tokens without one. A request with an
+`Origin` is answered only if it is this server's own, so that no web site can reach the server
+through a browser on this machine.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _STYLE = ErrorStyle(_body, invalid=400)
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """What is served, and to whom."""
+    """The service that is served over HTTP, and its options."""
 
     service: MemoryService
     company_id: str
     run_id: str
-    """The run that calls belong to whose client keeps no session."""
+    """The run of calls whose client has no session."""
     project_id: str | None = None
-    """Of the callers whose token names none."""
+    """The project of callers whose token names none."""
     binding_key: str | None = None
     may_destroy: bool = False
     asks_all: bool = False
 
     @asynccontextmanager
     async def app(self, names: frozenset[str] | None) -> AsyncIterator[ASGIApp]:
-        """Give the ASGI app; it answers to these host `names`, to any if None."""
+        """Yield the ASGI app; it answers only these host `names`; None: any host."""
         server = MemoryServer(self._agent)
         sessions = StreamableHTTPSessionManager(app=server.protocol)
         inner = StreamableHTTPASGIApp(sessions)
@@ -75,7 +75,7 @@ class HttpServer:
             yield Guard(channel, style=_STYLE, names=names)
 
     async def _admit(self, scope: AsgiScope, names: frozenset[str] | None) -> ASGIApp | None:
-        """Note in `scope` who calls; return what to answer to whom it is refused."""
+        """Put the caller into `scope`; return the refusal, or None if admitted."""
         headers = Headers(scope=scope)
         if scope["path"] != PATH:
             return _STYLE.reply(HTTPStatus.NOT_FOUND, _NOT_HERE)
@@ -93,7 +93,7 @@ class HttpServer:
         if caller.company_id != self.company_id:
             return _unknown("The bearer token is another company's; use one of this one.")
         scope[_CALLER] = caller
-        # The SDK lets a session be used only with the credential that began it.
+        # The SDK lets only the credential that began a session use it.
         scope["user"] = AuthenticatedUser(
             AccessToken(token=secret, client_id=caller.principal, scopes=[], subject=secret)
         )
@@ -125,7 +125,7 @@ def _unknown(sentence: str) -> ASGIApp:
 
 
 def _read_again(receive: Receive) -> Receive:
-    """Return a `receive` whose body is plain JSON where the client's is nearly so."""
+    """Return a `receive` whose body is strict JSON where the client's is nearly JSON."""
     body, is_whole = bytearray(), False
 
     async def received() -> Message:
@@ -142,7 +142,7 @@ def _read_again(receive: Receive) -> Receive:
         if message["type"] != "http.request":
             return message
         text = bytes(body)
-        with suppress(ValueError, RecursionError):  # the SDK says that it is not JSON
+        with suppress(ValueError, RecursionError):  # the SDK reports that it is not JSON
             text = json.dumps(lenient_json(text)).encode()
         return {**message, "body": text, "more_body": False}
 

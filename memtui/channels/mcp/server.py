@@ -1,8 +1,8 @@
 """The MCP server itself: tools, resources and the prompt, over stdio or streamable HTTP.
 
-Which tools are offered follows the binding's abilities, the caller's role and what is read-only.
-While somebody is connected they are looked at again every second; a change is told to clients of
-2025 by `notifications/tools/list_changed`, and to later ones on what they listen to.
+The offered tools depend on the binding's abilities, the caller's role and read-only settings.
+While a client is connected they are checked every second; 2025 clients get a change as
+`notifications/tools/list_changed`, later ones on the streams that they listen to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from memtui.service import Capture, ContextRequest
 
 Context = ServerRequestContext[Any, Any]
 AgentOf = Callable[[Context], Awaitable[Agent]]
-"""Says on whose behalf a request comes. Raises `Denied`."""
+"""Returns the agent of a request. Raises `Denied`."""
 
 DOOR = "mcp"
 CONTEXT_URI = "memory://context"
@@ -47,22 +47,22 @@ _RECORD_URI = "memory://record/"
 _LOOK_SECONDS = 1.0
 _CLIENT_CHARACTERS = 100
 _CHARACTERS_OF = {"claude-code": 24_000}
-"""How long an answer a client shows its model whole, where that is more than others do."""
+"""Longest answer in characters, for clients that show their model more than the default."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class _Listeners:
-    """Who is to be told when the tools of one agent change."""
+    """The sessions and streams to notify when one agent's tools change."""
 
     agent: Agent
     told: tuple[str, ...] = ()
-    """The names of the tools as they were last listed."""
+    """Names of the tools last listed."""
     sessions: dict[str, tuple[ServerSession, float]] = field(default_factory=dict)
-    """By its id a client's session and when it last asked; over stdio there is one, without id."""
+    """Sessions by id, each with its last request's time; over stdio one, without an id."""
     streams: int = 0
-    """How many listen in the way of later clients."""
+    """Number of open listening streams, which clients after 2025 use."""
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
     handler: ListenHandler = field(init=False)
 
@@ -70,7 +70,7 @@ class _Listeners:
         self.handler = ListenHandler(self.bus)
 
     def drop_idle(self) -> None:
-        """Forget sessions that the transport has ended meanwhile."""
+        """Forget sessions that the transport has ended by now."""
         now = monotonic()
         ended = [
             name
@@ -82,7 +82,7 @@ class _Listeners:
 
 
 class _Protocol(Server[Any]):
-    """Says in every transport that its tools change."""
+    """A server that announces changing tools in every transport."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *others: Any, **named: Any
@@ -93,7 +93,7 @@ class _Protocol(Server[Any]):
 
 
 class MemoryServer:
-    """One company's memories as an MCP server, to each agent those that are its to see."""
+    """MCP server of one company's memories; each agent sees only those it may see."""
 
     def __init__(self, agent_of: AgentOf) -> None:
         self._agent_of = agent_of
@@ -116,7 +116,7 @@ class MemoryServer:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Look for changes of the tools, and tell of them."""
+        """While open, check for changes of the tools and notify the clients."""
         task = asyncio.create_task(self._watch())
         try:
             yield
@@ -265,7 +265,7 @@ _FAULT = "memtui ran into an internal error; the details are in its log file."
 
 
 def _client(context: Context) -> str | None:
-    """Return what program calls, as it says itself."""
+    """Return the client's name and version, as it reports them; None: it did not."""
     told = context.session.client_params
     if told is None:
         return None
@@ -283,7 +283,7 @@ def _names(tools: list[Tool]) -> tuple[str, ...]:
 
 
 async def _captures_runs(agent: Agent) -> bool:
-    """Whether the agent's runs leave notes by themselves. Asks nothing of a provider."""
+    """Whether hooks write notes of the agent's runs. Calls no provider."""
     try:
         return Capture.POST_RUN in (await agent.resolve()).captures
     except MemtuiError:
@@ -316,7 +316,7 @@ async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
     """Return the media type and the text of a resource.
 
     Raises:
-        NotFound: there is none at this address, or no such memory.
+        NotFound: there is no resource with this URI, or no such memory.
     """
     if uri == CONTEXT_URI:
         settings = agent.service.settings
@@ -339,10 +339,10 @@ async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
 async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
     """Serve one client on standard input and output until it closes them.
 
-    `run_of` says which run the client is in now, where a hook of it has said so; it may block.
+    `run_of` returns the client's current run, or None if no hook noted it; it may block.
 
     Raises:
-        BrokenPipeError: the client went without reading an answer.
+        BrokenPipeError: the client closed without reading an answer.
     """
     last = agent
 

@@ -1,11 +1,11 @@
 """Standard input and output of the MCP server, read before the SDK is imported.
 
 Codex starts without the tools of a server that does not answer `initialize` within half a second,
-and importing the SDK alone takes longer. A thread therefore reads the input from the start of the
-process on and answers `initialize` itself, and `tools/list` with the tools that the same command
-line listed last. The SDK gets the same requests later; its answers are not sent, and where it lists
-other tools the client is told that they changed. Nothing here may import more than the standard
-library until the SDK reads.
+and importing the SDK alone takes longer. So a thread reads the input from the start of the process
+and answers `initialize` itself, and `tools/list` with the tools that the same command line listed
+last. The SDK gets the same requests later; its answers are not sent, but if it lists other tools,
+the client gets a list-changed notification. Until the SDK reads, this module may import only the
+standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memtui.paths import find_paths
 
 MAX_LINE_BYTES = 16 << 20
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The protocol versions that begin with `initialize`, the newest last."""
+"""Protocol versions whose sessions begin with `initialize`, the newest last."""
 SERVER_INFO = {"name": "memtui", "title": "memtui", "version": __version__}
 CAPABILITIES = {
     "prompts": {"listChanged": False},
@@ -43,14 +43,14 @@ _opened: list[StandardStreams] = []
 
 
 class StandardStreams:
-    """The streams of one client: lines of input with a request each, and lines of output.
+    """The streams of one client: one request for each input line, and lines of output.
 
-    Descriptor 0 becomes empty and 1 becomes standard error, so that nothing that a library prints
-    or reads gets between the messages.
+    Descriptor 0 becomes empty and 1 becomes standard error, so that a library that prints or reads
+    does not disturb the messages.
     """
 
     def __init__(self, kept: Path | None = None) -> None:
-        """Open them; `kept` is the file with the tools that were listed last."""
+        """Open the streams; `kept` is the file with the last tool list."""
         self._kept = kept
         self._input = os.fdopen(os.dup(0), "rb")
         self._output = os.dup(1)
@@ -61,9 +61,9 @@ class StandardStreams:
         self._lines: Queue[bytes] = Queue(_QUEUED_LINES)
         self._writing = Lock()
         self._answered: dict[str | int, Any] = {}
-        """What was answered here, by the request's id, until the SDK answers it too."""
+        """Answers sent by this class, by request id, until the SDK answers too."""
         self._listings: set[str | int] = set()
-        """Requests for the tools that the SDK has not answered yet."""
+        """Ids of `tools/list` requests that the SDK has not answered yet."""
         self._is_read = False
         Thread(target=self._pump, name="memtui-mcp-input", daemon=True).start()
 
@@ -97,7 +97,7 @@ class StandardStreams:
                 and isinstance(request["params"]["capabilities"], dict)
                 and all(isinstance(one, str) for one in texts)
             ):
-                return  # the SDK says what is wrong
+                return  # the SDK reports the error
             result = {
                 "protocolVersion": version if version in VERSIONS else VERSIONS[-1],
                 "capabilities": CAPABILITIES,
@@ -117,11 +117,11 @@ class StandardStreams:
 
     def _answer(self, request_id: str | int, result: Any) -> None:
         self._answered[request_id] = result
-        with suppress(BrokenPipeError):  # the SDK's first message finds the same
+        with suppress(BrokenPipeError):  # the SDK's first message meets the same error
             self._send({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def _kept_tools(self) -> Any:
-        """Return what the same command line of this version answered last; None: nothing kept."""
+        """Return the last tool list of this command line and version; None: not stored."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             kept = json.loads(self._kept.read_bytes()) if self._kept else {}
             if kept["version"] == __version__ and "tools" in kept["result"]:
@@ -131,7 +131,7 @@ class StandardStreams:
     def _keep_tools(self, result: Any) -> None:
         if self._kept is None or self._kept_tools() == result:
             return
-        with suppress(OSError):  # the next start answers later then
+        with suppress(OSError):  # then the next start answers later
             self._kept.parent.mkdir(mode=0o700, exist_ok=True)
             new = self._kept.with_suffix(f".{os.getpid()}")
             with open(new, "w", opener=_private) as file:
@@ -139,7 +139,7 @@ class StandardStreams:
             new.replace(self._kept)
 
     def readline(self) -> str:
-        """Return the next message that the SDK reads, empty at the end; refuse what it cannot."""
+        """Return the next message for the SDK, empty at the end; refuse unreadable ones."""
         from mcp_types import jsonrpc_message_adapter
 
         self._is_read = True
@@ -161,7 +161,7 @@ class StandardStreams:
         return ""
 
     def write(self, text: str) -> None:
-        """Send a message of the SDK."""
+        """Send the SDK's message, unless it was already answered."""
         if self._answered or self._listings:
             answer = json.loads(text)
             request_id = None if "method" in answer else answer.get("id")
@@ -206,14 +206,14 @@ def _private(path: str, flags: int) -> int:
 
 
 def streams(kept: Path | None = None) -> StandardStreams:
-    """Return the process's streams, opened at the first call, with the file of the listed tools."""
+    """Return the process's streams; the first call opens them with the tool list's file."""
     if not _opened:
         _opened.append(StandardStreams(kept))
     return _opened[0]
 
 
 def _kept_file(arguments: Sequence[str]) -> Path | None:
-    """Return where a command line's tools are kept; None where nothing may be written."""
+    """Return the file of a command line's tool list; None: nothing may be written."""
     home, _ = command_words(arguments)
     if "--read-only" in arguments:
         return None
@@ -226,11 +226,11 @@ def _kept_file(arguments: Sequence[str]) -> Path | None:
 
 
 def open_early(arguments: Sequence[str]) -> None:
-    """Open the streams at once where a command line serves MCP over them."""
+    """Open the streams at once if a command line serves MCP over stdio."""
     _, words = command_words(arguments)
     serves = words[:1] == ["mcp"] and (
         len(words) == 1 or words[1] == "serve" or words[1][:1] == "-"
     )
     if serves and not {"--http", "--help"} & set(words):
-        with suppress(OSError):  # a closed stream: the command itself says so
+        with suppress(OSError):  # a closed stream: the command reports it
             streams(_kept_file(arguments))
