@@ -261,8 +261,6 @@ class MemoryService(Operations):
     async def close(self) -> None:
         """Wait for the mutations that still run, then close the adapters and the database."""
         await self._runtime.close()
-        if "analysis" in vars(self):
-            await self.analysis.close()
         await asyncio.to_thread(self._runtime.database.close)
 
     @property

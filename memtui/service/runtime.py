@@ -143,9 +143,9 @@ class ServiceRuntime:
 
     def module(self, kind: type[ModuleT]) -> ModuleT:
         """Return the service module of a class; there is one of each."""
-        if kind not in self._modules:
-            self._modules[kind] = kind(self)
-        return cast("ModuleT", self._modules[kind])
+        known = self._modules.get(kind)
+        # Threads ask too: the first one to store its module wins.
+        return cast("ModuleT", known or self._modules.setdefault(kind, kind(self)))
 
     async def ask(
         self,
@@ -174,13 +174,15 @@ class ServiceRuntime:
             task.exception()  # retrieved: asyncio warns of exceptions that nobody retrieves
 
     async def close(self) -> None:
-        """Wait for the changes that still run, then close the adapters and the log."""
+        """Wait for the changes that still run, then close adapters, log and modules."""
         while self._changes:
             await asyncio.wait(self._changes)
         await self.connections.close()
         await self.recorder.close()
         if "_sealed" in vars(self):
             await asyncio.to_thread(self._sealed.close)
+        for module in list(self._modules.values()):
+            await module.close()
 
     # Routing and authorising
 
@@ -596,6 +598,9 @@ class ServiceModule:
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         self._runtime = runtime
+
+    async def close(self) -> None:
+        """Release what the module keeps open; most keep nothing."""
 
 
 def at_once(together: str | None) -> Json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from memtui.contract import Filter, Invalid, OperationType, WriteRequest
 from memtui.service import Caller, MemoryService
+from memtui.service.analysis import Analysis
 from memtui.store.operation import Operation
 
 
@@ -61,3 +63,16 @@ async def test_the_newest_are_told_of_in_the_loop_and_not_after_a_cancelling(
         await opening
     await opened()
     assert [len(found) for found in told] == [1, 1]
+
+
+async def test_closing_frees_the_engines_that_another_module_started(
+    service: MemoryService, caller: Caller, note: WriteRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.write(caller, note)
+    analysis = service.runtime.module(Analysis)
+    await (await analysis.open_log(caller, sort="-cost_usd")).close()
+    [engine] = analysis._engines.values()
+    freed: list[bool] = []
+    monkeypatch.setattr(engine, "close", partial(freed.append, True))
+    await service.close()
+    assert freed == [True]
