@@ -76,7 +76,7 @@ _AS_WRITTEN = (
 
 
 class Trouble(StrEnum):
-    """`DOWN`: refused at the channel. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
+    """`DOWN`: refused at once. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
 
     DOWN = "down"
     SLOW = "slow"

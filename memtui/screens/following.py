@@ -48,15 +48,15 @@ class News:
     begun_on: Mapping[str, object] = field(default_factory=dict)
     """The screens of this app on which operations were begun, by operation id."""
 
-    def besides(self, screen: object) -> list[Operation]:
+    def excluding(self, screen: object) -> list[Operation]:
         """Return operations not begun on this screen: a screen shows its own results itself."""
         return [one for one in self.operations if self.begun_on.get(one.operation_id) is not screen]
 
     def changes(self, screen: object) -> list[Operation]:
-        """Return operations of `besides` that may have changed memories."""
+        """Return operations of `excluding` that may have changed memories."""
         return [
             one
-            for one in self.besides(screen)
+            for one in self.excluding(screen)
             if one.operation_type.mutates
             and one.operation_type is not OperationType.CONFIGURE
             and one.status in _CHANGED

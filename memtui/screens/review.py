@@ -139,7 +139,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     def happened(self, news: News) -> None:
         """Read the queue again where something was held or decided on."""
-        if news.changes(self) or any(map(tells_of_review, news.besides(self))):
+        if news.changes(self) or any(map(tells_of_review, news.excluding(self))):
             self.action_read()
 
     def on_mount(self) -> None:

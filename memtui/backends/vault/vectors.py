@@ -42,7 +42,7 @@ _SHORT_CHARS = 1_000
 _WAITED_FOR = 20_000
 """New texts that a search embeds before it answers, if the model is instant."""
 _MODEL, _KEYS, _ROWS, _SERVING = "model.json", "keys", "rows", "serving"
-_ENOUGH, _SAMPLE, _DIRECTIONS, _NOTHING_LEFT = 256, 4_096, 4, 1e-6
+_SAMPLE, _DIRECTIONS, _NOTHING_LEFT = 4_096, 4, 1e-6
 """Parameters of `_Common`, which is computed from a sample of the texts."""
 _REST_SECONDS = 30.0
 """Seconds for which an unavailable model gets no further query."""

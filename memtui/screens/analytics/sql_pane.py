@@ -92,7 +92,7 @@ class SqlPane(Container):
         )
         self._took_ms = 0.0
         self._first = 0
-        """How many columns were moved out of visibility at the left."""
+        """How many columns were moved out of view at the left."""
         self._session: ServiceSession | None = None
         """Where the last statement was asked."""
         self._began: float | None = None

@@ -312,7 +312,7 @@ class QueryScreen(MemtuiScreen):
             shown = {(key, one.handle.provider_record_id) for key, one in placed(answer)}
             changed = self.view.changed | touched & shown
             self.view = replace(self.view, changed=changed)
-        if any(one.operation_type is OperationType.QUERY for one in news.besides(self)):
+        if any(one.operation_type is OperationType.QUERY for one in news.excluding(self)):
             self.reload()
 
     @property
