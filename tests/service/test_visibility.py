@@ -653,7 +653,6 @@ OTHERWISE = {
     "analysis.recover": "the service's own",
     "analysis.remove": "the service's own, behind remove_company",
     "analysis.figures": "the service's own, behind stats and check_spending",
-    "analysis.close": "the process's own",
 }
 
 
