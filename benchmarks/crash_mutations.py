@@ -204,7 +204,7 @@ async def _seal(act: Act) -> None:
 
 
 async def _backup(act: Act) -> None:
-    from memtui.service.backup import backup
+    from memtui.service.home.backup import backup
 
     service = act.service
     target = act.place.out / "home.zip"
@@ -212,7 +212,7 @@ async def _backup(act: Act) -> None:
 
 
 async def _restore(act: Act) -> None:
-    from memtui.service.backup import restore
+    from memtui.service.home.backup import restore
 
     to = find_paths(act.place.out / "there")
     await asyncio.to_thread(restore, act.place.out / "home.zip", to)

@@ -69,7 +69,7 @@ import sys
 from functools import partial
 from memtui import app
 from memtui.config import find_paths, load_settings
-from memtui.service.analysis import Analysis
+from memtui.service.history.analysis import Analysis
 
 async def never(*_, **__):
     await asyncio.Event().wait()

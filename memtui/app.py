@@ -1053,6 +1053,6 @@ def run_app(
 
 
 def _redacted(text: str) -> str:
-    from memtui.service.redaction import redact  # when there is something to log
+    from memtui.service.operations.redaction import redact  # when there is something to log
 
     return redact(text)[0]

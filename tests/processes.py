@@ -25,7 +25,7 @@ _LOADED = [
     "memtui.channels.http.facts",
     "memtui.channels.http.plugin",
     "memtui.channels.http.server",
-    "memtui.service.purge",
+    "memtui.service.home.purge",
     "psycopg",
     "tests.backends.vault.writer",
     "tests.journeys.writer",

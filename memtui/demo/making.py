@@ -26,7 +26,7 @@ from memtui.demo.timeline import timeline
 from memtui.demo.work import RUNS
 from memtui.paths import HOME_VARIABLE, replacing
 from memtui.service import Caller, open_service
-from memtui.service.home import find_remains
+from memtui.service.home.files import find_remains
 from memtui.store import bindings
 from memtui.store.database import Database, DatabaseConnection, alone, current_revision
 

@@ -26,7 +26,7 @@ from memtui.importing.rows import json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, PRICED_BY
 from memtui.prices import ModelCall, cost_of, table_name
-from memtui.service.imports import IMPORTED
+from memtui.service.home.imports import IMPORTED
 from memtui.store.operation import OperationDraft, OperationHandle
 
 AGENT = "claude-code"

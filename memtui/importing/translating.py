@@ -17,7 +17,7 @@ from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
 from memtui.prices import ModelCall, cost_of, table_name
-from memtui.service.imports import IMPORTED
+from memtui.service.home.imports import IMPORTED
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
 from memtui.wording import misfit
 

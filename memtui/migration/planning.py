@@ -19,7 +19,7 @@ from memtui.migration.envelope import (
     unpack_clean,
     why_left,
 )
-from memtui.service.fact_limits import FACT, FactLimits, check_text
+from memtui.service.review.fact_limits import FACT, FactLimits, check_text
 from memtui.service.visibility import is_org
 
 _LISTED = 1_000

@@ -40,8 +40,8 @@ from memtui.fact_values import entry_of, pair_of, value_of
 from memtui.migration.endpoints import Endpoints, ProgressFile, check_writable
 from memtui.migration.envelope import as_json, why_left
 from memtui.migration.moving import Failure, MigrationProgress, Pace
-from memtui.service.in_sync import InSync, SyncedRecord
-from memtui.service.undo import as_write
+from memtui.service.operations.in_sync import InSync, SyncedRecord
+from memtui.service.operations.undo import as_write
 
 _COMPARED = (
     "text", "kind", "title", "summary", "topic", "tags", "pinned", "expires_at", "metadata",

@@ -46,7 +46,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.screens.analytics.files import Table
     from memtui.screens.state import AppState
-    from memtui.service.past import CompareAnswer, Difference
+    from memtui.service.history.past import CompareAnswer, Difference
 
 SINCE = "last monday"
 """What a comparison begins with."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from memtui.screens.state import AppState
     from memtui.service import Effect
-    from memtui.service.impact import AnsweredRecord, Impact, ReplayProgress
+    from memtui.service.context.impact import AnsweredRecord, Impact, ReplayProgress
 
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000

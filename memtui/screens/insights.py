@@ -22,7 +22,7 @@ from memtui.widgets.virtual_list import Opened, VirtualList
 if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.screens.state import AppState
-    from memtui.service.pruning import PruneEverywhere
+    from memtui.service.context.pruning import PruneEverywhere
 
 
 class Insights(ModalListScreen["Insight"]):
@@ -87,7 +87,7 @@ class Insights(ModalListScreen["Insight"]):
 
     def action_read(self) -> None:
         """Look again."""
-        from memtui.service.pruning import PruneRequest
+        from memtui.service.context.pruning import PruneRequest
 
         session = self.session
         request = PruneRequest(

@@ -194,7 +194,7 @@ class Migration(RunScreen[StepRow]):
     def action_plan(self) -> None:
         """Say what would happen; nothing is written."""
         from memtui.migration.planning import plan
-        from memtui.service.fact_limits import FactLimits
+        from memtui.service.review.fact_limits import FactLimits
 
         limits = FactLimits.of(self.state.settings)
         self.rows_list.notice = ("Reading the source …", "Nothing is written by a dry run.")

@@ -27,7 +27,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
-    from memtui.service.namespaces import NamespaceDeleted
+    from memtui.service.operations.namespaces import NamespaceDeleted
 
 _FOREVER = "for good"
 _WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter set   esc go back"

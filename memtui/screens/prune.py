@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from memtui.screens.editing import EditingScreen
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service.pruning import PruneEverywhere
+    from memtui.service.context.pruning import PruneEverywhere
 
 Doing = Literal["", "looking", "forgetting"]
 """The background work of the review; "" while it waits for the person."""
@@ -182,7 +182,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self.reads.latest(plan, self._done, self._failed)
 
     async def _plan_context(self) -> ReviewedPlans:
-        from memtui.service.pruning import PruneRequest
+        from memtui.service.context.pruning import PruneRequest
 
         session, view = self.session, self._view
         if view is None:
@@ -668,7 +668,7 @@ async def look_through_everything(
     state: AppState, so_far: Callable[[PruneEverywhere], None] = lambda _found: None
 ) -> PruneEverywhere:
     """Plan over all bindings; `so_far` is called with partial results as each one answers."""
-    from memtui.service.pruning import PruneRequest
+    from memtui.service.context.pruning import PruneRequest
 
     session = state.session
     assert session is not None  # noqa: S101 - whoever asks looks at what it has

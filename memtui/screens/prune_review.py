@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
     from memtui.screens.budget.view import FactsPlace
-    from memtui.service.everywhere import BindingOutcome, ListedRecord
+    from memtui.service.operations.everywhere import BindingOutcome, ListedRecord
 
 WORDS = {
     Reason.HOLDS_SECRET: "holds a secret",
@@ -332,7 +332,7 @@ class ReviewedPlans:
     @property
     def marked(self) -> list[ListedRecord]:
         """The records that would go, in the plans' order."""
-        from memtui.service.everywhere import ListedRecord
+        from memtui.service.operations.everywhere import ListedRecord
 
         return [
             ListedRecord(**dict(one.item.record), binding_key=name.binding_key)
@@ -364,7 +364,7 @@ class ReviewedPlans:
     @property
     def staying(self) -> list[ListedRecord]:
         """The records that stay in the place of one that would go."""
-        from memtui.service.everywhere import ListedRecord
+        from memtui.service.operations.everywhere import ListedRecord
 
         going = self.going
         names = {stays for name, stays in self._survivors if name in going and stays not in going}
@@ -485,7 +485,7 @@ class ReviewedPlans:
 
     def cluster(self, name: str) -> list[ListedRecord]:
         """Return the records of a cluster, the one that stays first."""
-        from memtui.service.everywhere import ListedRecord
+        from memtui.service.operations.everywhere import ListedRecord
 
         return [
             ListedRecord(**dict(self._items[one].record), binding_key=one.binding_key)

@@ -27,7 +27,7 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import edited_outside, open_source
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
-from memtui.service.review import PendingDetails, PendingWrite, passed_over
+from memtui.service.review.queue import PendingDetails, PendingWrite, passed_over
 from memtui.widgets import format as fmt
 from memtui.widgets import pending
 from memtui.widgets.background import Background

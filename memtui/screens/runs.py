@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service.runs import AssembledNow, Run, RunPage, RunRecord, RunStep
-    from memtui.service.runs import Replay as Played
+    from memtui.service.history.runs import AssembledNow, Run, RunPage, RunRecord, RunStep
+    from memtui.service.history.runs import Replay as Played
 
 RecordAt = tuple[str, RecordHandle, str]
 """Binding key, record handle and text."""

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         CompanyView,
         Resolution,
     )
-    from memtui.service.limits import SpendingStatus
-    from memtui.service.review import PendingWrite
+    from memtui.service.review.limits import SpendingStatus
+    from memtui.service.review.queue import PendingWrite
 
 K = TypeVar("K")
 
@@ -640,7 +640,7 @@ class StateController:
         session, state = self.state.session, self.state
         if session is None or state.no_change or self._embedding.busy:
             return
-        from memtui.service.embedding import keeps_up
+        from memtui.service.context.embedding import keeps_up
 
         if not any(map(keeps_up, state.bindings)):
             return

@@ -41,7 +41,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
     from memtui.service.answers import Change
-    from memtui.service.past import TimelineAnswer, TimelineEntry
+    from memtui.service.history.past import TimelineAnswer, TimelineEntry
     from memtui.store.operation import Operation
 
 

@@ -37,22 +37,11 @@ from memtui.service.visibility import Caller, Membership, Role, caller_of
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 if TYPE_CHECKING:
-    from memtui.service.context import ContextAnswer, ContextRequest
-    from memtui.service.facts import FactAnswer, FactKeys, FactRequest, FactValue, KeyedFact
-    from memtui.service.feedback import FeedbackAnswer, Verdict
-    from memtui.service.impact import Effect, Impact, ImpactRequest
-    from memtui.service.imports import ForeignOperation
-    from memtui.service.limits import (
-        LimitMeasure,
-        LimitPeriod,
-        LimitState,
-        LimitTarget,
-        SpendingLimit,
-        SpendingStatus,
-    )
-    from memtui.service.metrics import FactDay, FactMetrics
-    from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
-    from memtui.service.past import (
+    from memtui.service.context.contexts import ContextAnswer, ContextRequest
+    from memtui.service.context.impact import Effect, Impact, ImpactRequest
+    from memtui.service.context.pruning import PruneAnswer, PruneEverywhere, PruneRequest
+    from memtui.service.history.metrics import FactDay, FactMetrics
+    from memtui.service.history.past import (
         ChangeKind,
         CompareAnswer,
         DayOfChanges,
@@ -61,10 +50,8 @@ if TYPE_CHECKING:
         TimelineAnswer,
         TimelineEntry,
     )
-    from memtui.service.patterns import PatternRequest, PatternsAnswer
-    from memtui.service.pruning import PruneAnswer, PruneEverywhere, PruneRequest
-    from memtui.service.review import PendingDetails, PendingWrite
-    from memtui.service.runs import (
+    from memtui.service.history.patterns import PatternRequest, PatternsAnswer
+    from memtui.service.history.runs import (
         AssembledNow,
         RecordState,
         Replay,
@@ -73,16 +60,35 @@ if TYPE_CHECKING:
         RunRecord,
         RunStep,
     )
-    from memtui.service.stored_secrets import StoredSecret
-    from memtui.service.survey import PurgeAnswer, PurgeRequest
+    from memtui.service.home.imports import ForeignOperation
+    from memtui.service.home.stored_secrets import StoredSecret
+    from memtui.service.home.survey import PurgeAnswer, PurgeRequest
+    from memtui.service.operations.facts import (
+        FactAnswer,
+        FactKeys,
+        FactRequest,
+        FactValue,
+        KeyedFact,
+    )
+    from memtui.service.operations.feedback import FeedbackAnswer, Verdict
+    from memtui.service.operations.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
+    from memtui.service.review.limits import (
+        LimitMeasure,
+        LimitPeriod,
+        LimitState,
+        LimitTarget,
+        SpendingLimit,
+        SpendingStatus,
+    )
+    from memtui.service.review.queue import PendingDetails, PendingWrite
 
 _MODULES = {
-    "context": ("ContextAnswer", "ContextRequest"),
-    "facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
-    "feedback": ("FeedbackAnswer", "Verdict"),
-    "impact": ("Effect", "Impact", "ImpactRequest"),
-    "imports": ("ForeignOperation",),
-    "limits": (
+    "context.contexts": ("ContextAnswer", "ContextRequest"),
+    "operations.facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
+    "operations.feedback": ("FeedbackAnswer", "Verdict"),
+    "context.impact": ("Effect", "Impact", "ImpactRequest"),
+    "home.imports": ("ForeignOperation",),
+    "review.limits": (
         "LimitMeasure",
         "LimitPeriod",
         "LimitState",
@@ -90,9 +96,9 @@ _MODULES = {
         "SpendingLimit",
         "SpendingStatus",
     ),
-    "metrics": ("FactDay", "FactMetrics"),
-    "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
-    "past": (
+    "history.metrics": ("FactDay", "FactMetrics"),
+    "operations.namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
+    "history.past": (
         "ChangeKind",
         "CompareAnswer",
         "DayOfChanges",
@@ -101,12 +107,20 @@ _MODULES = {
         "TimelineAnswer",
         "TimelineEntry",
     ),
-    "patterns": ("PatternRequest", "PatternsAnswer"),
-    "pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
-    "review": ("PendingDetails", "PendingWrite"),
-    "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "AssembledNow"),
-    "survey": ("PurgeAnswer", "PurgeRequest"),
-    "stored_secrets": ("StoredSecret",),
+    "history.patterns": ("PatternRequest", "PatternsAnswer"),
+    "context.pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
+    "review.queue": ("PendingDetails", "PendingWrite"),
+    "history.runs": (
+        "RecordState",
+        "Replay",
+        "Run",
+        "RunPage",
+        "RunRecord",
+        "RunStep",
+        "AssembledNow",
+    ),
+    "home.survey": ("PurgeAnswer", "PurgeRequest"),
+    "home.stored_secrets": ("StoredSecret",),
 }
 """What few commands need: imported when it is asked for."""
 

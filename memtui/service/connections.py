@@ -38,9 +38,9 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.scratch import Scratch
-from memtui.service.filling import Filling
+from memtui.service.operations.filling import Filling
+from memtui.service.operations.redaction import redact
 from memtui.service.providers import Providers, open_foreign, unexpected
-from memtui.service.redaction import redact
 from memtui.store.compiled import BindingRow
 
 if TYPE_CHECKING:

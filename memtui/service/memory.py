@@ -24,13 +24,13 @@ from memtui.contract import (
 )
 from memtui.service.answers import MutationAnswer, Resolution, Together, UndoCandidate
 from memtui.service.connections import Connections
-from memtui.service.fact_limits import FactLimits
-from memtui.service.home import making, may_be_half_made, open_database
-from memtui.service.operations import Operations
+from memtui.service.home.files import making, may_be_half_made, open_database
+from memtui.service.operations.memories import Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
+from memtui.service.review.fact_limits import FactLimits
+from memtui.service.review.save_limits import SaveLimits
 from memtui.service.runtime import SETUP_CHANNEL, ServiceRuntime
-from memtui.service.save_limits import SaveLimits
 from memtui.service.visibility import (
     Caller,
     abilities,
@@ -44,32 +44,32 @@ from memtui.store.database import DatabaseConnection
 from memtui.threads import use_loose_threads
 
 if TYPE_CHECKING:
-    from memtui.service.agents import Agents
-    from memtui.service.analysis import Analysis
-    from memtui.service.bindings import Bindings
-    from memtui.service.companies import Companies
-    from memtui.service.context import ContextAnswer, ContextRequest, Contexts
-    from memtui.service.embedding import BindingEmbeddings
-    from memtui.service.everywhere import Everywhere
-    from memtui.service.facts import Facts
-    from memtui.service.feedback import Feedback
-    from memtui.service.impact import Impacts
-    from memtui.service.imports import Imports
-    from memtui.service.in_sync import SyncedRecords
-    from memtui.service.limits import Limits
-    from memtui.service.log import Log
-    from memtui.service.members import Members, Tokens
-    from memtui.service.metrics import Metrics
-    from memtui.service.namespaces import Namespaces, PluginLedger
-    from memtui.service.past import Past
-    from memtui.service.patterns import Patterns
-    from memtui.service.pruning import Pruning
-    from memtui.service.purge import Purging
-    from memtui.service.review import Review
-    from memtui.service.runs import Runs
-    from memtui.service.stored_secrets import Secrets
-    from memtui.service.tags import Tags
-    from memtui.service.undo import Undo
+    from memtui.service.context.contexts import ContextAnswer, ContextRequest, Contexts
+    from memtui.service.context.embedding import BindingEmbeddings
+    from memtui.service.context.impact import Impacts
+    from memtui.service.context.pruning import Pruning
+    from memtui.service.history.analysis import Analysis
+    from memtui.service.history.log import Log
+    from memtui.service.history.metrics import Metrics
+    from memtui.service.history.past import Past
+    from memtui.service.history.patterns import Patterns
+    from memtui.service.history.runs import Runs
+    from memtui.service.home.agents import Agents
+    from memtui.service.home.bindings import Bindings
+    from memtui.service.home.companies import Companies
+    from memtui.service.home.imports import Imports
+    from memtui.service.home.members import Members, Tokens
+    from memtui.service.home.purge import Purging
+    from memtui.service.home.stored_secrets import Secrets
+    from memtui.service.operations.everywhere import Everywhere
+    from memtui.service.operations.facts import Facts
+    from memtui.service.operations.feedback import Feedback
+    from memtui.service.operations.in_sync import SyncedRecords
+    from memtui.service.operations.namespaces import Namespaces, PluginLedger
+    from memtui.service.operations.tags import Tags
+    from memtui.service.operations.undo import Undo
+    from memtui.service.review.limits import Limits
+    from memtui.service.review.queue import Review
     from memtui.store.journal import OutcomeCheck
 
 T = TypeVar("T")
@@ -202,55 +202,55 @@ class MemoryService(Operations):
     imported on first access.
     """
 
-    agents: _Lazy[Agents] = _Lazy("agents", "Agents")
+    agents: _Lazy[Agents] = _Lazy("home.agents", "Agents")
     """Agents that are connected now."""
-    analysis: _Lazy[Analysis] = _Lazy("analysis", "Analysis")
+    analysis: _Lazy[Analysis] = _Lazy("history.analysis", "Analysis")
     """Analysis of the whole operation log, sealed operations included."""
-    bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")
-    companies: _Lazy[Companies] = _Lazy("companies", "Companies")
-    feedback: _Lazy[Feedback] = _Lazy("feedback", "Feedback")
+    bindings: _Lazy[Bindings] = _Lazy("home.bindings", "Bindings")
+    companies: _Lazy[Companies] = _Lazy("home.companies", "Companies")
+    feedback: _Lazy[Feedback] = _Lazy("operations.feedback", "Feedback")
     """Whether results helped."""
-    facts: _Lazy[Facts] = _Lazy("facts", "Facts")
+    facts: _Lazy[Facts] = _Lazy("operations.facts", "Facts")
     """Facts by their key, the nearest scope's first."""
-    everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")
+    everywhere: _Lazy[Everywhere] = _Lazy("operations.everywhere", "Everywhere")
     """Queries and lists over all bindings at once."""
-    embedding: _Lazy[BindingEmbeddings] = _Lazy("embedding", "BindingEmbeddings")
+    embedding: _Lazy[BindingEmbeddings] = _Lazy("context.embedding", "BindingEmbeddings")
     """Search by meaning: building embeddings, and consent to send texts for them."""
-    impact: _Lazy[Impacts] = _Lazy("impact", "Impacts")
+    impact: _Lazy[Impacts] = _Lazy("context.impact", "Impacts")
     """The effects of forgetting records."""
-    imports: _Lazy[Imports] = _Lazy("imports", "Imports")
+    imports: _Lazy[Imports] = _Lazy("home.imports", "Imports")
     """The logs of other systems, imported as companies of their own."""
-    limits: _Lazy[Limits] = _Lazy("limits", "Limits")
+    limits: _Lazy[Limits] = _Lazy("review.limits", "Limits")
     """Spending limits, and the spending so far."""
-    log: _Lazy[Log] = _Lazy("log", "Log")
+    log: _Lazy[Log] = _Lazy("history.log", "Log")
     """The operation log, as a caller may see it."""
-    members: _Lazy[Members] = _Lazy("members", "Members")
-    metrics: _Lazy[Metrics] = _Lazy("metrics", "Metrics")
-    namespaces: _Lazy[Namespaces] = _Lazy("namespaces", "Namespaces")
+    members: _Lazy[Members] = _Lazy("home.members", "Members")
+    metrics: _Lazy[Metrics] = _Lazy("history.metrics", "Metrics")
+    namespaces: _Lazy[Namespaces] = _Lazy("operations.namespaces", "Namespaces")
     """Namespaces of providers."""
-    past: _Lazy[Past] = _Lazy("past", "Past")
+    past: _Lazy[Past] = _Lazy("history.past", "Past")
     """Changes of a scope, differences of two moments, versions of a record."""
-    patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
+    patterns: _Lazy[Patterns] = _Lazy("history.patterns", "Patterns")
     """Patterns in the changes of facts."""
-    pairs: _Lazy[SyncedRecords] = _Lazy("in_sync", "SyncedRecords")
+    pairs: _Lazy[SyncedRecords] = _Lazy("operations.in_sync", "SyncedRecords")
     """Counterparts of records in synced bindings."""
-    plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
+    plugin: _Lazy[PluginLedger] = _Lazy("operations.namespaces", "PluginLedger")
     """Namespaces and ids of bindings that are served as memory plugins."""
-    pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")
+    pruning: _Lazy[Pruning] = _Lazy("context.pruning", "Pruning")
     """Plans of what to prune, for one owner or for everything."""
-    purging: _Lazy[Purging] = _Lazy("purge", "Purging")
+    purging: _Lazy[Purging] = _Lazy("home.purge", "Purging")
     """Purges: planned, applied, and by age."""
-    review: _Lazy[Review] = _Lazy("review", "Review")
+    review: _Lazy[Review] = _Lazy("review.queue", "Review")
     """Pending writes of agents, decisions, and review rules."""
-    runs: _Lazy[Runs] = _Lazy("runs", "Runs")
+    runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")
     """Runs of agents: what they read and did, replayed from the log."""
-    secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")
+    secrets: _Lazy[Secrets] = _Lazy("home.stored_secrets", "Secrets")
     """Search for secrets stored in clear text."""
-    tags: _Lazy[Tags] = _Lazy("tags", "Tags")
+    tags: _Lazy[Tags] = _Lazy("operations.tags", "Tags")
     """The tags of memories, over all bindings."""
-    tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
-    _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
-    _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
+    tokens: _Lazy[Tokens] = _Lazy("home.members", "Tokens")
+    _undo: _Lazy[Undo] = _Lazy("operations.undo", "Undo")
+    _contexts: _Lazy[Contexts] = _Lazy("context.contexts", "Contexts")
 
     def __init__(self, runtime: ServiceRuntime) -> None:
         self.runtime = runtime

@@ -56,7 +56,7 @@ from memtui.threads import use_loose_threads
 from memtui.wording import misfit
 
 if TYPE_CHECKING:
-    from memtui.service.provider_views import ProviderView
+    from memtui.service.home.provider_views import ProviderView
 
 _log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Providers:
         Raises:
             Invalid: there is no such provider.
         """
-        from memtui.service.provider_views import ProviderView, class_view
+        from memtui.service.home.provider_views import ProviderView, class_view
 
         self._registered(name)
         if name in self._views:

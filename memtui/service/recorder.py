@@ -32,8 +32,8 @@ from memtui.contract import (
     Usage,
 )
 from memtui.service.connections import Connection
-from memtui.service.filling import filled_in, not_kept, with_given
-from memtui.service.redaction import redact, redact_json
+from memtui.service.operations.filling import filled_in, not_kept, with_given
+from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
 from memtui.store import appending, journal
 from memtui.store.appending import Step
@@ -46,7 +46,7 @@ from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
-    from memtui.service.sessions import Sessions
+    from memtui.service.home.sessions import Sessions
 
 T = TypeVar("T")
 Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
@@ -344,7 +344,7 @@ class Recorder:
     @cached_property
     def sessions(self) -> Sessions:
         """The processes that use the home; created with the first mutation."""
-        from memtui.service.sessions import Sessions
+        from memtui.service.home.sessions import Sessions
 
         return Sessions(self._home / "sessions")
 

@@ -55,9 +55,9 @@ from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
-    from memtui.service.company_log import CompanyLog
-    from memtui.service.fact_limits import FactLimits
-    from memtui.service.save_limits import SaveLimits
+    from memtui.service.history.company_log import CompanyLog
+    from memtui.service.review.fact_limits import FactLimits
+    from memtui.service.review.save_limits import SaveLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class ServiceRuntime:
 
     def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
         """Return a company's log with its sealed part, as a visibility shows it; None: all."""
-        from memtui.service.company_log import CompanyLog
+        from memtui.service.history.company_log import CompanyLog
 
         return CompanyLog(self.database, self._sealed, company_id, visibility)
 
@@ -427,7 +427,7 @@ class ServiceRuntime:
 
     def then(self, connection: Connection, moment: datetime) -> Connection:
         """Return a connection that reads the records as they were at a moment."""
-        from memtui.service.as_of import BindingThen
+        from memtui.service.history.as_of import BindingThen
 
         then = BindingThen(connection, self.ask, moment)
         return replace(connection, adapter=cast("Adapter", then))

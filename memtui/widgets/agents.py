@@ -10,7 +10,7 @@ from memtui.widgets.columns import Cell
 from memtui.widgets.format import ago, counted
 
 if TYPE_CHECKING:
-    from memtui.service.agents import LastAnswer
+    from memtui.service.home.agents import LastAnswer
 
 
 def by_cell(principal: str, agent_id: str | None) -> Cell:

@@ -30,7 +30,7 @@ from memtui.store.operation import INFERRED, Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
-    from memtui.service.impact import Effect, Impact, ReplayProgress
+    from memtui.service.context.impact import Effect, Impact, ReplayProgress
     from memtui.store.journal import OutcomeCheck
 
 _SPANS = (

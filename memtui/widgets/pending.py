@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 
 from memtui.contract import ForgetRequest, Record, owner_words
 from memtui.record_changes import asked_fields, changed_fields, written_with
-from memtui.service.review import PendingDetails, PendingDifference, PendingWrite
+from memtui.service.review.queue import PendingDetails, PendingDifference, PendingWrite
 from memtui.widgets import format as fmt
 
 GONE = "What it would change is gone, so only refusing it is left"

@@ -13,7 +13,7 @@ from memtui.store.operation import ASKED
 from memtui.widgets import format as fmt
 
 if TYPE_CHECKING:
-    from memtui.service.runs import Run, RunRecord, RunStep
+    from memtui.service.history.runs import Run, RunRecord, RunStep
 
 _VERBS = {
     OperationType.CONTEXT: "told",

@@ -32,7 +32,7 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
-from memtui.service.company_log import CompanyLog
+from memtui.service.history.company_log import CompanyLog
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
 from memtui.store.digest import is_intact

@@ -22,7 +22,7 @@ from memtui.contract import (
 from memtui.demo.content import load
 from memtui.pruning.candidates import Reason
 from memtui.service import MemoryService, Operation, open_service
-from memtui.service.pruning import PruneRequest
+from memtui.service.context.pruning import PruneRequest
 from tests.demo.conftest import CALLER
 from tests.demos import END, Built, build_in
 

@@ -28,7 +28,7 @@ from memtui.demo.plan import PlannedStep
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, open_service
-from memtui.service.home import find_remains
+from memtui.service.home.files import find_remains
 from memtui.store.database import Driver
 from tests.demo.conftest import CALLER
 from tests.demos import END

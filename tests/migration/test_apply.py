@@ -30,7 +30,7 @@ from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService, PruneRequest
-from memtui.service.fact_limits import FactLimits
+from memtui.service.review.fact_limits import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 

@@ -29,7 +29,7 @@ from memtui.migration.moving import MigrationProgress, Pace, apply
 from memtui.migration.planning import MigrationPlan, plan
 from memtui.migration.verifying import Verified, verdict, verify
 from memtui.service import Caller, MemoryService
-from memtui.service.fact_limits import FactLimits
+from memtui.service.review.fact_limits import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import ends_of, held
 from tests.migration.providers import BareAdapter

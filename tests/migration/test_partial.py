@@ -15,7 +15,7 @@ from memtui.migration.moving import apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verdict, verify
 from memtui.service import BindingView, Caller, MemoryService, open_service
-from memtui.service.fact_limits import FactLimits
+from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import Answer, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.migration.conftest import PROVIDERS, ends_of, fill

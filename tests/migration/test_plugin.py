@@ -9,7 +9,7 @@ from memtui.migration.moving import apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
-from memtui.service.fact_limits import FactLimits
+from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.migration.conftest import ends_of, fill, states

@@ -34,7 +34,7 @@ from memtui.contract import (
 from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.syncing import Synced, resolve, sync
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.service.survey import PurgeRequest
+from memtui.service.home.survey import PurgeRequest
 
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")

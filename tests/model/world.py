@@ -43,9 +43,9 @@ from memtui.migration.moving import apply
 from memtui.migration.syncing import resolve, sync
 from memtui.service import Caller, ContextRequest, MemoryService, open_service
 from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
-from memtui.service.context import ContextAnswer
+from memtui.service.context.contexts import ContextAnswer
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.runtime import SETUP_CHANNEL
-from memtui.service.survey import PurgeRequest
 from memtui.service.visibility import Membership, Role, without_prefix
 from memtui.store.operation import APP_CHANNEL
 from memtui.threads import LooseThreads

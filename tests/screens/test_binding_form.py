@@ -22,7 +22,7 @@ from memtui.screens.bindings.form import (
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Choose, Confirm
 from memtui.service import Caller, MemoryService
-from memtui.service.provider_views import ProviderView, class_view
+from memtui.service.home.provider_views import ProviderView, class_view
 from memtui.service.providers import Providers
 from memtui.testing import InMemoryAdapter
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text

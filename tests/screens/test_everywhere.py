@@ -30,7 +30,7 @@ from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
-from memtui.service.everywhere import ForgottenEverywhere
+from memtui.service.operations.everywhere import ForgottenEverywhere
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import counted, running, toasts, until, write_notes

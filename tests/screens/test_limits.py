@@ -19,7 +19,7 @@ from memtui.service import (
     MemoryService,
     SpendingLimit,
 )
-from memtui.service.limits import Limits
+from memtui.service.review.limits import Limits
 from memtui.store.operation import OperationDraft
 from memtui.widgets.spending import parse_amount
 from tests.analytics.logs import append

@@ -389,8 +389,8 @@ async def test_what_explains_a_query_of_a_moment_is_of_the_moment(service: Memor
 async def test_pages_of_a_moment_go_on_where_they_ended(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("memtui.service.as_of._FEW", few)
-    monkeypatch.setattr("memtui.service.as_of._PAGE", 2)
+    monkeypatch.setattr("memtui.service.history.as_of._FEW", few)
+    monkeypatch.setattr("memtui.service.history.as_of._PAGE", 2)
     handles: list[RecordHandle] = []
     for number in range(9):
         note = WriteRequest(scope=SCOPE, source=SOURCE, content=f"Note {number}")

@@ -33,9 +33,9 @@ from memtui.contract import (
 )
 from memtui.scratch import remove_left_of
 from memtui.service import Caller, Membership, Role, open_service
-from memtui.service import backup as backups
-from memtui.service.backup import Backup, _Writer, backup, restore
-from memtui.service.survey import PurgeRequest
+from memtui.service.home import backup as backups
+from memtui.service.home.backup import Backup, _Writer, backup, restore
+from memtui.service.home.survey import PurgeRequest
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
@@ -290,7 +290,7 @@ async def test_a_store_that_a_process_has_open_is_copied_once_it_is_let_go_of(
         assert holder.stdin
         assert holder.stdout
         holder.stdout.readline()
-        monkeypatch.setattr("memtui.service.backup._LOCK_SECONDS", 0)
+        monkeypatch.setattr("memtui.service.home.backup._LOCK_SECONDS", 0)
         with pytest.raises(Unavailable, match="in use by another program"):
             write(lived, tmp_path / "home.zip")
         monkeypatch.undo()

@@ -38,9 +38,9 @@ from memtui.service import (
     ContextAnswer,
     ContextRequest,
     MemoryService,
-    context,
     open_service,
 )
+from memtui.service.context import contexts
 from tests.contexts import seed_context
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter
@@ -452,14 +452,14 @@ async def test_equal_ids_in_two_bindings_are_two_records(
 async def test_one_that_is_cancelled_before_its_reads_begin_leaves_none_over(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cancelled(*args: object, **kwargs: object) -> list[list[context._Part]]:
+    def cancelled(*args: object, **kwargs: object) -> list[list[contexts._Part]]:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()  # arrives where the reads of these parts are gathered
         return alike(*args, **kwargs)  # type: ignore[arg-type]
 
-    alike = context._alike
-    monkeypatch.setattr(context, "_alike", cancelled)
+    alike = contexts._alike
+    monkeypatch.setattr(contexts, "_alike", cancelled)
     with pytest.raises(asyncio.CancelledError):
         await service.context(CALLER, asked(BOTH))
     gc.collect()  # a coroutine that never began would be warned of here, which fails the test

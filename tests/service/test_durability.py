@@ -16,8 +16,8 @@ from memtui.migration.endpoints import MigrationState, ProgressFile
 from memtui.screens.drafts import KeptDraft, keep_draft
 from memtui.screens.kept import save_document
 from memtui.service import Caller, open_service
-from memtui.service.backup import backup, restore
-from memtui.service.repair import plan, repair
+from memtui.service.home.backup import backup, restore
+from memtui.service.home.repair import plan, repair
 from memtui.store.database import Database
 from tests.service.conftest import Lived
 from tests.service.test_backup import NOW

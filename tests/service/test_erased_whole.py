@@ -26,9 +26,10 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, open_service, purge, survey
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import ReviewRule
-from memtui.service.survey import PurgeRequest
+from memtui.service.home import purge, survey
+from memtui.service.home.survey import PurgeRequest
 from memtui.store import erasing
 from memtui.store import log as store_log
 from memtui.store.erasing import Aim

@@ -29,8 +29,13 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.service.everywhere import RANK_CONSTANT, WEIGHTS, EverywherePage, EverywhereQuery
-from memtui.service.uses import UsedRecords
+from memtui.service.operations.everywhere import (
+    RANK_CONSTANT,
+    WEIGHTS,
+    EverywherePage,
+    EverywhereQuery,
+)
+from memtui.service.operations.uses import UsedRecords
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 
@@ -251,7 +256,7 @@ async def test_what_repeats_is_told_of_the_records_that_could_be_read_in_time(
         return await read(used, chosen, cursor)
 
     monkeypatch.setattr(UsedRecords, "_read", stalls)
-    monkeypatch.setattr("memtui.service.uses._AT_ONCE", 2)
+    monkeypatch.setattr("memtui.service.operations.uses._AT_ONCE", 2)
     chosen = Filter(uses=(UseTest(use=Use.DUP),), binding_key="table")
     request = BrowseRequest(scope=WEB, filter=chosen, sort="created_at")
     told: list[tuple[int, int | None]] = []

@@ -28,12 +28,14 @@ from memtui.contract import (
 from memtui.filters import parse_ahead, parse_expiry, parse_when, span_words
 from memtui.paths import Paths
 from memtui.provider_kit.pages import read_cursor
-from memtui.service import Caller, holding, review, runtime, uses
+from memtui.service import Caller, runtime
 from memtui.service.answers import ReviewRule
-from memtui.service.companies import _checked_name, link_problem
-from memtui.service.fact_limits import FactLimits, check_room, check_text
-from memtui.service.limits import LimitState, LimitTarget, SpendingLimit, _added, _status
-from memtui.service.purge import Purging
+from memtui.service.home.companies import _checked_name, link_problem
+from memtui.service.home.purge import Purging
+from memtui.service.operations import uses
+from memtui.service.review import holding, queue
+from memtui.service.review.fact_limits import FactLimits, check_room, check_text
+from memtui.service.review.limits import LimitState, LimitTarget, SpendingLimit, _added, _status
 from memtui.service.runtime import check_key, check_target_id, first_of_many
 from memtui.service.visibility import Membership, Role
 from memtui.store.erasing import purged
@@ -63,7 +65,7 @@ LIMITS: dict[str, tuple[int, Callable[[int], object], type[Exception]]] = {
     "held writes": (20, lambda n: holding._refuse_full(n - 1, 20, "default"), Denied),
     "fact characters": (200, lambda n: check_text("a" * n, FactLimits()), Invalid),
     "facts": (50, lambda n: check_room(own_facts(n - 1), fact(), FactLimits()), Invalid),
-    "rule characters": (200, lambda n: review._checked(rule("a" * n), "default"), Invalid),
+    "rule characters": (200, lambda n: queue._checked(rule("a" * n), "default"), Invalid),
     "key characters": (63, lambda n: check_key("a" * n, "key"), Invalid),
     "id characters": (200, lambda n: check_target_id("project", "a" * n), Invalid),
     "scope characters": (
@@ -310,7 +312,7 @@ async def test_a_page_that_is_just_full_goes_on_only_where_there_is_more(given: 
 
 
 def test_the_last_owner_is_one_of_the_whole_company() -> None:
-    from memtui.service.members import _owners, _with_subject
+    from memtui.service.home.members import _owners, _with_subject
 
     ana = Membership(principal="user:ana", role=Role.OWNER)
     others = [

@@ -13,8 +13,8 @@ import pytest
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Unavailable
 from memtui.service import MemoryService, caller_of, open_service
-from memtui.service.bindings import Bindings
-from memtui.service.home import find_remains
+from memtui.service.home.bindings import Bindings
+from memtui.service.home.files import find_remains
 from memtui.store.database import Database
 from tests.processes import prepared_processes
 from tests.service.conftest import Lived

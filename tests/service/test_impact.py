@@ -29,7 +29,7 @@ from memtui.service import (
     MemoryService,
     open_service,
 )
-from memtui.service.impact import ReplayProgress, Side, WhyNot
+from memtui.service.context.impact import ReplayProgress, Side, WhyNot
 from tests.service.fake import FakeAdapter
 
 PERSON = Caller(company_id="local", principal="user:ana", channel="cli")

@@ -26,7 +26,7 @@ from memtui.service import (
     SpendingStatus,
     open_service,
 )
-from memtui.service.limits import span
+from memtui.service.review.limits import span
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import HOSTILE, append
 

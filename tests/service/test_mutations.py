@@ -30,8 +30,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, ContextRequest, MemoryService, Operation
-from memtui.service.feedback import Verdict
-from memtui.service.undo import Undo
+from memtui.service.operations.feedback import Verdict
+from memtui.service.operations.undo import Undo
 from memtui.store import appending
 from tests.databases import ON_BOTH
 from tests.service.conftest import start

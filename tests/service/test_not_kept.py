@@ -29,7 +29,7 @@ from memtui.migration.planning import plan
 from memtui.screens import editing
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import MutationAnswer
-from memtui.service.fact_limits import FactLimits
+from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.minimal import Minimal
 

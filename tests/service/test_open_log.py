@@ -9,7 +9,7 @@ import pytest
 
 from memtui.contract import Filter, Invalid, OperationType, WriteRequest
 from memtui.service import Caller, MemoryService
-from memtui.service.analysis import Analysis
+from memtui.service.history.analysis import Analysis
 from memtui.store.operation import Operation
 
 

@@ -22,7 +22,8 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, ChangeKind, MemoryService, as_of, open_service
+from memtui.service import Caller, ChangeKind, MemoryService, open_service
+from memtui.service.history import as_of
 from memtui.store import journal
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter

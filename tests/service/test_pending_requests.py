@@ -32,13 +32,13 @@ from memtui.service import (
     MemoryService,
     Role,
     open_service,
-    purge,
-    review,
-    undo,
 )
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
-from memtui.service.holding import Met, _Asked, find, fixed, reads_like_order, state_of
-from memtui.service.review import PendingWrite, Review
+from memtui.service.home import purge
+from memtui.service.operations import undo
+from memtui.service.review import queue
+from memtui.service.review.holding import Met, _Asked, find, fixed, reads_like_order, state_of
+from memtui.service.review.queue import PendingWrite, Review
 from memtui.store.erasing import Aim
 from tests.homes import furnish
 
@@ -336,7 +336,7 @@ def test_all_that_is_let_in_says_the_words_before_and_after(
 async def test_a_binding_has_so_many_rules_each_once(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(review, "_MOST_RULES", 3)
+    monkeypatch.setattr(queue, "_MOST_RULES", 3)
     rules = [ReviewRule(action="hold", test="text", value=value) for value in "abcd"]
     for count, rule in enumerate(rules[:3], 1):
         assert len(await service.review.add_rule(ANA, "default", rule)) == count

@@ -36,8 +36,8 @@ from memtui.service import (
     PruneAnswer,
     PruneRequest,
     open_service,
-    uses,
 )
+from memtui.service.operations import uses
 
 CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 AGENT = Caller(company_id="local", principal="agent:coding", channel="test")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
-from memtui.service import redaction
-from memtui.service.redaction import may_hold_secret, redact, redact_json
+from memtui.service.operations import redaction
+from memtui.service.operations.redaction import may_hold_secret, redact, redact_json
 from tests.service.secret_forms import FORMS, ORDINARY
 
 GITHUB = "ghp_" + "a1B2" * 9

@@ -34,7 +34,7 @@ from memtui.service import (
     Role,
     open_service,
 )
-from memtui.service.repair import Repair, plan, repair
+from memtui.service.home.repair import Repair, plan, repair
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow, MemberRow
 from memtui.store.database import Database

@@ -44,10 +44,10 @@ from memtui.service import (
     open_service,
 )
 from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
-from memtui.service.context import ContextRequest
-from memtui.service.pruning import PruneRequest
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneRequest
 from memtui.service.recorder import Recorder
-from memtui.service.review import passed_over
+from memtui.service.review.queue import passed_over
 from memtui.store.tables import PENDING
 from memtui.widgets.detail_lines import who_and_when
 from memtui.widgets.format import author

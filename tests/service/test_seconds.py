@@ -37,9 +37,11 @@ from memtui.contract import (
 from memtui.record_changes import changed_fields, corrected
 from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
 from memtui.service.answers import Answer
-from memtui.service.backup import _is_derived
-from memtui.service.context import ContextRequest, _is_told_in, _Reading
-from memtui.service.everywhere import (
+from memtui.service.context.contexts import ContextRequest, _is_told_in, _Reading
+from memtui.service.context.impact import AnsweredRecord, Effect, Impact, Side, _effect
+from memtui.service.history.runs import _runs
+from memtui.service.home.backup import _is_derived
+from memtui.service.operations.everywhere import (
     Asked,
     BindingOutcome,
     FoundAt,
@@ -48,13 +50,17 @@ from memtui.service.everywhere import (
     _forgetting,
     _same_texts_once,
 )
-from memtui.service.facts import _of_all
-from memtui.service.filling import fields_of, filled, filled_in, not_kept
-from memtui.service.impact import AnsweredRecord, Effect, Impact, Side, _effect
+from memtui.service.operations.facts import _of_all
+from memtui.service.operations.filling import fields_of, filled, filled_in, not_kept
+from memtui.service.operations.undo import (
+    _as_correction,
+    _came_back,
+    _refuse_overtaken,
+    as_write,
+    reaching,
+)
 from memtui.service.recorder import note_owner
-from memtui.service.runs import _runs
 from memtui.service.runtime import FanOut
-from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
 from memtui.service.visibility import Permission, _in_project, abilities, as_agents_read, refusal
 from memtui.store import appending
 from memtui.store.erasing import Aim, names

@@ -23,7 +23,7 @@ from memtui.contract import (
 )
 from memtui.record_changes import corrected
 from memtui.screens.review import about, beside, difference
-from memtui.service.review import PendingDetails, PendingDifference
+from memtui.service.review.queue import PendingDetails, PendingDifference
 from memtui.widgets import pending
 from memtui.widgets.detail_lines import joined
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.contract import Embedding, Health
     from memtui.service import BindingHealth, BindingView, Capture
-    from memtui.service.namespaces import NamespaceDeleted
-    from memtui.service.provider_views import ProviderView
+    from memtui.service.home.provider_views import ProviderView
+    from memtui.service.operations.namespaces import NamespaceDeleted
 
 
 _SECONDS_A_LINE = 10.0

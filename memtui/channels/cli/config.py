@@ -30,7 +30,7 @@ def config_show(invocation: Invocation) -> None:
     A secret in an address is masked.
     """
     from memtui.config import origins
-    from memtui.service.redaction import redact_config
+    from memtui.service.operations.redaction import redact_config
 
     values, _ = redact_config(invocation.settings().model_dump(mode="json"))
     found = origins(invocation.paths(), **invocation.flags)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from memtui.channels.cli.session import Invocation
     from memtui.config import Paths, Settings
     from memtui.service import BindingHealth, Caller, MemoryService, StoredSecret
-    from memtui.service.backup import Backup
-    from memtui.service.home import Remains
-    from memtui.service.repair import Repair
+    from memtui.service.home.backup import Backup
+    from memtui.service.home.files import Remains
+    from memtui.service.home.repair import Repair
 
 
 Status = Literal["ok", "warning", "broken"]
@@ -242,7 +242,7 @@ async def _control_plane(
 ) -> AsyncIterator[DoctorCheck]:
     from memtui.channels.cli.session import logging_to
     from memtui.service import open_service
-    from memtui.service.home import find_remains
+    from memtui.service.home.files import find_remains
 
     try:
         remains = await asyncio.to_thread(find_remains, paths)
@@ -273,7 +273,7 @@ _REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a b
 
 
 def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
-    from memtui.service.repair import plan
+    from memtui.service.home.repair import plan
 
     try:
         plan(paths, settings, datetime.now(UTC))
@@ -516,7 +516,7 @@ async def _look_for_secrets(invocation: Invocation) -> int:
 
 
 async def _repair(invocation: Invocation, *, yes: bool) -> int:
-    from memtui.service import repair as repairing
+    from memtui.service.home import repair as repairing
 
     paths, settings, now = invocation.paths(), invocation.settings(), datetime.now(UTC)
     if settings.read_only:
@@ -598,7 +598,7 @@ async def backup(
     Secrets in the system's keyring are not in it. It names what it leaves out. The log of each
     company says afterwards that it was made.
     """
-    from memtui.service.backup import backup as write
+    from memtui.service.home.backup import backup as write
 
     settings, target = invocation.settings(), file.expanduser()
     done = await asyncio.to_thread(
@@ -656,7 +656,7 @@ def restore(
     Of files the backup itself has the SHA-256: they are as they were packed, no more is known.
     """
     from memtui.config import find_paths
-    from memtui.service.backup import restore as read
+    from memtui.service.home.backup import restore as read
 
     if invocation.settings().read_only:
         raise Denied("memtui runs read-only; start it without --read-only to restore a home.")

@@ -18,7 +18,7 @@ from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import FactAnswer, FactKeys, FactRequest
-    from memtui.service.facts import KeyedFact
+    from memtui.service.operations.facts import KeyedFact
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as deploy_branch.")]
 Namespace = Annotated[

@@ -347,8 +347,8 @@ def _told(line: FileLine, why: str) -> dict[str, Any]:
 
 def _sort(lines: Sequence[FileLine], held: set[str], session: Session) -> FileReport:
     """Say what is to become of each line, by the limits that the service keeps."""
-    from memtui.service.fact_limits import FactLimits, check_text
-    from memtui.service.redaction import redact
+    from memtui.service.operations.redaction import redact
+    from memtui.service.review.fact_limits import FactLimits, check_text
 
     limits = FactLimits.of(session.settings)
     report, known = FileReport(), set(held)

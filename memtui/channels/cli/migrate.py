@@ -106,7 +106,7 @@ async def cutover(
 
 async def _plan(session: Session, endpoints: Endpoints) -> int:
     from memtui.migration.planning import plan
-    from memtui.service.fact_limits import FactLimits
+    from memtui.service.review.fact_limits import FactLimits
 
     found = await plan(endpoints, FactLimits.of(session.settings))
     session.out.answer(found, _planned(found))

@@ -86,7 +86,7 @@ async def load_notes(
 
 def _sort(entries: list[FileLine], held: set[str]) -> FileReport:
     """Say what is to become of each entry."""
-    from memtui.service.redaction import redact
+    from memtui.service.operations.redaction import redact
 
     report, known = FileReport(), set(held)
     for entry in entries:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memtui.contract import Model, Problem
-    from memtui.service.everywhere import EverywhereAnswer
+    from memtui.service.operations.everywhere import EverywhereAnswer
 
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"

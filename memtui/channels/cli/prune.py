@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PrunePlan
     from memtui.service import MutationAnswer, PruneRequest
-    from memtui.service.everywhere import BindingOutcome
+    from memtui.service.operations.everywhere import BindingOutcome
 
 _NO_LIMIT = 2**31
 

@@ -18,7 +18,7 @@ from memtui.wording import unknown
 if TYPE_CHECKING:
     from memtui.analytics.traces import Trace
     from memtui.service import Caller, PurgeAnswer, PurgeRequest
-    from memtui.service.survey import Living
+    from memtui.service.home.survey import Living
 
 _COPIES = columns("place*", "copies>", "of")
 _LIVING = columns("lives in", "record", "text*")

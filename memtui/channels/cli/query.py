@@ -37,7 +37,7 @@ from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import ContextAnswer, QueryAnswer
-    from memtui.service.everywhere import EverywhereQuery
+    from memtui.service.operations.everywhere import EverywhereQuery
 
 
 async def query(

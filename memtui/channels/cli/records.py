@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         Provenance,
         TimelineAnswer,
     )
-    from memtui.service.everywhere import EverywherePage
+    from memtui.service.operations.everywhere import EverywherePage
 
 
 async def get(

@@ -223,7 +223,7 @@ async def review_rule(
     is about is stored at once.
     """
     from memtui.service import ReviewRule
-    from memtui.service.review import passed_over
+    from memtui.service.review.queue import passed_over
 
     rule = build(ReviewRule, action=action, test=test, value=value or "")
     review = session.service.review
@@ -281,7 +281,7 @@ async def _decide(
     Where there is one alone, the error for which it is not decided on is raised.
     """
     from memtui.service import RuleAction, RuleTest
-    from memtui.service.review import passed_over
+    from memtui.service.review.queue import passed_over
 
     review = session.service.review
     done: list[Json] = []

@@ -321,7 +321,7 @@ def logging_to(path: Path) -> Iterator[LogFile]:
 
 
 def _redacted(text: str) -> str:
-    from memtui.service.redaction import redact  # when there is something to log
+    from memtui.service.operations.redaction import redact  # when there is something to log
 
     return redact(text)[0]
 

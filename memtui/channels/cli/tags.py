@@ -15,7 +15,7 @@ from memtui.contract import BrowseRequest, Invalid
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service.tags import TagsAnswer
+    from memtui.service.operations.tags import TagsAnswer
 
 _NEAR = 60
 """From this likeness on, of 100, a tag is near."""

@@ -27,7 +27,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.service import Capture, MutationAnswer, Operation, Resolution
-from memtui.service.redaction import redact
+from memtui.service.operations.redaction import redact
 
 _LOOKED_AT = 500
 """Most operations of an issue or a run searched for an earlier capture."""

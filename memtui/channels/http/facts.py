@@ -47,7 +47,7 @@ from memtui.contract import (
     owned,
 )
 from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
-from memtui.service.fact_limits import FACT
+from memtui.service.review.fact_limits import FACT
 from memtui.service.visibility import AGENT_PREFIX
 
 

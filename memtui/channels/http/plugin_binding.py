@@ -56,7 +56,7 @@ from memtui.service import (
     MutationAnswer,
     PendingChange,
 )
-from memtui.service.namespaces import no_namespace
+from memtui.service.operations.namespaces import no_namespace
 
 DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"

@@ -25,7 +25,7 @@ from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 from memtui.channels.http.plugin_wire import Kind, Maker, MemoryWrite
 from memtui.contract import Invalid, Json, Model, Record, Scope, SourceKind, SourceRef, owner_of
 from memtui.service import BindingView
-from memtui.service.redaction import redact, redact_json
+from memtui.service.operations.redaction import redact, redact_json
 from memtui.wording import misfit
 
 _ORG = "org:"

@@ -52,12 +52,12 @@ from memtui.fact_values import written
 from memtui.filters import build_filter
 from memtui.passages import passage
 from memtui.service import Answer, FactRequest, MutationAnswer, PendingChange
-from memtui.service.fact_limits import FACT
+from memtui.service.review.fact_limits import FACT
 from memtui.visible import visible
 from memtui.wording import misfit, unknown
 
 if TYPE_CHECKING:
-    from memtui.service.everywhere import EverywhereAnswer, FoundSnippet, ListedRecord
+    from memtui.service.operations.everywhere import EverywhereAnswer, FoundSnippet, ListedRecord
 
 FACT_CHARS = 200
 """The longest fact that `save_memory` takes (seed 004 §6.2)."""

@@ -10,7 +10,7 @@ from memtui.contract import SourceKind
 from memtui.screens.dialogs import Saving
 from memtui.screens.form import FieldRow, Form
 from memtui.service.answers import CompanyView
-from memtui.service.companies import LINK_PLACES, link_problem
+from memtui.service.home.companies import LINK_PLACES, link_problem
 from memtui.widgets.display import DIM, display
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.format import counted

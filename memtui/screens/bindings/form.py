@@ -30,7 +30,7 @@ from memtui.widgets.editor import ForeignInput
 from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
-    from memtui.service.provider_views import ConfigField, ProviderView
+    from memtui.service.home.provider_views import ConfigField, ProviderView
 
 
 class BindingProbe(Protocol):

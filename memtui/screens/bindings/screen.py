@@ -62,10 +62,10 @@ from memtui.widgets.sized import AT_ONCE_SECONDS
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.bindings.form import BindingDraft
-    from memtui.service.agents import Connected
     from memtui.service.answers import BindingHealth, BindingView
-    from memtui.service.bindings import Bindings
-    from memtui.service.provider_views import ProviderView
+    from memtui.service.home.agents import Connected
+    from memtui.service.home.bindings import Bindings
+    from memtui.service.home.provider_views import ProviderView
 
 T = TypeVar("T")
 
@@ -85,7 +85,11 @@ class BindingsScreen(MemtuiScreen):
 
     MODE = "bindings"
     FILTERED = False
-    READS_WITH = ("memtui.backends.discovery", "memtui.service.agents", "memtui.service.in_sync")
+    READS_WITH = (
+        "memtui.backends.discovery",
+        "memtui.service.home.agents",
+        "memtui.service.operations.in_sync",
+    )
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("bindings")
 
     view: var[BindingsView] = var(BindingsView)

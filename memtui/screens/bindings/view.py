@@ -33,7 +33,6 @@ from memtui.widgets.frame import PAST_SIGN
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
-    from memtui.service.agents import Connected
     from memtui.service.answers import (
         BindingHealth,
         BindingView,
@@ -41,7 +40,8 @@ if TYPE_CHECKING:
         SyncAnswer,
         TargetView,
     )
-    from memtui.service.in_sync import InSync
+    from memtui.service.home.agents import Connected
+    from memtui.service.operations.in_sync import InSync
 
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)

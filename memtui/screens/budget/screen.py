@@ -79,7 +79,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.screens.session import ServiceSession
     from memtui.service.answers import BindingView
-    from memtui.service.context import ContextAnswer
+    from memtui.service.context.contexts import ContextAnswer
 
 _TALL = 30
 """Lines of a screen on which the whole head has room."""
@@ -115,7 +115,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     NOUN = "fact"
     SPLIT = "#budget-split"
     NARROWS = FilterTarget.BUDGET
-    READS_WITH = ("memtui.service.context", "memtui.service.namespaces")
+    READS_WITH = ("memtui.service.context.contexts", "memtui.service.operations.namespaces")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
     view: var[BudgetView] = var(BudgetView)
@@ -211,7 +211,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
-        from memtui.service.context import ContextRequest
+        from memtui.service.context.contexts import ContextRequest
 
         state, session = self.state, self.session
         key = state.filter.binding_key or state.binding_key
@@ -325,7 +325,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     async def _find_same(self) -> Mapping[str, frozenset[RecordHandle]]:
         from memtui.pruning.candidates import REPEATS
-        from memtui.service.pruning import PruneRequest
+        from memtui.service.context.pruning import PruneRequest
 
         session, view = self.session, self.view
         found = {}

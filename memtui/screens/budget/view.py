@@ -56,8 +56,8 @@ from memtui.widgets.record_names import RecordName, read_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount
-    from memtui.service.context import ContextAnswer
-    from memtui.service.metrics import FactDay, FactMetrics
+    from memtui.service.context.contexts import ContextAnswer
+    from memtui.service.history.metrics import FactDay, FactMetrics
 
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
 """The field of a scope that names the owner of a place's facts."""

@@ -24,7 +24,7 @@ from memtui.widgets.rows import WindowRows
 
 if TYPE_CHECKING:
     from memtui.analytics.reading import Tail
-    from memtui.service.analysis import LogView
+    from memtui.service.history.analysis import LogView
 
 NEWEST_FIRST = ("when", True)
 _PAGE_ROWS = 64

@@ -78,7 +78,11 @@ class OperationsScreen(ListScreen[Operation]):
     MODE = "operations"
     NOUN = "operation"
     NARROWS = FilterTarget.OPERATIONS
-    READS_WITH = ("memtui.store.tables", "memtui.analytics.reading", "memtui.service.analysis")
+    READS_WITH = (
+        "memtui.store.tables",
+        "memtui.analytics.reading",
+        "memtui.service.history.analysis",
+    )
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
     def __init__(self, state: AppState) -> None:

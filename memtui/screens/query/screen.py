@@ -63,7 +63,7 @@ from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, Split, 
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
-    from memtui.service.everywhere import EverywhereQuery, FoundSnippet
+    from memtui.service.operations.everywhere import EverywhereQuery, FoundSnippet
     from memtui.store.operation import Operation, OperationPage
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -591,7 +591,7 @@ class QueryScreen(MemtuiScreen):
         await self._say("not_helped")
 
     async def _say(self, wanted: str) -> None:
-        from memtui.service.feedback import Verdict
+        from memtui.service.operations.feedback import Verdict
 
         key, snippet = self._result
         answer, session = self.view.answer, self.session

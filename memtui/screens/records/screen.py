@@ -59,8 +59,8 @@ if TYPE_CHECKING:
         BrowseAnswer,
         Provenance,
     )
-    from memtui.service.everywhere import BindingOutcome, EverywherePage
-    from memtui.service.facts import FactAnswer
+    from memtui.service.operations.everywhere import BindingOutcome, EverywherePage
+    from memtui.service.operations.facts import FactAnswer
 
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
@@ -553,7 +553,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._place(shown)
 
     def _as_rows(self, now: Mapping[RecordName, Record]) -> dict[str, Record]:
-        from memtui.service.everywhere import ListedRecord
+        from memtui.service.operations.everywhere import ListedRecord
 
         rows: dict[str, Record] = {}
         for name, record in now.items():
@@ -713,7 +713,7 @@ class RecordsScreen(EditingScreen[Record]):
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
         from memtui.fact_values import entry_of
-        from memtui.service.facts import FactRequest
+        from memtui.service.operations.facts import FactRequest
 
         record, session, asked = self.row, self.session, self.state.record_scope
         as_of = self.state.as_of

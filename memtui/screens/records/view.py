@@ -32,7 +32,7 @@ from memtui.widgets.record_names import RecordName, read_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import Provenance, RetrievalCount
-    from memtui.service.facts import FactAnswer, FactValue
+    from memtui.service.operations.facts import FactAnswer, FactValue
 
 _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8

@@ -24,7 +24,7 @@ def test_a_stored_secret_is_named_by_its_place_and_never_told(
     here: Run, fake: type[FakeAdapter], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr("memtui.service.operations.redact_json", lambda value: (value, ()))
+        earlier.setattr("memtui.service.operations.memories.redact_json", lambda value: (value, ()))
         earlier.setattr(recorder, "redact_json", lambda value: (value, ()))
         record = here("note", f"the vault opens with {OLD}", "--project", "p", "--json").document
         [handle] = record["handles"]

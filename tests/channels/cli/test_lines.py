@@ -11,7 +11,7 @@ import pytest
 from memtui.channels.cli import fact_scope, facts, forget, ops, prune, records
 from memtui.contract import Location, Record, RecordHandle, Scope, SourceRef
 from memtui.service.answers import MutationAnswer
-from memtui.service.everywhere import BindingOutcome
+from memtui.service.operations.everywhere import BindingOutcome
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ACME = Scope(company_id="acme")

@@ -1,0 +1,1 @@
+"""What happened: the log, the past of a scope, runs, figures. Begin with `log.py`."""

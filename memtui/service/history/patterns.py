@@ -1,0 +1,160 @@
+"""What the changes of facts show, over scopes and bindings: something to look into, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memtui.contract import (
+    BrowseRequest,
+    Filter,
+    MemtuiError,
+    Model,
+    NotFound,
+    OperationType,
+    Problem,
+    Record,
+    Scope,
+    UtcDatetime,
+)
+from memtui.pruning.patterns import FactVersion, Pattern, PatternRules, find_patterns
+from memtui.service.connections import Connection
+from memtui.service.recorder import RunningOperation
+from memtui.service.review.fact_limits import FACT
+from memtui.service.runtime import ServiceModule, ServiceRuntime
+from memtui.service.visibility import Caller, for_caller, readable
+from memtui.store import bindings, journal
+
+
+class PatternRequest(Model):
+    """Whose facts, and what counts."""
+
+    scope: Scope
+    binding_key: str | None = None
+    """Look into this binding alone; None: into all of them."""
+    rules: PatternRules = PatternRules()
+
+
+class PatternsAnswer(Model):
+    """What there is to see."""
+
+    operation_ids: tuple[str, ...]
+    """One a binding that was read."""
+    patterns: tuple[Pattern, ...]
+    problems: tuple[Problem, ...] = ()
+    """What could not be read, and so was not looked into."""
+    as_of: UtcDatetime | None = None
+    """The moment that they were looked for from; None: now."""
+
+
+class Patterns(ServiceModule):
+    """Patterns of change."""
+
+    async def find(self, caller: Caller, request: PatternRequest) -> PatternsAnswer:
+        """Return what the versions of the facts show that a scope sees, in every binding.
+
+        Raises:
+            NotFound: there is no binding.
+            MemtuiError: no binding can be read.
+        """
+        keys = [request.binding_key] if request.binding_key else await self._keys(caller)
+        ids: list[str] = []
+        problems: list[Problem] = []
+        asked = {"for": "patterns", "rules": request.rules.model_dump(exclude_defaults=True)}
+
+        async def one(key: str) -> list[FactVersion]:
+            async with self._runtime.connected(
+                OperationType.HISTORY, caller, request.scope, asked, key
+            ) as (entry, connection):
+                ids.append(entry.operation_id)
+                found = await versions_of(self._runtime, entry, connection)
+                entry.result_count = len(found)
+            problems.extend(entry.problems)
+            return found
+
+        answers = await asyncio.gather(*map(one, keys), return_exceptions=True)
+        versions: list[FactVersion] = []
+        errors: list[MemtuiError] = []
+        for key, answer in zip(keys, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                versions += answer
+            elif isinstance(answer, MemtuiError):
+                errors.append(answer)
+                problems.append(Problem(message=f"{key}: {answer}"))
+            else:
+                raise answer
+        if errors and len(errors) == len(keys):
+            raise errors[0]
+        now = caller.as_of or self._runtime.clock()
+        found = await asyncio.to_thread(find_patterns, versions, now=now, rules=request.rules)
+        return PatternsAnswer(
+            operation_ids=tuple(ids),
+            patterns=tuple(_received(caller, pattern) for pattern in found),
+            problems=tuple(dict.fromkeys(problems)),
+            as_of=caller.as_of,
+        )
+
+    async def _keys(self, caller: Caller) -> list[str]:
+        rows = await self._runtime.ask(bindings.bindings, caller.company_id)
+        if keys := [row.key for row in rows if row.enabled]:
+            return keys
+        raise NotFound(
+            f"{caller.company_id} has no binding that is on; add one with `memtui bindings add`."
+        )
+
+
+async def versions_of(
+    runtime: ServiceRuntime,
+    entry: RunningOperation,
+    connection: Connection,
+    current: Sequence[Record] | None = None,
+) -> list[FactVersion]:
+    """Return every version of the facts in one binding that an operation's scope sees.
+
+    Where the provider keeps no windows, it is what memtui itself changed of the `current` records,
+    so that a plan of them lists them once; None: of all that the scope sees.
+    """
+    adapter, scope, key = connection.adapter, entry.scope, connection.binding.key
+    if adapter.capabilities.validity:
+        records: Sequence[Record] = await connection.read(lambda: adapter.versions(scope))
+    elif adapter.capabilities.browse:
+        if current is None:
+            asked = BrowseRequest(scope=scope, filter=Filter(kind=FACT))
+            current = [one async for page in connection.pages(asked) for one in page.records]
+        earlier = await runtime.ask(
+            journal.earlier_facts, scope.company_id, key, entry.caller.as_of
+        )
+        records = _dated(current, earlier)
+    else:
+        records = ()
+    return [
+        FactVersion(binding_key=key, record=one)
+        for one in readable(records, scope, entry.visibility)
+        if one.kind == FACT
+    ]
+
+
+def _dated(current: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:
+    """Return records that hold, each since its last change, and what they said before."""
+    known = {one.handle.provider_record_id: one for one in current}
+    since = {one.handle.provider_record_id: one.valid_to for one in earlier}
+    before = [one for one in earlier if one.handle.provider_record_id in known]
+    return [
+        *before,
+        *(
+            one.model_copy(update={"valid_from": since.get(name, one.created_at)})
+            for name, one in known.items()
+        ),
+    ]
+
+
+def _received(caller: Caller, pattern: Pattern) -> Pattern:
+    """Return a pattern as its caller gets its records."""
+    return pattern.model_copy(
+        update={
+            "versions": tuple(
+                one.model_copy(update={"record": for_caller(caller, [one.record])[0]})
+                for one in pattern.versions
+            )
+        }
+    )

@@ -1,0 +1,553 @@
+"""A whole home in one file, and a home out of such a file.
+
+A ZIP file: `backup.json` says what belongs in it, with the SHA-256 of each file and the end of each
+company's log; the rest lies in it as in the home. A SQLite file is copied as one moment of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from time import monotonic, sleep
+from typing import IO, TYPE_CHECKING
+
+from sqlalchemy import select
+
+from memtui import __version__
+from memtui.config import Paths, Settings, find_paths, make_private
+from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
+from memtui.paths import is_writable, refuse_other_than_file, replacing
+from memtui.scratch import Scratch
+from memtui.service.home.files import (
+    SealedLog,
+    find_remains,
+    open_database,
+    read_sqlite,
+    refuse_unless_all_is_theirs,
+)
+from memtui.service.providers import Providers
+from memtui.store import bindings
+from memtui.store.compiled import BindingRow
+from memtui.store.database import Database
+from memtui.store.tables import HEADS
+
+if TYPE_CHECKING:
+    from memtui.analytics.layout import LogEnds
+
+_CONTENTS = "backup.json"
+_DATABASE = "memtui.db"
+_OUTSIDE = "outside"
+_FILES = ("config.toml", "session.json", "views.json", "queries.json", "demo.json")
+_TOPS = {_DATABASE, "archive", "bindings", "migrations", _OUTSIDE, *_FILES}
+_SQLITE = b"SQLite format 3\x00"
+_BESIDE_SQLITE = ("-wal", "-shm", "-journal")
+_PACKED = {".parquet", ".gz", ".zip", ".png", ".jpg", ".zst"}
+"""Extensions of files that compression makes no smaller."""
+_NO_BACKUP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""Errors from reading a file that is not a ZIP file, is encrypted, or was altered."""
+_LOCK = "LOCK"
+"""The file that a process locks while it has a store open, as Milvus Lite does."""
+_LOCK_SECONDS = 15.0
+_POLL_SECONDS = 0.1
+_CHUNK = 1 << 20
+_MAX_CONTENTS_BYTES = 1 << 30
+
+
+class BackedFile(Model):
+    """A file of a backup."""
+
+    sha256: str
+    bytes: int
+    mode: int
+    modified_ns: int
+
+
+class LogEnd(Model):
+    """The newest operation of a company's log when the backup was made."""
+
+    seq: int
+    digest: str
+
+
+class Backup(Model):
+    """The contents of a backup, `backup.json`."""
+
+    version: int = 1
+    memtui: str = __version__
+    made_at: UtcDatetime
+    database: str
+    """`sqlite`, which is in it, or `postgresql`, which is not."""
+    logs: dict[str, LogEnd] = {}
+    """By company."""
+    outside: dict[str, str] = {}
+    """The original paths of memories outside the home, by their path in the file."""
+    left_out: tuple[str, ...] = ()
+    """Parts of the home that are not in the file, a sentence each."""
+    files: dict[str, BackedFile] = {}
+
+
+def backup(
+    paths: Paths, settings: Settings, target: Path, *, outside: bool = False, now: datetime
+) -> Backup:
+    """Write a home to a new file with mode 0600, also while memtui runs in it. Blocking.
+
+    Secrets of the keyring are in no file of the home and so in no backup. With `outside` the
+    memories that bindings keep outside the home go in too.
+
+    Raises:
+        Conflict: the file is there already.
+        Denied: a company has members, and the caller does not manage it.
+        Invalid: it cannot be written.
+        NotFound: there is nothing to back up.
+        Unavailable: something of the home is damaged or cannot be read.
+    """
+    if os.path.lexists(target):
+        raise Conflict(f"{target} is there already; give another name.")
+    work = None
+    try:
+        with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
+            refuse_unless_all_is_theirs(database, settings, "A backup holds")
+            work = held.enter_context(replacing(target, is_new=True))
+            for log in find_remains(paths).sealed:
+                held.enter_context(_unchanged(log))
+            with work.open("wb") as file:
+                done = _Writer(file, paths, work.parent).write(database, outside=outside, now=now)
+    except FileExistsError as error:
+        raise Conflict(f"{target} is there already; give another name.") from error
+    except OSError as error:
+        raise Invalid(
+            f"{target if work is None else error.filename or target}: {error.strerror}; no backup "
+            "was made."
+        ) from error
+    return done
+
+
+@contextmanager
+def _unchanged(log: SealedLog) -> Iterator[None]:
+    """Keep a log from being sealed; where nobody can write, nobody seals either."""
+    from memtui.analytics.archive import locked
+    from memtui.analytics.layout import ArchiveFolder
+
+    if log.manifest is None:
+        raise Unavailable(
+            f"{log.folder} has no manifest that fits it, so no backup was made; "
+            "`memtui doctor` tells more."
+        )
+    if not is_writable(log.folder):
+        yield
+        return
+    with locked(ArchiveFolder(log.folder.parent, log.manifest.company_id)):
+        yield
+
+
+class _Writer:
+    """Fills the file of a backup."""
+
+    def __init__(self, file: IO[bytes], paths: Paths, work: Path) -> None:
+        self._work = work
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self._paths = paths
+        self._files: dict[str, BackedFile] = {}
+        self._left_out: list[str] = []
+
+    def write(self, database: Database, *, outside: bool, now: datetime) -> Backup:
+        with self._zip, self._database(database) as (copy, logs):
+            for name in _FILES:
+                place = self._paths.config if name == "config.toml" else self._paths.data
+                if (place / name).is_file():
+                    self._file(place / name, name)
+            self._folder(self._paths.archive, "archive")
+            for company_id, (_, ends) in logs.items():
+                self._refuse_damage(company_id, ends)
+            self._refuse_unproved(copy, [*logs])
+            for name in ("bindings", "migrations"):
+                self._folder(self._paths.data / name, name)
+            places = self._outside(database, wanted=outside)
+            done = Backup(
+                made_at=now,
+                database=database.dialect,
+                logs={company_id: end for company_id, (end, _) in logs.items()},
+                outside=places,
+                left_out=tuple(self._left_out),
+                files=self._files,
+            )
+            self._zip.writestr(_info(_CONTENTS, 0o600), done.model_dump_json(indent=1))
+        return done
+
+    @contextmanager
+    def _database(
+        self, database: Database
+    ) -> Iterator[tuple[Path | None, dict[str, tuple[LogEnd, LogEnds]]]]:
+        """Take the database in, and give the copy that went in and what it says of the logs."""
+        if database.dialect != "sqlite":
+            self._left_out.append(
+                "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
+                "while nothing is sealed."
+            )
+            yield None, _logs(database)
+            return
+        with self._copied(self._paths.database) as copy:
+            with closing(Database.open(copy, create=False)) as copied:
+                if problems := copied.problems():
+                    raise Unavailable(
+                        f"The control plane's database is damaged ({problems[0]}), so no backup "
+                        "was made; `memtui doctor` says what can be got back."
+                    )
+                logs = _logs(copied)
+            self._add(copy, _DATABASE, copy.stat())
+            yield copy, logs
+
+    @contextmanager
+    def _copied(self, path: Path) -> Iterator[Path]:
+        """Give a copy of a SQLite file, one moment of it, while it is needed."""
+        with tempfile.TemporaryDirectory(dir=self._work) as folder:
+            copy = Path(folder) / _DATABASE
+            copy.touch(mode=0o600)
+            try:
+                with (
+                    closing(read_sqlite(path)) as source,
+                    closing(sqlite3.connect(copy)) as target,
+                ):
+                    source.backup(target)
+            except sqlite3.Error as error:
+                raise Unavailable(
+                    f"{path} cannot be copied ({error}); no backup was made."
+                ) from error
+            yield copy
+
+    def _refuse_damage(self, company_id: str, ends: LogEnds) -> None:
+        """A backup of damaged segments would only be found out when it is needed."""
+        from memtui.analytics.archive import refuse_gap
+        from memtui.analytics.layout import ArchiveFolder
+
+        folder = ArchiveFolder(self._paths.archive, company_id)
+        manifest = folder.read()
+        refuse_gap(manifest, ends)
+        for segment in manifest.segments:
+            for table, file in segment.files.items():
+                name = f"archive/{folder.path.name}/{segment.name}/{table}.parquet"
+                found = self._files.get(name)
+                if found is None or found.sha256 != file.sha256:
+                    raise Unavailable(
+                        f"{folder.file(segment, table)} is missing or damaged, so no backup "
+                        "was made; `memtui archive verify` tells more."
+                    )
+
+    def _refuse_unproved(self, copy: Path | None, companies: Sequence[str]) -> None:
+        """Hold the logs to what `restore` holds them to: it would refuse this backup."""
+        home = self._paths.data
+        with closing(Database.open(copy, create=False)) if copy else nullcontext() as database:
+            for problem in _log_problems(database, self._paths.archive, companies):
+                raise Unavailable(
+                    f"The log does not prove itself: {problem} No backup was made, as none of it "
+                    "could be restored; `memtui audit verify` and `memtui archive verify` tell "
+                    f"more. To keep it as it is, stop memtui and copy the folder {home}."
+                )
+
+    def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:
+        places: dict[str, str] = {}
+        with database.read() as connection:
+            rows = [
+                row
+                for company in bindings.companies(connection)
+                for row in bindings.bindings(connection, company.company_id)
+            ]
+        providers = Providers()
+        for row in rows:
+            given = row.config.get("path")
+            path = Path(given).expanduser() if isinstance(given, str) else None
+            if path is None and self._is_elsewhere(providers, row):
+                self._left_out.append(
+                    f"The binding {row.binding_id} keeps its memories elsewhere, in "
+                    f"{row.provider_key}; back them up there."
+                )
+            if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
+                continue
+            if not _keeps_memories(providers, row):
+                self._left_out.append(
+                    f"The binding {row.binding_id} reads {path}, which is another program's."
+                )
+            elif not wanted:
+                self._left_out.append(
+                    f"The binding {row.binding_id} keeps its files in {path}; --vaults takes them "
+                    "in."
+                )
+            else:
+                name = f"{_OUTSIDE}/{row.binding_id}"
+                places[name] = str(path)
+                (self._file if path.is_file() else self._folder)(path, name)
+        return places
+
+    def _is_elsewhere(self, providers: Providers, row: BindingRow) -> bool:
+        """Whether a binding's config leads out of its own folder, as far as that is known."""
+        if not row.config or providers.is_foreign(row.provider_key):
+            return False
+        own = self._paths.data / "bindings" / row.binding_id
+        return not providers.load(row.provider_key).lives_in(own)
+
+    def _folder(self, root: Path, name: str) -> None:
+        """Add a folder, without derived data, locks and links."""
+        with ExitStack() as held:
+            held.enter_context(_still(root))
+            for where, folders, files in os.walk(root, onerror=_raise):
+                here = Path(where)
+                inside = PurePosixPath(name, *here.relative_to(root).parts)
+                for link in [one for one in (*folders, *files) if (here / one).is_symlink()]:
+                    self._left_out.append(f"{here / link} is a link to somewhere else.")
+                folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
+                for one in folders:  # before it is listed
+                    if not (here / one).is_symlink():
+                        held.enter_context(_still(here / one))
+                for one in sorted(files):
+                    path = here / one
+                    if path.is_symlink() or _is_lock(one) or _is_beside_sqlite(path):
+                        continue
+                    self._file(path, str(inside / one))
+
+    def _file(self, path: Path, name: str) -> None:
+        try:
+            with path.open("rb") as file:
+                is_sqlite = file.read(len(_SQLITE)) == _SQLITE
+            if is_sqlite:
+                with self._copied(path) as copy:
+                    self._add(copy, name, path.stat())
+            elif path.is_file():
+                self._add(path, name, path.stat())
+        except FileNotFoundError:
+            return  # forgotten since its folder was listed
+
+    def _add(self, path: Path, name: str, status: os.stat_result) -> None:
+        mode = stat.S_IMODE(status.st_mode)
+        digest, size = hashlib.sha256(), 0
+        info = _info(name, mode)
+        if path.suffix in _PACKED:
+            info.compress_type = zipfile.ZIP_STORED
+        with path.open("rb") as source, self._zip.open(info, "w", force_zip64=True) as target:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+                target.write(chunk)
+        self._files[name] = BackedFile(
+            sha256=digest.hexdigest(), bytes=size, mode=mode, modified_ns=status.st_mtime_ns
+        )
+
+
+def _is_lock(name: str) -> bool:
+    return name.endswith(".lock") or name == _LOCK
+
+
+@contextmanager
+def _still(folder: Path) -> Iterator[None]:
+    """Lock a store of several files, so that no other process writes to it.
+
+    Raises:
+        Unavailable: another process goes on using it.
+    """
+    try:
+        lock = (folder / _LOCK).open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        yield
+        return
+    import fcntl  # not on Windows, where such a store is not kept
+
+    until = monotonic() + _LOCK_SECONDS
+    with lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if monotonic() > until:
+                    raise Unavailable(
+                        f"{folder} is in use by another program, so no backup was made; try again "
+                        "when that is done."
+                    ) from error
+            sleep(_POLL_SECONDS)
+        yield
+
+
+def _keeps_memories(providers: Providers, row: BindingRow) -> bool:
+    """Whether a binding's provider keeps memories, and does not only read another program's.
+
+    A binding that is read-only has abilities that do not tell, so the provider's own count, except
+    those of another package, which is not loaded for this.
+    """
+    if providers.is_foreign(row.provider_key):
+        return bool(row.capabilities.get("writable", True))
+    return providers.load(row.provider_key).capabilities.writable
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _is_derived(inside: PurePosixPath) -> bool:
+    """Whether a folder has only derived data: an index, summed figures, drafts."""
+    top, last = inside.parts[0], inside.name
+    if top == "archive":
+        return last.startswith((".", "daily-"))
+    return top == "bindings" and len(inside.parts) == 4 and last == "index"
+
+
+def _is_beside_sqlite(path: Path) -> bool:
+    return any(
+        path.name.endswith(end) and path.with_name(path.name.removesuffix(end)).exists()
+        for end in _BESIDE_SQLITE
+    )
+
+
+def _logs(database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
+    """Return the end of each company's log, and the part of it in the database."""
+    from memtui.analytics.layout import log_ends
+
+    with database.read() as connection:
+        rows = list(connection.execute(select(HEADS)))
+    return {row.company_id: (LogEnd.like(row), log_ends(database, row.company_id)) for row in rows}
+
+
+def _info(name: str, mode: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFREG | mode) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
+def restore(source: Path, paths: Paths) -> Backup:
+    """Make a home out of a backup, where there is none; it is proved before it is in place.
+
+    Vaults that lay outside the home come to lie in its folder `outside`. Blocking.
+
+    Raises:
+        Invalid: there is something in the home already, the file is not a whole backup or does not
+            prove itself, or the home cannot be written.
+    """
+    for folder in dict.fromkeys((paths.data, paths.config)):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise Invalid(
+                f"{folder} is not empty, and a backup never takes the place of anything; "
+                "give an empty folder with --to."
+            )
+    try:
+        make_private(paths.data.parent)
+        with closing(Scratch(paths.data.parent)) as scratch:
+            work = scratch.path / paths.data.name
+            work.mkdir(mode=0o700)
+            with _read(source) as (file, found):
+                _unpack(file, found, work)
+            _prove(found, work)
+            if paths.config != paths.data and (work / "config.toml").exists():
+                make_private(paths.config)
+                shutil.move(work / "config.toml", paths.config_file)
+            work.rename(paths.data)
+    except OSError as error:
+        raise Invalid(
+            f"{error.filename or source}: {error.strerror}; nothing was restored."
+        ) from error
+    return found
+
+
+@contextmanager
+def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
+    refuse_other_than_file(source)
+    try:
+        with zipfile.ZipFile(source) as file:
+            info = file.getinfo(_CONTENTS)
+            if info.file_size > _MAX_CONTENTS_BYTES:
+                raise ValueError("too large")
+            contents = json.loads(file.read(info))
+            if contents["version"] != 1:
+                raise Invalid("A newer memtui made this backup; upgrade memtui.")
+            found = Backup.model_validate(contents)
+            _check(file, found)
+            yield file, found
+    except _NO_BACKUP as error:
+        raise Invalid(
+            f"{source} is not a backup that memtui made, or it was altered or cut short; "
+            "nothing was restored."
+        ) from error
+
+
+def _check(file: zipfile.ZipFile, found: Backup) -> None:
+    """Check that the file has what it lists, and no path that leads out of the home."""
+    names = [info.filename for info in file.infolist()]
+    if sorted(names) != sorted([*found.files, _CONTENTS]):
+        raise ValueError("other files than it says")
+    for info in file.infolist():
+        parts = info.filename.split("/")
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if (
+            not {"", ".", ".."}.isdisjoint(parts)
+            or "\\" in info.filename
+            or "\0" in info.orig_filename
+            or kind not in (0, stat.S_IFREG)
+            or (parts[0] not in _TOPS and info.filename != _CONTENTS)
+        ):
+            raise ValueError("a name that leads elsewhere")
+
+
+def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
+    for name, known in found.files.items():
+        path = work.joinpath(*name.split("/"))
+        make_private(path.parent)
+        digest, left = hashlib.sha256(), known.bytes
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as target, file.open(name) as packed:
+            while chunk := packed.read(min(_CHUNK, left + 1)):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                digest.update(chunk)
+                target.write(chunk)
+            target.flush()
+            os.fsync(target.fileno())
+        if left or digest.hexdigest() != known.sha256:
+            raise ValueError("a file that is not what it says")
+        path.chmod(known.mode & 0o700)
+        os.utime(path, ns=(known.modified_ns, known.modified_ns))
+
+
+def _prove(found: Backup, work: Path) -> None:
+    """Verify a home before it is in place: database pages, archive, and each operation's digest."""
+    inside = find_paths(work)
+    problems: list[str] = []
+    if found.database != "sqlite":
+        problems += _log_problems(None, inside.archive, [*found.logs])
+    else:
+        with closing(Database.open(inside.database, create=False)) as database:
+            problems += database.problems()
+            if {one: end for one, (end, _) in _logs(database).items()} != found.logs:
+                problems.append("The operation log ends elsewhere than the backup says.")
+            problems += _log_problems(database, inside.archive, [*found.logs])
+    if problems:
+        raise Invalid(f"The backup does not prove itself: {problems[0]} Nothing was restored.")
+
+
+def _log_problems(database: Database | None, root: Path, companies: Sequence[str]) -> Iterator[str]:
+    """Yield the problems of the archive under `root` and of the database, if there is one."""
+    from memtui.analytics import archive, audit
+
+    for company_id in companies:
+        yield from archive.verify(root, company_id, database).problems
+        if database is not None and (problem := audit.verify(database, root, company_id).problem):
+            yield problem

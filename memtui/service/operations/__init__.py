@@ -1,0 +1,1 @@
+"""What is done with memories: query, write, correct, forget, undo. Begin with `memories.py`."""

@@ -1,0 +1,496 @@
+"""Facts by their key: the nearest scope's value counts, and hidden values are listed (seed 002 §6).
+
+A key is looked up in the binding of each scope: the project's facts in the project's binding, the
+agent type's in the agent's, the company's in the company's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memtui.contract import (
+    ORCHESTRATOR,
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    Model,
+    NotFound,
+    OperationType,
+    Problem,
+    Record,
+    Scope,
+    SourceRef,
+    UtcDatetime,
+    WriteMode,
+    WriteRequest,
+    owner_of,
+    owner_scope,
+    owner_scopes,
+    owner_words,
+)
+from memtui.fact_values import Entry, entry_of, pair_of, value_of
+from memtui.service.answers import MutationAnswer
+from memtui.service.context.contexts import own_records
+from memtui.service.operations.memories import Operations
+from memtui.service.operations.redaction import redact
+from memtui.service.operations.undo import Undo
+from memtui.service.recorder import note_owner
+from memtui.service.review.fact_limits import FACT
+from memtui.service.runtime import ServiceModule
+from memtui.service.visibility import Caller, for_caller
+from memtui.store import bindings
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+class FactRequest(Model):
+    """Scope and filters of a look-up by key: of the scopes named, the nearest wins."""
+
+    scope: Scope
+    namespace: str | None = None
+    """Only this namespace, ignoring case. None: any."""
+    binding_key: str | None = None
+    """Read this binding only."""
+    all_bindings: bool = False
+    """Read every binding, not only those that serve the scopes."""
+
+
+class FactValue(Model):
+    """A value of a key, and its record."""
+
+    value: Any
+    """The value as JSON; a text where a number or list would lose information."""
+    written: str
+    """The value as written in the fact."""
+    record: Record
+    binding_key: str
+    belongs_to: str
+    """The owner of the fact: `project apollo`, `agent coding`, `company acme`."""
+
+
+class KeyedFact(FactValue):
+    """The value that counts for a key."""
+
+    namespace: str | None
+    key: str
+    why: str
+    """Why this value counts, as a sentence."""
+    hidden: tuple[FactValue, ...] = ()
+    """The other values of the key, the nearest scope first."""
+
+
+class FactAnswer(KeyedFact):
+    """The answer of a look-up of one key."""
+
+    operation_ids: tuple[str, ...]
+    """One for each binding that was read."""
+    other_namespaces: tuple[str, ...] = ()
+    """Other namespaces with the same key."""
+    problems: tuple[Problem, ...] = ()
+    """Items that could not be read, and may have another value."""
+    as_of: UtcDatetime | None = None
+    """The past moment that it shows; None: the present."""
+
+
+class FactKeys(Model):
+    """Every key with a value, by namespace and key."""
+
+    operation_ids: tuple[str, ...]
+    facts: tuple[KeyedFact, ...]
+    problems: tuple[Problem, ...] = ()
+    as_of: UtcDatetime | None = None
+    """The past moment that they show; None: the present."""
+
+
+class Merged(Model):
+    """The answer of merging facts."""
+
+    forgot: MutationAnswer
+    """The deletion of the other facts, which may be held for review."""
+    change: MutationAnswer | None = None
+    """The change of the surviving fact; None: it was not changed."""
+
+    @property
+    def answers(self) -> tuple[MutationAnswer, ...]:
+        """The answers of the operations, in order."""
+        return (self.forgot,) if self.change is None else (self.forgot, self.change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a scope's facts are looked up, and how near the scope is: less is nearer."""
+
+    rank: tuple[int, int]
+    owner: Scope
+    reason: str
+    """Why this binding is read for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    place: _Place
+    binding_key: str
+    record: Record
+
+    @property
+    def order(self) -> tuple[tuple[int, int], float, str]:
+        """Sort key: the nearest scope first, then the newest fact."""
+        since = self.record.valid_from or self.record.updated_at or self.record.created_at
+        age = -(since or _EARLIEST).timestamp()
+        return self.place.rank, age, self.record.handle.provider_record_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The facts of the scopes in all bindings that were read."""
+
+    held: Sequence[_Held]
+    operation_ids: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+class Facts(ServiceModule):
+    """Reads, writes and merges facts by their key."""
+
+    async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
+        """Return the value of a key in the nearest scope, and the values that it hides.
+
+        Where a binding fails, the others answer, and `problems` names it.
+
+        Raises:
+            NotFound: no scope has the key.
+            Invalid: the nearest scope has it in several namespaces, and none is named.
+        """
+        wanted = key.strip().casefold()
+        asked = {"key": key, "namespace": request.namespace}
+        read = await self._read(caller, request, OperationType.GET, asked, wanted)
+        groups = _by_entry(read.held)
+        if not groups:
+            raise NotFound(_nothing(key, request, read.problems))
+        first, *others = sorted(groups.values(), key=lambda group: group[0].order)
+        rivals = [group for group in others if group[0].place.rank == first[0].place.rank]
+        if rivals:
+            names = ", ".join(sorted(_heading(group[0]) or "none" for group in (first, *rivals)))
+            raise Invalid(f"{key} is in several namespaces ({names}); give one of them with it.")
+        return FactAnswer(
+            **_keyed(caller, first),
+            operation_ids=read.operation_ids,
+            other_namespaces=tuple(_heading(group[0]) or "" for group in others),
+            problems=read.problems,
+            as_of=caller.as_of,
+        )
+
+    async def keys(self, caller: Caller, request: FactRequest) -> FactKeys:
+        """Return every key with the value that counts and the values that it hides."""
+        asked = {"namespace": request.namespace}
+        read = await self._read(caller, request, OperationType.BROWSE, asked, None)
+        groups = _by_entry(read.held)
+        return FactKeys(
+            operation_ids=read.operation_ids,
+            facts=tuple(KeyedFact(**_keyed(caller, groups[entry])) for entry in sorted(groups)),
+            problems=read.problems,
+            as_of=caller.as_of,
+        )
+
+    async def set(
+        self, caller: Caller, key: str, value: str, request: FactRequest, source: SourceRef
+    ) -> MutationAnswer:
+        """Write a value of a key in a scope; an existing one is replaced.
+
+        Raises:
+            Invalid: the key is not one, or the value is not a single line.
+            Conflict: the scope has several facts with this key.
+        """
+        text = f"{key}: {value}"
+        if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
+            raise Invalid(
+                "A key has letters, digits, dots, dashes and underscores, and its value is some "
+                "text on one line."
+            )
+        write = WriteRequest(
+            scope=request.scope,
+            source=source,
+            content=text,
+            binding_key=request.binding_key,
+            mode=WriteMode.UPSERT,
+            kind=FACT,
+            topic=request.namespace,
+            created_by=caller.principal,
+        )
+        return await self._runtime.module(Operations).write(caller, write)
+
+    async def merge(
+        self,
+        caller: Caller,
+        survivor: Record,
+        others: Sequence[Record],
+        *,
+        binding_key: str | None = None,
+        text: str | None = None,
+    ) -> Merged:
+        """Merge facts of one owner and binding into one; one undo takes the whole merge back.
+
+        The survivor gets the pins and tags of all, and the latest expiry.
+
+        Args:
+            caller: Who merges them.
+            survivor: The fact that stays, as it was read.
+            others: The facts to forget, as they were read.
+            binding_key: Their binding; None: the binding that serves their owner.
+            text: The new text of the survivor; None: unchanged.
+
+        Raises:
+            Conflict: one of them changed since it was read.
+            Denied: the caller's writes there are reviewed, and the survivor would change.
+            Invalid: `others` is empty, or has a fact of another owner.
+        """
+        others = [one for one in others if one.handle != survivor.handle]
+        scope = owner_scope(survivor.scope)
+        if not others:
+            raise Invalid("Name at least one other fact to merge into the survivor.")
+        if any(owner_scope(one.scope) != scope for one in others):
+            raise Invalid("Facts of several places cannot become one; take those of one place.")
+        fields = _of_all(survivor, others, text)
+        if fields:
+            await self._refuse_reviewed(caller, scope, binding_key)
+        together = self._runtime.new_id() if fields else None
+        request = ForgetRequest.of(others, scope, binding_key)
+        # Forget first: a store may refuse the same text or key twice.
+        forgot = await self._runtime.module(Operations).forget(
+            caller, request, staying=[survivor], together=together
+        )
+        if not fields:
+            return Merged(forgot=forgot)
+        correction = CorrectRequest(
+            scope=scope,
+            handle=survivor.handle,
+            binding_key=binding_key,
+            revision=survivor.revision,
+            **fields,
+        )
+        try:
+            change = await self._runtime.module(Operations).correct(
+                caller, correction, together=together
+            )
+        except MemtuiError as error:
+            await self._bring_back(caller, forgot, error)
+            raise
+        return Merged(forgot=forgot, change=change)
+
+    async def _refuse_reviewed(self, caller: Caller, scope: Scope, binding_key: str | None) -> None:
+        """Refuse a merge by an agent where one part might be held while the other is done."""
+        binding = (await self._runtime.resolve(caller, scope, binding_key)).binding
+        if binding.review and not caller.by_person:
+            raise Denied(
+                f"What agents write to {binding.key} is reviewed, so an agent cannot merge facts "
+                "and change the one that stays; merge facts of the same pin, tags and expiry "
+                "without a new text, or let a person do it."
+            )
+
+    async def _bring_back(self, caller: Caller, forgot: MutationAnswer, error: MemtuiError) -> None:
+        """Undo the deletion of a merge, as the surviving fact could not be changed."""
+        try:
+            await self._runtime.module(Undo).undo(caller, forgot.operation_id)
+        except MemtuiError as failed:
+            raise type(failed)(
+                f"{error} The other facts are forgotten, and could not be brought back: {failed} "
+                f"`memtui undo {forgot.operation_id}` tries again."
+            ) from error
+
+    async def _read(
+        self,
+        caller: Caller,
+        request: FactRequest,
+        operation_type: OperationType,
+        asked: dict[str, str | None],
+        key: str | None,
+    ) -> _Read:
+        """Read the facts of a key, None: of every key; one operation for each binding."""
+        namespace = None if request.namespace is None else request.namespace.strip().casefold()
+        asked = {name: redact(value)[0] for name, value in asked.items() if value is not None}
+        ids: list[str] = []
+
+        async def one(
+            binding_key: str | None, places: Sequence[_Place]
+        ) -> tuple[list[_Held], tuple[Problem, ...]]:
+            async with self._runtime.connected(
+                operation_type, caller, request.scope, asked, binding_key, needs="browse"
+            ) as (entry, connection):
+                ids.append(entry.operation_id)
+                held: list[_Held] = []
+                of = {owner_of(place.owner): place for place in places}
+                owners = [place.owner for place in places]
+                together = bool(owners) and connection.adapter.capabilities.chosen_owners
+                for part in [owners] if together else [[owner] for owner in owners]:
+                    own = own_records(connection, part, entry.visibility, kind=FACT)
+                    async for _, records in own:
+                        held += [
+                            _Held(of[owner_of(record.scope)], connection.binding.key, record)
+                            for record in records
+                            if _is_wanted(entry_of(record), key, namespace)
+                        ]
+                entry.about([one.record for one in held])
+                note_owner(entry, [one.record.scope for one in held])
+            return held, entry.problems
+
+        routes, problems = await self._routes(caller, request)
+        answers = await asyncio.gather(
+            *(one(key_of, places) for key_of, places in routes.items()), return_exceptions=True
+        )
+        held: list[_Held] = []
+        errors: list[MemtuiError] = []
+        for binding_key, answer in zip(routes, answers, strict=True):
+            if isinstance(answer, MemtuiError):
+                errors.append(answer)
+                problems.append(Problem(message=f"{binding_key or 'The memory'}: {answer}"))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                held += answer[0]
+                problems += answer[1]
+        if len(errors) == len(routes):
+            raise errors[0]
+        return _Read(held, tuple(ids), tuple(dict.fromkeys(problems)))
+
+    async def _routes(
+        self, caller: Caller, request: FactRequest
+    ) -> tuple[dict[str | None, list[_Place]], list[Problem]]:
+        """Return the places to look in, by binding key, and the problems with others.
+
+        The key None is the binding that serves the whole scope: its errors are reported and logged.
+        """
+        owners, asked = _owners(request.scope), request.binding_key
+        if asked is not None:
+            return {asked: [_Place((rank, 0), owner, "asked for") for rank, owner in owners]}, []
+        serving: dict[int, str] = {}
+        problems: list[Problem] = []
+        routes: dict[str | None, list[_Place]] = defaultdict(list)
+        whole = await self._key_of(caller, request.scope)
+        for rank, owner in owners:
+            try:
+                routed = await self._runtime.resolve(caller, owner, None)
+            except NotFound:
+                continue
+            except Denied as error:
+                problems.append(Problem(message=f"{owner_words(owner)}: {error}"))
+                continue
+            key = serving[rank] = routed.binding.key
+            routes[None if key == whole else key].append(_Place((rank, 0), owner, routed.reason))
+        if request.all_bindings:
+            rows = await self._runtime.ask(bindings.bindings, caller.company_id)
+            for number, row in enumerate((row for row in rows if row.enabled), start=1):
+                routes[None if row.key == whole else row.key] += [
+                    _Place((rank, number), owner, "one of all bindings")
+                    for rank, owner in owners
+                    if serving.get(rank) != row.key
+                ]
+        return dict(routes) or {None: []}, problems
+
+    async def _key_of(self, caller: Caller, scope: Scope) -> str | None:
+        try:
+            return (await self._runtime.resolve(caller, scope, None)).binding.key
+        except MemtuiError:
+            return None
+
+
+def _owners(scope: Scope) -> list[tuple[int, Scope]]:
+    """Return the owners whose facts a scope includes, the nearest first (seed 002 §3)."""
+    company = Scope(company_id=scope.company_id)
+    owners = owner_scopes(scope)
+    if scope.project_id or scope.agent_id:
+        owners.append(company.model_copy(update={"agent_id": ORCHESTRATOR}))
+    return list(enumerate(dict.fromkeys([*owners, company])))
+
+
+def _of_all(survivor: Record, others: Sequence[Record], text: str | None) -> dict[str, Any]:
+    """Return the changes of the surviving fact that keep pins, tags and expiry of the others."""
+    fields: dict[str, Any] = {}
+    if text is not None and text != survivor.text:
+        fields["text"] = text
+    if not survivor.pinned and any(one.pinned for one in others):
+        fields["pinned"] = True
+    tags = tuple(dict.fromkeys(tag for one in (survivor, *others) for tag in one.tags))
+    if tags != survivor.tags:
+        fields["tags"] = tags
+    if survivor.expires_at is not None:
+        ends = [one.expires_at or _LATEST for one in others]
+        if _LATEST in ends:
+            fields["never_expires"] = True
+        elif max(ends) > survivor.expires_at:
+            fields["expires_at"] = max(ends)
+    return fields
+
+
+def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> bool:
+    return entry is not None and key in {None, entry.key} and namespace in {None, entry.namespace}
+
+
+def _by_entry(held: Iterable[_Held]) -> dict[Entry, list[_Held]]:
+    """Return the facts by key, the one that counts first."""
+    groups: dict[Entry, list[_Held]] = defaultdict(list)
+    for one in sorted(held, key=lambda one: one.order):
+        if (entry := entry_of(one.record)) is not None:
+            groups[entry].append(one)
+    return dict(groups)
+
+
+def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
+    """Return the fields of a `KeyedFact` for the facts of one key."""
+    first, *others = group
+    pair = pair_of(first.record.text)
+    return {
+        **dict(_value(caller, first)),
+        "namespace": _heading(first),
+        "key": pair.key if pair else first.record.metadata["key"],
+        "why": _why(first, others),
+        "hidden": tuple(_value(caller, one) for one in others),
+    }
+
+
+def _value(caller: Caller, held: _Held) -> FactValue:
+    pair = pair_of(held.record.text)
+    return FactValue(
+        value=value_of(held.record),
+        written=pair.value if pair else held.record.text,
+        record=for_caller(caller, [held.record])[0],
+        binding_key=held.binding_key,
+        belongs_to=owner_words(held.place.owner),
+    )
+
+
+def _why(first: _Held, others: Sequence[_Held]) -> str:
+    """Return the sentence that says why the first value counts."""
+    owner, key = owner_words(first.place.owner), first.binding_key
+    where = f"{key} holds it ({first.place.reason})."
+    if not others:
+        return f"Nobody but {owner} has this key; {where}"
+    farther = [one for one in others if one.place.rank[0] > first.place.rank[0]]
+    beside = [one for one in others if one.place.rank == first.place.rank]
+    said = []
+    if farther:
+        names = dict.fromkeys(owner_words(one.place.owner) for one in farther)
+        said.append(f"{owner} comes before {' and '.join(names)}")
+    if beside:
+        said.append(f"it is the newest of {len(beside) + 1} in {owner}")
+    if len(farther) + len(beside) < len(others):
+        said.append(f"{key} is the binding of {owner}")
+    sentence = "; ".join(said)
+    return f"{sentence[0].upper()}{sentence[1:]}; {where}"
+
+
+def _heading(held: _Held) -> str | None:
+    return held.record.topic or None
+
+
+def _nothing(key: str, request: FactRequest, problems: Sequence[Problem]) -> str:
+    place = f" in the namespace {request.namespace}" if request.namespace else ""
+    unread = f" Not all could be read: {problems[0].sentence()}" if problems else ""
+    return f"No fact has the key {key}{place} here; memtui facts keys lists them all.{unread}"

@@ -1,0 +1,1 @@
+"""What an agent may write, spend and decide. Begin with `holding.py`."""
