@@ -78,7 +78,7 @@ GROUPS = {
         "What every prompt is told, one line each.",
         "facts",
         "fact_keys",
-        "facts_files",
+        "record_files",
         "prune",
     ),
     "bindings": ("Which memory serves whom.", "bindings"),

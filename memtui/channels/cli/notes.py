@@ -102,7 +102,7 @@ async def note(
     """
     whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
     if file is not None:
-        from memtui.channels.cli.notes_files import load_notes
+        from memtui.channels.cli.record_files import load_notes
 
         if text is not None or pin or any(whole) or mode is not WriteMode.APPEND:
             raise Invalid("With --file give only whose notes, a source, --kind, --topic and --tag.")

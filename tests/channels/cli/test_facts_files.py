@@ -17,7 +17,8 @@ V = ("--subject", "V")
 
 @pytest.mark.parametrize("ending", ["jsonl", "md"])
 def test_there_and_back_and_once_more(here: Run, tmp_path: Path, ending: str) -> None:
-    add(here, "Likes tea", *U, "--topic", "Taste", "--pin", "--tag", "a")
+    until = ("--valid-to", "2090-01-01")
+    add(here, "Likes tea", *U, "--topic", "Taste", "--pin", "--tag", "a", *until)
     add(here, "Ünïcode “quoted” \\ | *stars*", *U)
     file = tmp_path / f"facts.{ending}"
     assert here("facts", "export", *U, "--to", str(file), "--json").document["count"] == 2
@@ -25,7 +26,7 @@ def test_there_and_back_and_once_more(here: Run, tmp_path: Path, ending: str) ->
     ran = here("facts", "import", str(file), *V, "--json")
     assert (ran.code, len(ran.document["added"])) == (0, 2)
     assert sorted(texts(here, *V)) == sorted(texts(here, *U))
-    kept = ("text", "topic", "pinned", "tags", "created_at", "created_by")
+    kept = ("text", "topic", "pinned", "tags", "created_at", "created_by", "valid_to")
     wanted = kept if ending == "jsonl" else kept[:2]
     theirs, ours = (
         sorted([json.dumps([fact[name] for name in wanted]) for fact in listed(here, *whose)])
@@ -35,6 +36,22 @@ def test_there_and_back_and_once_more(here: Run, tmp_path: Path, ending: str) ->
     again = here("facts", "import", str(file), *V, "--json").document
     assert (again["added"], len(again["skipped"]), again["refused"]) == ([], 2, [])
     assert here("facts", "export", *U, "--to", str(file)).code == 5
+
+
+def test_a_list_of_facts_is_a_file_of_them(here: Run, tmp_path: Path) -> None:
+    add(here, "port: 80", *U)
+    file = tmp_path / "facts.json"
+    file.write_text(here("facts", "list", *U, "--json").out)
+    for imported in (
+        ("facts", "import", str(file)),
+        ("note", "--kind", "fact", "--file", str(file)),
+    ):
+        assert here(*imported, *V, "--json").document["refused"] == []
+        assert texts(here, *V) == ["port: 80"]
+    file = tmp_path / "facts.md"
+    file.write_text("- tests: pytest\n- port: 81\n")
+    assert here("note", "--kind", "fact", "--file", str(file), *V).code == 0
+    assert sorted(texts(here, *V)) == ["port: 81", "tests: pytest"]
 
 
 def test_every_line_is_accounted_for(here: Run, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""`facts export` and `import`: to a file and back, once or ten times with the same result.
+"""Records in files: `facts export`, `facts import` and `note --file`.
 
-JSON Lines keeps everything; markdown keeps the text and the topic.
+A file that is read ten times adds what reading it once adds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
@@ -17,14 +19,16 @@ import typer
 from pydantic import ConfigDict, ValidationError
 
 from memtui.channels.cli.fact_scope import FACT, FactScope
-from memtui.channels.cli.options import DryRun, Force
+from memtui.channels.cli.options import DryRun, Force, ScopeOptions, SourceOptions
 from memtui.channels.cli.output import Line as Shown
 from memtui.channels.cli.output import jsonable, write_exactly
 from memtui.channels.cli.records import say_first_of
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import (
+    BrowseRequest,
     Conflict,
     Invalid,
+    Json,
     MemtuiError,
     Model,
     Problem,
@@ -43,19 +47,27 @@ from memtui.wording import misfit
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer
 
-JSONL, MARKDOWN = "jsonl", "md"
+JSON, JSONL, MARKDOWN = "json", "jsonl", "md"
 _LINE_BYTES = 32 << 20
 """A longer line is refused."""
 THERE, NO_TEXT = "It is there already.", "It has no text."
 _SHOWN_CHARS = 200
+_FIXED = {"kind", "metadata"}
+"""Fields that an export of facts leaves out: they follow from a fact's text."""
+_MEDIA = {"image": "a picture", "audio": "a sound", "video": "a film"}
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*")
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
-class FileFact(Model):
-    """What a line of a file says about a fact; fields of other names are left out."""
+class FileRecord(Model):
+    """The fields of a record in a file; fields of other names are left out."""
 
     model_config = ConfigDict(extra="ignore")
 
     text: str
+    title: str | None = None
+    summary: str | None = None
+    kind: str | None = None
     topic: str | None = None
     tags: tuple[str, ...] = ()
     pinned: bool = False
@@ -63,27 +75,52 @@ class FileFact(Model):
     created_by: str | None = None
     expires_at: UtcDatetime | None = None
     valid_from: UtcDatetime | None = None
+    valid_to: UtcDatetime | None = None
     source: SourceRef | None = None
+    metadata: Json = {}
 
 
 class FileLine(Model):
-    """A line of a file, counted from 1, and the fact on it, or why it is none."""
+    """The record that begins on a line of a file, counted from 1, or why there is none."""
 
     number: int
-    fact: FileFact | None = None
+    fact: FileRecord | None = None
     why: str = ""
 
 
-def format_of(name: str) -> str:
-    """Return the format that a file's name tells.
+def format_of(file: Path, forms: Sequence[str]) -> str:
+    """Return which of the formats a file's name tells.
 
     Raises:
-        Invalid: it tells none.
+        Invalid: it tells none of them.
     """
-    ending = name.rpartition(".")[2].lower()
-    if ending not in (JSONL, MARKDOWN):
-        raise Invalid(f"{name} is neither .jsonl nor .md; name it by its format.")
-    return ending
+    ending = file.suffix.removeprefix(".").lower()
+    if ending in forms:
+        return ending
+    if media := _MEDIA.get((guess_type(file.name)[0] or "").partition("/")[0]):
+        raise Invalid(
+            f"{file} is {media}; memtui's providers keep text alone (multimodal is false), so "
+            "describe it in words."
+        )
+    *first, last = (f".{form}" for form in forms)
+    raise Invalid(f"{file} is not {', '.join(first)} or {last}; name it by its format.")
+
+
+def entries(file: Path, kind: str) -> list[FileLine]:
+    """Return the records of a file; those of a JSON document are counted from 1.
+
+    In markdown a bullet is a fact, and a heading of the highest level begins any other record.
+
+    Raises:
+        Invalid: the file cannot be read as a whole.
+    """
+    form = format_of(file, (JSON, JSONL, MARKDOWN))
+    text = read_file(file)
+    if form == JSONL:
+        return list(_from_jsonl(text))
+    if form == JSON:
+        return list(_from_json(file, text))
+    return list(_bullets(text) if kind == FACT else _sections(file, text))
 
 
 def written(records: Sequence[Record], form: str) -> str:
@@ -95,19 +132,10 @@ def written(records: Sequence[Record], form: str) -> str:
     return "".join(_jsonl(records) if form == JSONL else _markdown(records))
 
 
-def parsed(text: str, form: str) -> list[FileLine]:
-    """Return what each line of a file says; blank ones and headings say nothing.
-
-    Raises:
-        Invalid: the file as a whole cannot be read.
-    """
-    return list(read_jsonl(text) if form == JSONL else _read_markdown(text))
-
-
 def _jsonl(records: Iterable[Record]) -> Iterator[str]:
     for record in records:
-        values = {name: getattr(record, name) for name in FileFact.model_fields}
-        kept = jsonable(FileFact.model_validate(values))
+        values = {name: getattr(record, name) for name in FileRecord.model_fields.keys() - _FIXED}
+        kept = jsonable(FileRecord.model_validate(values))
         document = {"id": record.handle.provider_record_id, **kept}
         yield json_text({name: value for name, value in document.items() if value}) + "\n"
 
@@ -125,7 +153,7 @@ def _markdown(records: Sequence[Record]) -> Iterator[str]:
 def _bullet(record: Record) -> str:
     bullet = f"- {record.text}\n"
     heading = f"## {record.topic}\n" if record.topic else ""
-    back = [line.fact for line in _read_markdown(heading + bullet)]
+    back = [line.fact for line in _bullets(heading + bullet)]
     if [fact and (fact.text, fact.topic) for fact in back] != [(record.text, record.topic)]:
         raise Invalid(
             f"Markdown cannot carry the fact {record.handle.provider_record_id} unchanged; "
@@ -134,8 +162,7 @@ def _bullet(record: Record) -> str:
     return bullet
 
 
-def read_jsonl(text: str, kind: type[FileFact] = FileFact) -> Iterator[FileLine]:
-    """Yield what each line of JSON Lines says."""
+def _from_jsonl(text: str) -> Iterator[FileLine]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -144,22 +171,37 @@ def read_jsonl(text: str, kind: type[FileFact] = FileFact) -> Iterator[FileLine]
         except (ValueError, RecursionError):
             yield FileLine(number=number, why="It is not JSON.")
         else:
-            yield read_value(number, value, kind)
+            yield _read(number, value)
 
 
-def read_value(number: int, value: Any, kind: type[FileFact]) -> FileLine:
-    """Return what a value of JSON says."""
+def _from_json(file: Path, text: str) -> Iterator[FileLine]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{file} is not JSON; one object a line is .jsonl.") from error
+    listed = found.get("records", found.get("facts")) if isinstance(found, dict) else found
+    if not isinstance(listed, list):
+        raise Invalid(
+            f'{file} holds no list of records such as [{{"text": "…"}}], nor what `memtui browse '
+            "--json` prints."
+        )
+    for number, value in enumerate(listed, start=1):
+        yield _read(number, {"text": value} if isinstance(value, str) else value)
+
+
+def _read(number: int, value: Any) -> FileLine:
     if not isinstance(value, dict):
         return FileLine(number=number, why='It is not a JSON object such as {"text": "…"}.')
     try:
-        return FileLine(number=number, fact=kind.model_validate(value))
+        return FileLine(number=number, fact=FileRecord.model_validate(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         return FileLine(number=number, why=f"Its {field} does not fit: {misfit(first)}.")
 
 
-def _read_markdown(text: str) -> Iterator[FileLine]:
+def _bullets(text: str) -> Iterator[FileLine]:
+    """Yield a fact for each bullet; blank lines and headings say nothing."""
     from memtui.backends.vault import facts
 
     file = facts.parse(text.replace("\r\n", "\n"))
@@ -177,8 +219,58 @@ def _read_markdown(text: str) -> Iterator[FileLine]:
         elif bullet.details.strip():
             yield FileLine(number=index + 1, why="A fact is one line, and this bullet has several.")
         else:
-            fact = FileFact(text=bullet.text, topic=bullet.namespace)
+            fact = FileRecord(text=bullet.text, topic=bullet.namespace)
             yield FileLine(number=index + 1, fact=fact)
+
+
+def _sections(file: Path, text: str) -> Iterator[FileLine]:
+    """Yield a record for each heading of the highest level; without one the file is a record."""
+    from memtui.backends.vault import markdown
+
+    document = markdown.split(text.replace("\r\n", "\n"))
+    if isinstance(document, Problem):
+        raise Invalid(f"{file} cannot be read: {document.message}")
+    fields = markdown.parse(document.front)
+    if isinstance(fields, Problem):
+        raise Invalid(f"{file} cannot be read: {fields.message}")
+    fields = {
+        name: markdown.as_written(value) if isinstance(value, int | float) else value
+        for name, value in fields.items()
+        if name in FileRecord.model_fields
+    }
+    if "tags" in fields:
+        fields["tags"] = markdown.words(fields["tags"])
+    lines = document.text.split("\n")
+    headings = [] if "title" in fields else list(_headings(lines))
+    edges = [*(place for place, _ in headings), len(lines)]
+    parts: list[tuple[int, str | None, list[str]]] = [
+        (0, fields.get("title"), lines[: edges[0]]),
+        *(
+            (place, title, lines[place + 1 : end])
+            for (place, title), end in zip(headings, edges[1:], strict=True)
+        ),
+    ]
+    for place, title, part in parts:
+        body = "\n".join(part).strip("\n") or title or ""
+        if body.strip():
+            entry = {**fields, "title": title, "text": body}
+            yield _read(document.first_text_line + place, entry)
+
+
+def _headings(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield place and title of each heading of the highest level; in code there are none."""
+    found: list[tuple[int, int, str]] = []
+    fence = ""
+    for place, line in enumerate(lines):
+        if mark := _FENCE.match(line):
+            if not fence:
+                fence = mark[1]
+            elif mark[1].startswith(fence):
+                fence = ""
+        elif not fence and (heading := _HEADING.fullmatch(line)):
+            found.append((place, len(heading[1]), heading[2]))
+    top = min((level for _, level, _ in found), default=0)
+    return ((place, title) for place, level, title in found if level == top)
 
 
 FormatName = Literal["jsonl", "md"]
@@ -204,7 +296,7 @@ async def facts_export(
     """
     from memtui.analytics.export import replacing
 
-    chosen = form or (format_of(to.name) if to else JSONL)
+    chosen = form or (format_of(to, (JSONL, MARKDOWN)) if to else JSONL)
     records, problems = await scope.facts(session)
     if to is None and session.out.as_json:
         document = {"facts": records, "count": len(records), "problems": problems}
@@ -225,7 +317,7 @@ async def facts_export(
 
 async def facts_import(
     session: FirstSession,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .md file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .json, .jsonl or .md file.")],
     scope: FactScope,
     *,
     dry_run: DryRun = False,
@@ -237,20 +329,81 @@ async def facts_import(
     line by line, and one undo undoes all of it.
     """
     scope.owner()
-    lines = parsed(read_file(file), format_of(file.name))
+    lines = entries(file, FACT)
     held = {record.text for record in (await scope.facts(session)).records}
     report = _sort(lines, held, session)
 
-    def request_of(fact: FileFact) -> WriteRequest:
-        return scope.request(session, WriteRequest, **values_of(session, fact), kind=FACT)
+    def request_of(fact: FileRecord) -> WriteRequest:
+        return scope.request(session, WriteRequest, **values_of(session, fact) | {"kind": FACT})
 
     return await load(session, report, request_of, dry_run=dry_run)
+
+
+async def load_notes(
+    session: Session,
+    file: Path,
+    scope: ScopeOptions,
+    source: SourceOptions,
+    *,
+    dry_run: bool,
+    defaults: dict[str, Any],
+) -> int:
+    """Store the records of a file, and tell what became of each; returns the exit code.
+
+    Args:
+        session: The session.
+        file: Ends in .json, .jsonl or .md.
+        scope: Whose they are, and in which binding.
+        source: Where those come from that do not say.
+        dry_run: Only say what would happen.
+        defaults: The kind, topic and tags of those that have none.
+
+    Raises:
+        Invalid: the file cannot be read as a whole.
+    """
+    lines = entries(file, defaults["kind"])
+    request = scope.request(session, BrowseRequest)
+    held = {
+        record.text
+        async for page in session.service.pages(session.caller, request)
+        for record in page.records
+    }
+    report = _sort_notes(lines, held)
+    reference = source.reference(scope.scope(session))
+
+    def request_of(one: FileRecord) -> WriteRequest:
+        values = values_of(session, one)
+        values |= {name: value for name, value in defaults.items() if not values[name]}
+        values["source"] = values["source"] if one.source else reference
+        return scope.request(session, WriteRequest, **values)
+
+    return await load(session, report, request_of, dry_run=dry_run)
+
+
+def _sort_notes(lines: list[FileLine], held: set[str]) -> FileReport:
+    """Say what is to become of each entry."""
+    from memtui.service.operations.redaction import redact
+
+    report, known = FileReport(), set(held)
+    for entry in lines:
+        if entry.fact is None:
+            report.refused.append((entry, entry.why))
+            continue
+        text = redact(entry.fact.text)[0]
+        if not text.strip():
+            report.refused.append((entry, NO_TEXT))
+        elif text in known:
+            report.skipped.append((entry, THERE))
+        else:
+            known.add(text)
+            report.added.append((entry, entry.fact))
+    return report
 
 
 async def load(
     session: Session,
     report: FileReport,
-    request_of: Callable[[FileFact], WriteRequest],
+    request_of: Callable[[FileRecord], WriteRequest],
     *,
     dry_run: bool,
 ) -> int:
@@ -266,7 +419,7 @@ async def load(
         report.changed.clear()
         together = uuid4().hex if len(wanted) > 1 else None
 
-        async def write(fact: FileFact) -> MutationAnswer:
+        async def write(fact: FileRecord) -> MutationAnswer:
             request = request_of(fact)
             return await session.service.write(session.caller, request, together=together)
 
@@ -288,7 +441,7 @@ async def load(
 class FileReport:
     """What became of each line, in order."""
 
-    added: list[tuple[FileLine, FileFact]] = field(default_factory=list)
+    added: list[tuple[FileLine, FileRecord]] = field(default_factory=list)
     """The `changed` ones are among them."""
     changed: dict[int, str] = field(default_factory=dict)
     """What stood there of the key of a line before, by the line's number."""
@@ -387,7 +540,7 @@ def _key_in(text: str) -> str | None:
     return pair.key.casefold() if pair else None
 
 
-def values_of(session: Session, fact: FileFact) -> dict[str, Any]:
+def values_of(session: Session, fact: FileRecord) -> dict[str, Any]:
     """Return what a write takes of a line."""
     here = {"company_id": session.company.company_id}
     source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
@@ -401,9 +554,9 @@ def values_of(session: Session, fact: FileFact) -> dict[str, Any]:
 
 
 async def _add(
-    write: Callable[[FileFact], Awaitable[MutationAnswer]],
+    write: Callable[[FileRecord], Awaitable[MutationAnswer]],
     line: FileLine,
-    fact: FileFact,
+    fact: FileRecord,
     report: FileReport,
 ) -> None:
     """Write one line; what the service finds unfit is refused, all else stops the import."""
