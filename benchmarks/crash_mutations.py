@@ -377,7 +377,7 @@ async def _recover(act: Act) -> None:
 
 async def settle(service: MemoryService) -> None:
     """Find out about all that is of unknown outcome."""
-    chosen = Filter(status=OperationStatus.UNKNOWN, own=True)
+    chosen = Filter(status=OperationStatus.UNKNOWN, internal=True)
     for one in (await service.log.page(ANA, chosen, limit=100)).operations:
         if await service.log.found_outcome(ANA, one.operation_id) is None:
             with suppress(Conflict, Invalid):

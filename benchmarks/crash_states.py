@@ -227,13 +227,13 @@ async def _chain_problem(service: MemoryService) -> str:
 
 
 async def last(service: MemoryService) -> int:
-    operations = (await service.log.page(ANA, Filter(own=True), limit=1)).operations
+    operations = (await service.log.page(ANA, Filter(internal=True), limit=1)).operations
     return operations[0].seq if operations else 0
 
 
 async def take_back(service: MemoryService, since: int) -> str:
     """Undo what changed something since an operation, the newest first; return what was refused."""
-    chosen, refused = Filter(own=True), ""
+    chosen, refused = Filter(internal=True), ""
     for one in (await service.log.page(ANA, chosen, limit=100)).operations:
         if one.seq > since and one.operation_type.mutates:
             try:

@@ -780,7 +780,7 @@ class Filter(Model):
     """All of them must hold, beside the fields: at most two of a field, one of them excluding."""
     uses: tuple[UseTest, ...] = ()
     """All of them must hold, of records."""
-    own: bool = False
+    internal: bool = False
     """Include memtui's own reads; ignored where a channel is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
@@ -813,11 +813,11 @@ class Filter(Model):
     @property
     def excludes_internal(self) -> bool:
         """Whether such reads of memtui's own are left out."""
-        return not self.own and all(one.field != "channel" for one in self.field_tests())
+        return not self.internal and all(one.field != "channel" for one in self.field_tests())
 
     def with_internal(self) -> Self:
         """Return it with those operations let through."""
-        return self.model_copy(update={"own": True})
+        return self.model_copy(update={"internal": True})
 
 
 _VALUED = [
@@ -826,7 +826,7 @@ _VALUED = [
     if name not in {"text", "fuzzy"}
 ]
 
-EVERYTHING = Filter(own=True)
+EVERYTHING = Filter(internal=True)
 """Lets every operation through."""
 
 OWNER_FIELDS = ("project_id", "subject_id", "agent_id")

@@ -2,7 +2,7 @@
 
 They are three small tables: `totals` by day, binding and type; `spending` by day, provider and
 model; `latency` by day, binding and bin; each also by whether the operations are memtui's own
-(`OperationDraft.own`). Rows of the same keys may come from several parts of the
+(`OperationDraft.internal`). Rows of the same keys may come from several parts of the
 log; their numbers are added. A bin holds latencies that differ by 1 %, so that a percentile made of
 bins is off by at most `LATENCY_ERROR` of itself.
 
@@ -37,12 +37,12 @@ from memtui.analytics.rows import LogEngine
 from memtui.paths import is_writable, sync_folder
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
-from memtui.store.operation import OWN
+from memtui.store.operation import INTERNAL
 
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 8
+_VERSION = 9
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
 """How far a percentile made of bins may be off, as a share of it."""
@@ -53,9 +53,9 @@ _BIN = (
     f"ELSE {_ZERO_BIN} END"
 )
 _KEYS = {
-    "totals": ("day", "own", "binding_key", "operation_type"),
-    "spending": ("day", "own", "provider", "model"),
-    "latency": ("day", "own", "binding_key", "bin"),
+    "totals": ("day", "internal", "binding_key", "operation_type"),
+    "spending": ("day", "internal", "provider", "model"),
+    "latency": ("day", "internal", "binding_key", "bin"),
 }
 _HITS = ("score_count", "used_count")
 _ADDED = {
@@ -118,7 +118,7 @@ class Daily:
         """
         helped = (f"(best_score = {score})::INTEGER AS {name}" for name, score in SAID.items())
         return (
-            f"SELECT {self._day} AS day, false AS own, binding_key, operation_type, "
+            f"SELECT {self._day} AS day, false AS internal, binding_key, operation_type, "
             f"{', '.join(helped)} FROM ({feedback})"
         )
 
@@ -198,7 +198,7 @@ class Daily:
         accepted = f"SELECT seq FROM ({own['operations']}) WHERE {ACCEPTED}"
         numbers = numbers_of(self._good_score, "score_count", accepted=accepted)
         spent = ", ".join(SPENT)
-        day = f"{self._day} AS day, {OWN} AS own"
+        day = f"{self._day} AS day, {INTERNAL} AS internal"
         key = f"{day}, binding_key"
         return {
             "totals": merged(
@@ -208,7 +208,7 @@ class Daily:
             ),
             "spending": merged(
                 "spending",
-                "SELECT o.day, o.own, u.*, 1 AS usage_count, "
+                "SELECT o.day, o.internal, u.*, 1 AS usage_count, "
                 "(u.cost_pico IS NULL)::INTEGER AS unpriced_count FROM "
                 f"({own['usage']}) u JOIN (SELECT seq, {day} FROM ({own['operations']})) o "
                 "USING (seq)",
@@ -231,7 +231,7 @@ def first_opened(operations: str, handles: str, first: int) -> str:
     """
     seconds = USE_WITHIN // timedelta(seconds=1)
     return (
-        f"WITH moments AS (SELECT * FROM ({operations}) WHERE status = 'ok' AND NOT {OWN} "
+        f"WITH moments AS (SELECT * FROM ({operations}) WHERE status = 'ok' AND NOT {INTERNAL} "
         f"AND (operation_type = 'query' OR {is_use('operation_type')})), "
         "touched AS (SELECT o.*, coalesce(h.binding_key, '') AS at_binding, h.provider_record_id "
         f"FROM ({handles}) h JOIN moments o ON o.seq = h.seq), "

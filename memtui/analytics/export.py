@@ -30,7 +30,7 @@ from memtui.csv_text import cell_sql
 from memtui.scratch import Scratch
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
-from memtui.store.operation import OWN, OWN_FIELDS, Operation, OperationHandle
+from memtui.store.operation import INTERNAL, OWN_FIELDS, Operation, OperationHandle
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -302,8 +302,8 @@ def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
         return f"{_USD} AS cost_usd"
     if name == "started_at" and form is ExportFormat.CSV:
         return f"{_MOMENT} AS started_at"
-    if name == "own":
-        return f"{OWN} AS own"
+    if name == "internal":
+        return f"{INTERNAL} AS internal"
     if guard and columns_of("operations").get(name) == "VARCHAR":
         return f"{cell_sql(name)} AS {name}"
     return name

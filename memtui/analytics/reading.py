@@ -22,7 +22,7 @@ from memtui.contract import EVERYTHING, Filter
 from memtui.store.conditions import condition, ordering
 from memtui.store.database import DatabaseConnection, quoted
 from memtui.store.log import LogReader
-from memtui.store.operation import OWN, Operation
+from memtui.store.operation import INTERNAL, Operation
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,22 +75,22 @@ class OperationLog(LogEngine):
             return self._sorted(chosen, sort, stop)
         last, turned = self.place()[1].head, sort == "-seq"
         if not self._narrows(chosen.with_internal()):
-            own = self._own(last) if chosen.excludes_internal else array("q")
-            rest = Without(last, own)
-            counts = len(own), len(rest)
+            internal = self._internal(last) if chosen.excludes_internal else array("q")
+            rest = Without(last, internal)
+            counts = len(internal), len(rest)
             return View(self, chosen, last, None, rest, turned=turned, counts=counts)
         return self._filtered(chosen, last, stop, _Early(self, early), turned=turned)
 
     def _narrows(self, chosen: Filter) -> bool:
         return bool(self.visible or condition(chosen))
 
-    def _own(self, last: int) -> array[int]:
+    def _internal(self, last: int) -> array[int]:
         """Return the numbers up to `last` of memtui's own reads."""
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
             with self._database.read() as connection:
-                hot = self._reader(connection).own_seqs(sealed + 1, last)
+                hot = self._reader(connection).internal_seqs(sealed + 1, last)
             # By digest, not by number: another log may have replaced this one.
             digest = manifest.segments[-1].last_digest if sealed else ""
             older = self._own_sealed
@@ -99,7 +99,7 @@ class OperationLog(LogEngine):
             elif digest != older[0]:
                 files = self.sealed(manifest.segments, "operations")
                 with self.asking() as cursor:
-                    rows = cursor.execute(f"SELECT seq FROM {files} WHERE {OWN} ORDER BY seq")
+                    rows = cursor.execute(f"SELECT seq FROM {files} WHERE {INTERNAL} ORDER BY seq")
                     older = digest, array("q", (seq for (seq,) in rows.fetchall()))
             if self.stood_still(manifest):
                 self._own_sealed = older
@@ -115,7 +115,7 @@ class OperationLog(LogEngine):
                 found = self._reader(connection, manifest.sealed_through).left_out(chosen, last)
             if manifest.segments:
                 files = self.sealed(manifest.segments, "operations")
-                parts = (OWN, f"seq <= {last}", condition(chosen.with_internal()))
+                parts = (INTERNAL, f"seq <= {last}", condition(chosen.with_internal()))
                 where = " AND ".join(filter(None, parts))
                 with self.asking() as cursor:
                     rows = cursor.execute(f"SELECT count(*) FROM {files} WHERE {where}").fetchall()
@@ -130,7 +130,7 @@ class OperationLog(LogEngine):
         """
         every = Filter() if chosen.excludes_internal else EVERYTHING
         if not after and not self._narrows(EVERYTHING):
-            return last - (len(self._own(last)) if every.excludes_internal else 0)
+            return last - (len(self._internal(last)) if every.excludes_internal else 0)
         while True:
             manifest, _ = self.place()
             above = max(after, manifest.sealed_through)
@@ -149,7 +149,7 @@ class OperationLog(LogEngine):
         self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
     ) -> View:
         where = condition(chosen.with_internal()) or "true"
-        columns = f"seq, {OWN if chosen.excludes_internal else 'false'} AS own"
+        columns = f"seq, {INTERNAL if chosen.excludes_internal else 'false'} AS internal"
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
@@ -165,11 +165,11 @@ class OperationLog(LogEngine):
             for segments in _newest_first(manifest.segments):
                 files = self.sealed(segments, "operations")
                 parts.append(f"SELECT {columns} FROM {files} WHERE {where}")
-            table, own = self._found(parts, stop, early) if parts else (None, 0)
+            table, internal = self._found(parts, stop, early) if parts else (None, 0)
             with self._database.read() as connection:
-                own += self._reader(connection, through).left_out(chosen, last)
+                internal += self._reader(connection, through).left_out(chosen, last)
             if self.stood_still(manifest) and self.begun == begun:
-                counts = own, self.logged(chosen, 0, last)
+                counts = internal, self.logged(chosen, 0, last)
                 return View(self, chosen, last, table, recent, turned=turned, counts=counts)
             if table is not None:
                 table.close()
@@ -193,7 +193,7 @@ class OperationLog(LogEngine):
 
         Parts are ordered from the newest to the oldest.
         """
-        own = 0
+        internal = 0
         with self._numbering(stop) as cursor:
             cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
             for part in parts:
@@ -201,12 +201,14 @@ class OperationLog(LogEngine):
                 with stop.reaching(cursor):
                     cursor.execute(f"CREATE OR REPLACE TEMP TABLE part AS {part}")
                     cursor.execute(
-                        "INSERT INTO view SELECT seq FROM part WHERE NOT own ORDER BY seq DESC"
+                        "INSERT INTO view SELECT seq FROM part WHERE NOT internal ORDER BY seq DESC"
                     )
-                    [(more,)] = cursor.execute("SELECT count(*) FROM part WHERE own").fetchall()
-                own += more
+                    [(more,)] = cursor.execute(
+                        "SELECT count(*) FROM part WHERE internal"
+                    ).fetchall()
+                internal += more
             cursor.execute("DROP TABLE part")
-            return _Numbers(cursor, newest_first=True), own
+            return _Numbers(cursor, newest_first=True), internal
 
     def _sorted(self, chosen: Filter, sort: str, stop: Stop) -> View:
         key, by = ordering(sort)
@@ -446,7 +448,7 @@ class View:
         found, last = self._log.newer(self._chosen.with_internal(), after)
         shown = found
         if self._chosen.excludes_internal:
-            shown = tuple(one for one in found if not one.own)
+            shown = tuple(one for one in found if not one.internal)
         logged = self._log.logged(self._chosen, after, last) if last > after else 0
         return Tail(shown, len(found) - len(shown), logged, last)
 

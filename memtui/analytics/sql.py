@@ -18,7 +18,7 @@ from memtui.contract import Invalid, Model, Unavailable, field_docstrings
 from memtui.store import bindings
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
-from memtui.store.operation import OWN, OperationDraft, why_damaged
+from memtui.store.operation import INTERNAL, OperationDraft, why_damaged
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DERIVED = {
     "unpriced_count": "How many of them have no price.",
     "handle_count": "Records that the operation returned or touched, and listed.",
     "best_score": "The highest score of a returned record.",
-    "own": "Whether memtui read it to draw a screen or for another answer; no figure counts it.",
+    "internal": "Whether memtui read it for a screen or for another answer; no figure counts it.",
 }
 _SOURCE = "Of the work object that the memory comes from."
 _MEANINGS = {
@@ -94,7 +94,7 @@ _BINDINGS = {
     "created_at": ("TIMESTAMPTZ", "When it was added."),
 }
 _RETURNED = "o.operation_type IN ('query', 'context')"
-_OPENED = "o.operation_type IN ('get', 'history') AND NOT o.own"
+_OPENED = "o.operation_type IN ('get', 'history') AND NOT o.internal"
 _FORGOTTEN = (
     "coalesce(arg_max(o.operation_type = 'forget' OR (o.operation_type = 'undo' "
     'AND contains(o.request, \'"type":"write"\')), h.seq) '
@@ -180,8 +180,8 @@ def selected(name: str) -> str:
     """Return a column of a view, out of those of `memtui.analytics.source`."""
     if name == "cost_usd":
         return _USD
-    if name == "own":
-        return f"{OWN} AS own"
+    if name == "internal":
+        return f"{INTERNAL} AS internal"
     if name in {"request", "details"}:
         # One lone surrogate would make every question about the column fail.
         return (

@@ -40,7 +40,7 @@ from memtui.analytics.source import stored_text
 from memtui.contract import EVERYTHING, Filter, Invalid, Model
 from memtui.store.conditions import condition
 from memtui.store.database import quoted
-from memtui.store.operation import OWN
+from memtui.store.operation import INTERNAL
 
 if TYPE_CHECKING:
     import duckdb
@@ -138,9 +138,9 @@ class Rollups:
         [total], bindings, *groups = asked.groups((Cut(), Cut(("binding",)), *cuts))
         left_out = 0
         if chosen.excludes_internal:
-            where = " AND ".join(filter(None, (OWN, condition(chosen.with_internal()))))
-            own = self.log.everything(manifest, "operations", "1", where, last=last)
-            [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
+            where = " AND ".join(filter(None, (INTERNAL, condition(chosen.with_internal()))))
+            internal = self.log.everything(manifest, "operations", "1", where, last=last)
+            [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({internal})").fetchall()
         stats = _answer(total, sign, bindings)
         return stats.model_copy(update={"left_out_count": left_out, "last_seq": last}), groups
 
@@ -198,10 +198,10 @@ class Rollups:
         kept["totals"] += f" UNION ALL BY NAME {self._daily.said(self.feedback(manifest))}"
         for table, rows in kept.items():
             of_days = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
-            chosen = f"{of_days} AND NOT own"
+            chosen = f"{of_days} AND NOT internal"
             if table == "totals":
-                own = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND own)"
-                [(left_out,)] = cursor.execute(own).fetchall()
+                internal = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND internal)"
+                [(left_out,)] = cursor.execute(internal).fetchall()
             # Latencies are many and are added up for each question anyway.
             added = chosen if table == "latency" else merged(table, chosen)
             cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
@@ -237,7 +237,7 @@ class Rollups:
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
         used = is_use("operation_type")
-        uses = self.log.everything(manifest, "operations", "seq", f"{used} AND NOT {OWN}")
+        uses = self.log.everything(manifest, "operations", "seq", f"{used} AND NOT {INTERNAL}")
         # What a command reads on its way, to replay a run or to compare two moments, opens none.
         opened = self.log.everything(manifest, "handles", "seq", used)
         both = f"SELECT 1 FROM ({uses}) SEMI JOIN ({opened}) USING (seq) LIMIT 1"

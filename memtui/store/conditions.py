@@ -35,7 +35,7 @@ from sqlalchemy.engine import default
 from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
-from memtui.store.operation import ASKED, COLUMNS, OWN
+from memtui.store.operation import ASKED, COLUMNS, INTERNAL
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 from memtui.store.visibility import Visibility, plain_columns, seen
 
@@ -109,7 +109,7 @@ READ = {
     *("seq", "operation_id", "to_show", *chain(*_PLACES.values()), *_SEARCHED),
     *(name for name in SORTS if name in COLUMNS),
 }
-"""The columns that a filter, a sort order or `OWN` needs."""
+"""The columns that a filter, a sort order or `INTERNAL` needs."""
 
 
 def visible_to(visibility: Visibility | None) -> str:
@@ -136,7 +136,7 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     parts.extend(_mentions(word) for word in (chosen.text or "").split())
     parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
     if chosen.excludes_internal:
-        parts.append(f"NOT {OWN}")
+        parts.append(f"NOT {INTERNAL}")
     return " AND ".join(parts)
 
 
@@ -217,7 +217,7 @@ def conditions(
     found.extend(_has(word) for word in (chosen.text or "").split())
     found.extend(_nearly_has(word) for word in chosen.fuzzy)
     if chosen.excludes_internal:
-        found.append(literal_column(f"NOT {OWN}", Boolean))
+        found.append(literal_column(f"NOT {INTERNAL}", Boolean))
     return found
 
 

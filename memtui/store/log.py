@@ -55,7 +55,7 @@ from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
 from memtui.store.operation import (
     APP_CHANNEL,
-    OWN,
+    INTERNAL,
     READS,
     Loaded,
     Operation,
@@ -77,7 +77,7 @@ _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
 SOURCE_IDS = tuple(one for one in SourceRef.model_fields if one not in {"kind", "company_id"})
 """The ids that identify a work object, together with its kind."""
-_IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
+_IS_INTERNAL: ColumnElement[bool] = literal_column(INTERNAL, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
@@ -314,15 +314,16 @@ class LogReader:
         if not chosen.excludes_internal:
             return 0
         by_then = () if through is None else (through >= _SEQ,)
-        return self._count(_IS_OWN, *by_then, *self._matching(chosen.with_internal()))
+        return self._count(_IS_INTERNAL, *by_then, *self._matching(chosen.with_internal()))
 
     def _count(self, *where: ColumnElement[bool]) -> int:
         statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *where)
         return int(self.connection.execute(statement).scalar_one())
 
-    def own_seqs(self, first: int, last: int) -> Sequence[int]:
+    def internal_seqs(self, first: int, last: int) -> Sequence[int]:
         """Return the numbers of memtui's own reads from `first` to `last`, ends included."""
-        return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.visibility), order=_SEQ)
+        between = _SEQ.between(first, last)
+        return self._numbers(_IS_INTERNAL, between, *seen(self.visibility), order=_SEQ)
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:
         """Return the operation with this id or `seq`, else up to two whose id starts with it."""

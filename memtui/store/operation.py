@@ -43,11 +43,11 @@ READS = (OperationType.QUERY, OperationType.CONTEXT)
 
 # Not IN: for a long list DuckDB uses a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
-OWN = (
+INTERNAL = (
     f"((channel = '{APP_CHANNEL}' AND CASE operation_type {_LOOKS} ELSE false END) "
     "OR coalesce(to_show, false))"
 )
-"""The SQL of `OperationDraft.own`, for every database; an index has this exact expression."""
+"""The SQL of `OperationDraft.internal`, for every database; an index has this exact expression."""
 
 ASKED = ("query", "prompt", "content", "text", "record_id")
 """The members of a request that may hold its subject: the first that is a text counts."""
@@ -156,7 +156,7 @@ class OperationDraft(Model):
         return isinstance(named, list) and inferred in named
 
     @property
-    def own(self) -> bool:
+    def internal(self) -> bool:
         """Whether memtui's app made this read to draw a screen, or a command to show its answer.
 
         It is logged like any other, but listed and counted only on request
@@ -222,7 +222,7 @@ class OperationPage(Model):
     total: int
     """How many operations match, over all pages."""
     left_out: int = 0
-    """How many more match that are memtui's own (`OperationDraft.own`)."""
+    """How many more match that are memtui's own (`OperationDraft.internal`)."""
     next_before: int | None = None
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
-from memtui.store.operation import COLUMNS, OWN, OperationDraft
+from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
 
 
 def _text(*, primary_key: bool = False, index: bool = False) -> Any:
@@ -163,8 +163,8 @@ OPERATIONS = Table(
         "memory_operations_internal",
         "company_id",
         "seq",
-        sqlite_where=text(OWN),
-        postgresql_where=text(OWN),
+        sqlite_where=text(INTERNAL),
+        postgresql_where=text(INTERNAL),
     ),
 )
 """The operations. Rows are only ever appended; of a change a trigger lets only erasing through.

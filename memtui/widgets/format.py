@@ -350,10 +350,10 @@ def helpfulness(helped: int, not_helped: int) -> str:
     return f"{count(helped)} × helped, {count(not_helped)} × did not help"
 
 
-def left_out(own: int, *, brief: bool = False) -> str:
+def left_out(internal: int, *, brief: bool = False) -> str:
     """Say how many operations of memtui's own are not counted: `312 of memtui's own left out`."""
     whose = "own" if brief else "of memtui's own"
-    return f"{count(own)} {whose} left out"
+    return f"{count(internal)} {whose} left out"
 
 
 def held(namespace: Namespace) -> str:

@@ -75,7 +75,7 @@ def flat(line: dict[str, Any]) -> dict[str, Any]:
         "cost_usd": sum(costs) if costs else None, "usage_count": len(usage),
         "unpriced_count": len(usage) - len(costs), "handle_count": len(handles),
         "best_score": max(scores, default=None),
-        "own": bool(line["to_show"]) or (line["channel"] == APP_CHANNEL and looks),
+        "internal": bool(line["to_show"]) or (line["channel"] == APP_CHANNEL and looks),
     }  # fmt: skip
 
 

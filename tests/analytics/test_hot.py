@@ -87,7 +87,7 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
         nonlocal written
         written = [*(one for one in written if one.seq <= sealed), *hot(database)]
         assert answers(operations) == expected(written)
-        assert Rollups(operations).stats(Filter(own=True)).operation_count == len(written)
+        assert Rollups(operations).stats(Filter(internal=True)).operation_count == len(written)
 
     sealed = 0
     check()

@@ -89,7 +89,7 @@ def test_windows_of_the_whole_log_are_newest_first(
 
 FILTERS = [
     Filter(),
-    Filter(own=True),
+    Filter(internal=True),
     Filter(channel="tui"),
     Filter(agent_id="coding"),
     Filter(project_id=HOSTILE),
@@ -132,9 +132,9 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
     expected = [page.operations for page in pages]
     assert sum(map(len, expected)) > COUNT
     for chosen, page, whole in zip(FILTERS, pages, everything, strict=True):
-        own = [one for one in whole.operations if one.own and chosen.excludes_internal]
-        assert page.operations == tuple(one for one in whole.operations if one not in own)
-        assert (page.total, page.left_out) == (len(page.operations), len(own))
+        internal = [one for one in whole.operations if one.internal and chosen.excludes_internal]
+        assert page.operations == tuple(one for one in whole.operations if one not in internal)
+        assert (page.total, page.left_out) == (len(page.operations), len(internal))
     assert pages[0].left_out > 0
     if database.dialect == "sqlite":  # what is sealed is filtered in DuckDB
         seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
@@ -142,7 +142,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         view = operations.open(chosen)
         assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
         assert view.left_out == page.left_out, chosen
-        shown = [one.seq for one in logged if not (one.own and chosen.excludes_internal)]
+        shown = [one.seq for one in logged if not (one.internal and chosen.excludes_internal)]
         assert view.logged == len(shown), chosen
         tail = view.tail(60)
         assert tail.last == logged[0].seq, chosen
@@ -151,7 +151,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         assert view.window(3, 4) == found[3:7]
         view.close()
     for chosen, whole in zip(FILTERS, everything, strict=True):
-        by_then = [one for one in whole.operations if one.own and one.seq <= COUNT // 2]
+        by_then = [one for one in whole.operations if one.internal and one.seq <= COUNT // 2]
         assert operations.left_out(chosen, COUNT // 2) == len(by_then) * chosen.excludes_internal
 
 

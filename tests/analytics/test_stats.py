@@ -49,7 +49,7 @@ def is_hit(query: Operation, everything: Iterable[Operation], sign: HitSign) -> 
     }
     return any(
         use.operation_type in {"get", "history"}
-        and not use.own
+        and not use.internal
         and use.status == "ok"
         and use.seq > query.seq
         and timedelta(0) <= use.started_at - query.started_at <= timedelta(hours=24)
@@ -174,7 +174,7 @@ def test_every_figure_equals_plain_python(known: Known, sign: HitSign) -> None:
         own = [o for o in written if o.binding_key == group.keys["binding"]]
         agree(group, figures(own, written, sign))
     assert [group.keys["binding"] for group in found.bindings] == ["default", "mem0", None]
-    of_others = [o for o in written if not o.own]
+    of_others = [o for o in written if not o.internal]
     found = rollups.stats(Filter(), hit_sign=sign)
     agree(found, figures(of_others, written, sign))
     assert found.left_out_count == len(written) - len(of_others) > 0
@@ -247,7 +247,7 @@ def test_the_filter_is_honoured(known: Known, chosen: Filter) -> None:
         "text": lambda o: str(chosen.text) in str(o.request),
     }
     asked = [test for name, test in expected.items() if getattr(chosen, name) is not None]
-    own = [o for o in written if all(test(o) for test in asked) and not o.own]
+    own = [o for o in written if all(test(o) for test in asked) and not o.internal]
     found = rollups.stats(chosen, by=["provider"])
     agree(found, figures(own, written, found.hit_sign))
 

@@ -36,7 +36,7 @@ _whole_log: list[Operation] = []
 
 async def _log(service: MemoryService, **chosen: object) -> Sequence[Operation]:
     """Return the operations with these values; the log is read once for all tests."""
-    narrowed = Filter(until=END + timedelta(seconds=1), own=True)
+    narrowed = Filter(until=END + timedelta(seconds=1), internal=True)
     before: int | None = None
     while not _whole_log or before is not None:
         page = await service.log.page(CALLER, narrowed, limit=1000, before=before)

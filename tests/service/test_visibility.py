@@ -759,7 +759,7 @@ async def test_figures_are_of_what_one_sees(home: Home, monkeypatch: pytest.Monk
         page = await service.log.page(caller, limit=1_000)
         count = len(page.operations)
         assert page.total == count
-        view = await service.analysis.open_log(caller, Filter(text="nowhere", own=True))
+        view = await service.analysis.open_log(caller, Filter(text="nowhere", internal=True))
         assert (view.count, view.logged) == (0, count)
         await view.close()
         stats = await service.analysis.stats(caller)

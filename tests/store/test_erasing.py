@@ -23,7 +23,7 @@ LISTED = {"query": "q", "record_ids": ["one", "two", None], "tags": [], "their o
 
 def read(database: Database) -> tuple[dict[int, Operation], bytes]:
     with database.read() as connection:
-        found = LogReader(connection, "acme").page(Filter(own=True), limit=100).operations
+        found = LogReader(connection, "acme").page(Filter(internal=True), limit=100).operations
         return {one.seq: one for one in found}, company_salt(connection, "acme")
 
 

@@ -235,8 +235,8 @@ def _cells(session: Session, operation: Operation, found: Mapping[str, OutcomeCh
     ]
 
 
-def _left_out(own: int) -> str:
-    return f" · {shown.left_out(own)}, --own shows them" if own else ""
+def _left_out(internal: int) -> str:
+    return f" · {shown.left_out(internal)}, --internal shows them" if internal else ""
 
 
 def _what(operation: Operation, found: OutcomeCheck | None) -> str:

@@ -261,10 +261,10 @@ class OperationOptions:
         ),
     ] = None
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
-    own: Annotated[
+    internal: Annotated[
         bool,
         typer.Option(
-            "--own", help="Also what memtui read to draw its screens, or for another answer."
+            "--internal", help="Also what memtui read to draw its screens, or for another answer."
         ),
     ] = False
 
@@ -280,7 +280,7 @@ class OperationOptions:
             issue_id=scope.issue,
             run_id=scope.run,
             binding_key=scope.binding,
-            **asdict(self) | {"own": self.own or None},
+            **asdict(self) | {"internal": self.internal or None},
         )
 
 

@@ -237,7 +237,8 @@ def _lines(
 def _totals(found: Stats) -> Iterator[tuple[str, str]]:
     yield "operations", f"{shown.count(found.operation_count)}, {_failed(found)}"
     if found.left_out_count:
-        yield "left out", f"{shown.count(found.left_out_count)} of memtui's own; --own counts them"
+        left_out = shown.count(found.left_out_count)
+        yield "left out", f"{left_out} of memtui's own; --internal counts them"
     yield "queries", shown.count(found.query_count)
     yield "writes", shown.count(found.write_count)
     by_hand = shown.count(found.correction_count)

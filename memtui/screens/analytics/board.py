@@ -163,7 +163,7 @@ class Board:
         if not fresh:
             return self
         is_plain = self.question.chosen == Filter() and self.question.span.until is None
-        if not is_plain or not all(one.own for one in fresh):
+        if not is_plain or not all(one.internal for one in fresh):
             return None
         more = sum(since is None or one.started_at >= since for one in fresh)
         left_out = self.stats.left_out_count + more

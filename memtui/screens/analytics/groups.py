@@ -165,8 +165,8 @@ def statement_of(same: str, chosen: Filter) -> str:
 
     narrowed = chosen.with_internal().model_copy(update={"comparisons": ()})
     measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]
-    own = "NOT own" if chosen.excludes_internal else ""
-    also = [f"  AND {part}" for part in (condition(narrowed), *measured, own) if part]
+    internal = "NOT internal" if chosen.excludes_internal else ""
+    also = [f"  AND {part}" for part in (condition(narrowed), *measured, internal) if part]
     lines = ["SELECT seq, started_at, operation_type, status, binding_key, agent_id, cost_usd",
              "FROM operations", f"WHERE {same}", *also, "ORDER BY seq DESC"]  # fmt: skip
     return "\n".join(lines)

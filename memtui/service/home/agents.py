@@ -149,7 +149,7 @@ class Agents(ServiceModule):
             visibility = self._runtime.visibility(caller)
             log = self._runtime.log(caller.company_id, visibility)
             since = self._runtime.clock() - within
-            lately = Filter(since=since, own=True)
+            lately = Filter(since=since, internal=True)
             recent = log.page(lately, limit=_MOST, strict=False).operations
             open_here = self._announced(sessions, caller.company_id, visibility, since)
             found = {(one.principal, one.run_id): one for one in open_here}
@@ -157,7 +157,7 @@ class Agents(ServiceModule):
                 found[place] = _joined(found.get(place), own)
             for place, one in found.items():
                 if one.last_answer is None and one.run_id is not None and one.is_open:
-                    of_run = Filter(run_id=one.run_id, own=True)
+                    of_run = Filter(run_id=one.run_id, internal=True)
                     older = log.page(of_run, limit=_MOST, strict=False).operations
                     found[place] = one.model_copy(update={"last_answer": _told(older)})
             return sorted(found.values(), key=lambda one: one.last_seen, reverse=True)

@@ -276,7 +276,7 @@ class Purging(ServiceModule):
         if found.living or request.before is not None or self._was_met(request, found.aim):
             return
         own_log = self._runtime.log(found.aim.company_id)
-        purges = Filter(operation_type=OperationType.PURGE, own=True)
+        purges = Filter(operation_type=OperationType.PURGE, internal=True)
         if any(
             one.status is not OperationStatus.OK and one.error_kind not in _REFUSALS
             for one in own_log.each(purges)
@@ -301,14 +301,14 @@ class Purging(ServiceModule):
                 for place in ids
             )
         if request.subject_id is None:
-            named = [Filter(project_id=request.project_id, own=True)]
+            named = [Filter(project_id=request.project_id, internal=True)]
         else:
             with self._runtime.database.read() as database:
                 salt = log.company_salt(database, aim.company_id)
             named = [
-                Filter(subject_id=request.subject_id, own=True),
-                Filter(subject_id=committed_subject(request.subject_id, salt), own=True),
-                Filter(principal=f"user:{request.subject_id}", own=True),
+                Filter(subject_id=request.subject_id, internal=True),
+                Filter(subject_id=committed_subject(request.subject_id, salt), internal=True),
+                Filter(principal=f"user:{request.subject_id}", internal=True),
             ]
         return any(own_log.page(one, limit=1).operations for one in named)
 

@@ -307,7 +307,7 @@ def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
 
     Blocking.
     """
-    of = Filter(subject_id=aim.subject_id, operation_type=OperationType.WRITE, own=True)
+    of = Filter(subject_id=aim.subject_id, operation_type=OperationType.WRITE, internal=True)
     found: dict[str, set[str]] = {}
     for written in runtime.log(aim.company_id).each(of):
         key = written.binding_key or ""

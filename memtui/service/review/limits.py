@@ -221,7 +221,7 @@ class Limits(ServiceModule):
             self._runtime.module(Analysis)
             .figures(company_id, None)
             .stats(
-                Filter(since=since, until=until, own=True),
+                Filter(since=since, until=until, internal=True),
                 by=("agent", "project", "binding"),
                 hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
             )

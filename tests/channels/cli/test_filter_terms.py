@@ -124,7 +124,7 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
         done = here(*command, "--project", "nope")
         assert (done.code, "Nothing has project:nope.\n" in done.err) == (0, True), command
 
-    browses = ("ops", "list", "type:browse", "--own", "--json")
+    browses = ("ops", "list", "type:browse", "--internal", "--json")
     before = here(*browses).document["total"]
     here("query", "coffee", "--agent", "coding", "--project", "web")
     assert here(*browses).document["total"] == before, "names that the log knows are not looked up"

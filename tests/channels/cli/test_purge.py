@@ -114,7 +114,7 @@ def test_a_name_that_nothing_has_is_told_with_what_is_near(here: Run) -> None:
             assert f"Nobody knows such a {kind}" in done.err
             assert not done.out
         assert here("purge", "nosuch", *options).code == 1
-    log = here("ops", "list", "--own", "--json").out
+    log = here("ops", "list", "--internal", "--json").out
     assert "Nobody knows such a record" in log
     assert not any(name in log for name in ('apolo"', "apolo;", "nosuch")), "it may be secret"
 

@@ -45,8 +45,8 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     assert wrote["operation"]["operation_type"] == "write"
     shown = here("runs", "show", "s-1").out
     own = ("ops", "list", "type:get")
-    assert (here(*own).out, "  for replay\n" in here(*own, "--own").out) == ("", True)
-    read, *_ = here(*own, "--own", "--json").document["operations"]
+    assert (here(*own).out, "  for replay\n" in here(*own, "--internal").out) == ("", True)
+    read, *_ = here(*own, "--internal", "--json").document["operations"]
     assert (read["to_show"], read["binding_reason"]) == (True, "because you chose it")
     assert here("stats", "--json").document["hit_sign"] == "score", "a replay opens nothing"
     assert f"| - {FACT}" in shown

@@ -57,7 +57,7 @@ def test_the_document_equals_a_count_of_the_export(here: Run, logged: Database) 
     assert found["hit_sign"] == "used"
     assert found["latency_ms"].keys() == {"p50", "p95", "p99"}
     assert 0 <= found["hit_rate"] <= 1
-    everything = here("stats", "--own", "--json").document
+    everything = here("stats", "--internal", "--json").document
     assert everything["operation_count"] == len(exported) + found["left_out_count"]
     of_binding, of_group = defaultdict(list), defaultdict(list)
     for one in exported:
