@@ -13,7 +13,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from memtui.contract import Record
+from memtui.contract import Invalid, Record
 from memtui.patterns import late_pattern
 
 _PAIR = late_pattern(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
@@ -43,6 +43,21 @@ def pair_of(text: str) -> FactPair | None:
     """Return key and value of a `key: value` text, None for a plain one."""
     match = _PAIR.fullmatch(text)
     return FactPair(match.group(1), match.group(2) or "") if match else None
+
+
+def fact_text(key: str, value: str) -> str:
+    """Return the text of a fact with a key.
+
+    Raises:
+        Invalid: the key is not one, or the value is not a single line.
+    """
+    text = f"{key}: {value}"
+    if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
+        raise Invalid(
+            "A key has letters, digits, dots, dashes and underscores, and its value is some "
+            "text on one line."
+        )
+    return text
 
 
 class Entry(NamedTuple):

@@ -185,6 +185,16 @@ def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
     parent.command(name, cls=LazyCommand, help=sentence)(load)
 
 
+def short_form(function: Function, words: str, **fixed: Any) -> Function:
+    """Return a command that calls another one with some of its parameters fixed.
+
+    `words` are its help. A parameter whose fixed value is a dataclass takes the options of that.
+    """
+    form = partial(function, **fixed)
+    form.__doc__ = words
+    return form
+
+
 def make(name: str, function: Function) -> TyperCommand:
     """Return `function` as a command; its docstring is the help.
 
@@ -192,18 +202,20 @@ def make(name: str, function: Function) -> TyperCommand:
     `Invocation` what was asked; a dataclass is spread into its options; `--json` comes with every
     command.
     """
-    hints = get_type_hints(function, include_extras=True)
+    itself = getattr(function, "func", function)
+    fixed: dict[str, Any] = getattr(function, "keywords", {})  # of a short form
+    hints = get_type_hints(itself, include_extras=True) | fixed
     groups: dict[str, type] = {}
     spread = [_option("ctx", typer.Context)]
     wants: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in inspect.signature(itself).parameters.values():
         hint = hints[parameter.name]
         if hint in (Session, FirstSession, Invocation):
             wants[parameter.name] = hint
         elif is_dataclass(hint) and isinstance(hint, type):
             groups[parameter.name] = hint
             spread.extend(_spread(hint))
-        else:
+        elif parameter.name not in fixed:
             spread.append(_option(parameter.name, hint, default=parameter.default))
 
     spread.append(_option("as_json", _JSON, default=False))

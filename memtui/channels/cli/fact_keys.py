@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.forget import changed_ids, pending
-from memtui.channels.cli.notes import done
+from memtui.channels.cli.fact_scope import FACT
+from memtui.channels.cli.notes import store
 from memtui.channels.cli.options import AsOf, BindingOptions, RunOptions, SourceOptions
 from memtui.channels.cli.output import columns, table
-from memtui.channels.cli.records import say_first_of, say_unknown_owners
+from memtui.channels.cli.records import say_unknown_owners
 from memtui.channels.cli.session import FirstSession, Session
-from memtui.contract import NotFound
+from memtui.contract import NotFound, WriteMode
+from memtui.fact_values import fact_text
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -94,24 +95,9 @@ async def facts_set(
     A value that it has already in this scope is replaced; where the provider keeps the past, the
     old one stays there.
     """
-    await say_first_of(session, scope.scope(session), scope.binding)
-    answer = await session.service.facts.set(
-        session.caller,
-        key,
-        value,
-        _request(session, scope, namespace),
-        source.reference(scope.scope(session)),
-    )
-    taken = f"Taken out before it was stored: {', '.join(answer.redacted)}."
-    session.out.answer(
-        answer,
-        changed_ids(answer),
-        taken if answer.redacted else "",
-        answer.loss,
-        pending(answer)
-        or f"{done(answer)} in {answer.binding_key} ({answer.binding_reason}); memtui undo "
-        f"{answer.operation_id} undoes it.",
-    )
+    text = fact_text(key, value)
+    mode = WriteMode.UPSERT
+    await store(session, scope, source, content=text, kind=FACT, topic=namespace, mode=mode)
 
 
 def _request(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from memtui.channels.cli.options import BindingOptions
+from memtui.channels.cli.options import BindingOptions, RunOptions
 from memtui.channels.cli.session import Session
 from memtui.contract import (
     BrowseRequest,
@@ -103,3 +103,8 @@ class FactScope(BindingOptions):
         return await session.service.forget(
             session.caller, request, staying=staying, together=together
         )
+
+
+@dataclass(frozen=True)
+class AddedFact(FactScope, RunOptions):
+    """Whose fact, of which run, and in which binding."""

@@ -3,60 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
-from memtui.channels.cli.fact_scope import FACT, FactScope
+from memtui.channels.cli.command import short_form
+from memtui.channels.cli.fact_scope import FACT, AddedFact, FactScope
 from memtui.channels.cli.forget import (
     answer_forgotten,
     changed_ids,
+    forget,
     forgotten,
     ids_of,
     not_forgotten,
 )
-from memtui.channels.cli.input import confirm, confirm_name, read_stdin
-from memtui.channels.cli.notes import (
-    Expires,
-    Tags,
-    ValidFrom,
-    ValidTo,
-    answer_corrected,
-    corrected,
-    store,
-)
+from memtui.channels.cli.input import confirm_name
+from memtui.channels.cli.notes import correct, corrected, note
 from memtui.channels.cli.options import (
     AsOf,
     FilterLine,
     OwnerOptions,
     RecordId,
-    Revision,
-    RunOptions,
     Since,
-    SourceOptions,
     Until,
-    Yes,
     filter_of,
 )
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import say_unknown_of_records, say_unknown_owners
-from memtui.channels.cli.session import FirstSession, Session
-from memtui.contract import (
-    CorrectRequest,
-    Record,
-)
+from memtui.channels.cli.session import Session
+from memtui.contract import CorrectRequest, Record
 from memtui.filters import FilterTarget
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import FactMetrics, MutationAnswer
-
-
-@dataclass(frozen=True)
-class AddedFact(FactScope, RunOptions):
-    """Whose fact, of which run, and in which binding."""
 
 
 FactIds = Annotated[
@@ -121,73 +102,37 @@ async def facts_list(
         await say_unknown_of_records(session, chosen, place, chosen.binding_key)
 
 
-async def facts_add(
-    session: FirstSession,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="The fact, one line; - reads it from stdin.")
-    ],
-    scope: AddedFact,
-    source: SourceOptions,
-    *,
-    topic: Annotated[str | None, typer.Option(help="Its topic.")] = None,
-    tag: Tags = None,
-    pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
-    expires: Expires = None,
-    valid_from: ValidFrom = None,
-    valid_to: ValidTo = None,
-) -> None:
+facts_add = short_form(
+    note,
     """Add a fact and print its id.
 
     It is the user's or project's where one is named, and an agent beside them is the one that
     it comes from. A fact is one line of at most 200 characters, and a user or project has at
     most 50; the settings fact_max_chars and fact_max_count change that.
-    """
-    await store(
-        session,
-        scope,
-        source,
-        content=_line(text),
-        kind=FACT,
-        topic=topic,
-        tags=tuple(tag or ()),
-        pinned=pin,
-        expires_at=session.ahead(expires),
-        valid_from=session.moment(valid_from) if valid_from else None,
-        valid_to=session.future(valid_to),
-    )
-
-
-def _line(text: str) -> str:
-    return read_stdin().removesuffix("\n") if text == "-" else text
-
-
-async def facts_edit(
-    session: Session,
-    record_id: RecordId,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
-    ],
-    scope: FactScope,
-    *,
-    revision: Revision = None,
-) -> None:
-    """Change a fact's text."""
-    [record] = await scope.named(session, [record_id])
-    answer = await _correct(session, scope, record, text=_line(text), revision=revision)
-    answer_corrected(session, answer)
-
-
-async def facts_delete(
-    session: Session, record_ids: FactIds, scope: FactScope, *, yes: Yes = False
-) -> int:
+    """,
+    scope=AddedFact,
+    kind=FACT,
+    title=None,
+    summary=None,
+    update=None,
+)
+facts_edit = short_form(
+    correct,
+    "Change a fact; what is not given stays as it is.",
+    scope=FactScope,
+    kind=FACT,
+    summary=None,
+)
+facts_delete = short_form(
+    forget,
     """Delete facts; undo brings them back.
 
-    Exit 1 if one is still found afterwards.
-    """
-    records = await scope.named(session, ids_of(record_ids))
-    if not yes:
-        confirm(f"Delete {shown.counted(len(records), 'fact')}?")
-    return answer_forgotten(session, await scope.forget(session, records))
+    With --impact nothing is deleted: the log's last queries and contexts are answered again, with
+    the facts and without them. Exit 1 if one was not there, or is still found afterwards.
+    """,
+    scope=FactScope,
+    kind=FACT,
+)
 
 
 def _rows(

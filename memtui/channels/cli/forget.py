@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,15 @@ import typer
 from memtui.channels.cli import impact
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm
-from memtui.channels.cli.options import DryRun, Limit, Revision, ScopeOptions, Yes
+from memtui.channels.cli.options import (
+    BindingOptions,
+    DryRun,
+    Limit,
+    OfKind,
+    Revision,
+    ScopeOptions,
+    Yes,
+)
 from memtui.channels.cli.output import columns, jsonable, table
 from memtui.channels.cli.session import Session, handle_in
 from memtui.contract import ForgetRequest, Invalid, NotFound, Record
@@ -34,6 +42,7 @@ async def forget(
     scope: ScopeOptions,
     revision: Revision = None,
     *,
+    kind: OfKind = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     tried: Tried = False,
@@ -50,17 +59,21 @@ async def forget(
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
     binding = await session.resolved(scope.scope(session), scope.binding)
+    there: list[Record] = []
+    missing: dict[str, NotFound] = {}
+    if kind is not None or dry_run or not (yes or tried or binding is None):
+        there, missing = await looked_up(session, ids, scope, kind)
     if tried:
         return await _impact(session, ids, scope, last, check=check)
     if dry_run:
-        return await _dry_run(session, ids, scope)
+        return _dry_run(session, there, missing)
     if not yes and binding is not None:
-        there, missing = await _looked_up(session, ids, scope)
         if not there:
             raise missing[ids[0]]
         for error in missing.values():
             session.out.say(str(error))
-        confirm(f"Forget {shown.counted(len(there), 'record')} from {binding.binding_key}?")
+        counted = shown.counted(len(there), kind or "record")
+        confirm(f"Forget {counted} from {binding.binding_key}?")
     request = scope.request(
         session,
         ForgetRequest,
@@ -191,10 +204,14 @@ _NAMED = 3
 _UNDONE_CHARS = 60
 
 
-async def _looked_up(
-    session: Session, ids: Sequence[str], scope: ScopeOptions
+async def looked_up(
+    session: Session, ids: Sequence[str], scope: BindingOptions, kind: str | None = None
 ) -> tuple[list[Record], dict[str, NotFound]]:
-    """Return the records of these ids, and by its id why another one is none."""
+    """Return the records of these ids, and by its id why another one is none.
+
+    Raises:
+        Invalid: a record is not of the `kind`.
+    """
     records: list[Record] = []
     missing: dict[str, NotFound] = {}
     for record_id in ids:
@@ -206,11 +223,15 @@ async def _looked_up(
             missing[record_id] = error
         else:
             records.append(found.record)
+            if kind not in {None, found.record.kind}:
+                raise Invalid(
+                    f"{record_id} is not a {kind} but a {found.record.kind}; memtui correct and "
+                    "memtui forget take it without --kind."
+                )
     return records, missing
 
 
-async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:
-    records, missing = await _looked_up(session, ids, scope)
+def _dry_run(session: Session, records: Sequence[Record], missing: Mapping[str, NotFound]) -> int:
     session.out.answer(
         {"records": records, "missing": [*missing], "dry_run": True},
         (f"{one.handle.provider_record_id}  {visible(one.text, limit=100)}" for one in records),

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.channels.cli.forget import changed_ids, pending
+from memtui.channels.cli.fact_scope import FACT
+from memtui.channels.cli.forget import changed_ids, looked_up, pending
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import (
     BindingOptions,
+    OfKind,
     RecordId,
     Revision,
     ScopeOptions,
@@ -65,7 +67,7 @@ async def note(
     *,
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Store the notes of a .json, .jsonl or .md file."),
+        typer.Option(metavar="FILE", help="Store the records of a .json, .jsonl or .md file."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --file: say what would be stored.")
@@ -127,7 +129,7 @@ async def note(
         session,
         scope,
         source,
-        content=read_stdin() if text == "-" else text,
+        content=_typed(text, kind),
         mode=mode,
         metadata=json_object(metadata, "--metadata"),
         record_id=record_id,
@@ -168,8 +170,14 @@ async def store(
     )
 
 
+def _typed(text: str, kind: str | None) -> str:
+    """Return the text that is given, or comes on stdin; a fact is one line of that."""
+    typed = read_stdin() if text == "-" else text
+    return typed.removesuffix("\n") if kind == FACT and text == "-" else typed
+
+
 def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
-    stored = f"{done(answer)} in {answer.binding_key} ({answer.binding_reason})"
+    stored = f"{_done(answer)} in {answer.binding_key} ({answer.binding_reason})"
     if not answer.handles:
         yield f"{answer.binding_key} took it and stores it on its own time."
     yield _ahead(session, request)
@@ -179,7 +187,7 @@ def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> 
         yield f"{stored}; operation {answer.operation_id}."
 
 
-def done(answer: MutationAnswer) -> str:
+def _done(answer: MutationAnswer) -> str:
     """Return the verb of what a write did: it changed the fact whose key it has, or stored one."""
     return "Stored" if answer.was is None else f"Changed “{visible(answer.was)}”"
 
@@ -228,6 +236,7 @@ async def correct(
     ] = None,
     *,
     revision: Revision = None,
+    kind: OfKind = None,
     summary: Annotated[
         str | None, typer.Option(help="Its summary from now on; an empty one removes it.")
     ] = None,
@@ -258,11 +267,16 @@ async def correct(
     if nothing and not editor:
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
     found = await session.resolved(scope.scope(session), scope.binding)
+    if kind is not None:
+        records, missing = await looked_up(session, [record_id], scope, kind)
+        if missing:
+            raise missing[record_id]
+        revision = revision or records[0].revision
     request = scope.request(
         session,
         CorrectRequest,
         handle=handle_in(found, record_id),
-        text=read_stdin() if text == "-" else text,
+        text=None if text is None else _typed(text, kind),
         revision=revision,
         pinned=pin,
         summary=summary,

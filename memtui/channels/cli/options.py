@@ -159,6 +159,7 @@ FromFolder = Annotated[
 Revision = Annotated[
     str | None, typer.Option(help="Refuse unless the record still has this revision.")
 ]
+OfKind = Annotated[str | None, typer.Option("--kind", help="Refuse a record of another sort.")]
 Force = Annotated[bool, typer.Option("--force", help="Put it in place of a file that is there.")]
 Exact = Annotated[
     bool,

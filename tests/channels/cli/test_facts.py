@@ -41,7 +41,12 @@ def test_a_fact_is_added_listed_edited_and_deleted(here: Run) -> None:
     assert "line by line" in shown.err  # which is not what a context counts
     assert here("facts", "edit", record_id, "Prefers spaces", *U).code == 0
     assert texts(here) == ["Prefers spaces"]
+    assert here("facts", "edit", record_id, "-", *U, stdin=b"Prefers both\n").code == 0
+    assert here("facts", "edit", record_id, *U, "--tag", "style").code == 0
+    assert [(one["text"], one["tags"]) for one in listed(here)] == [("Prefers both", ["style"])]
+    assert here("undo").code == here("undo", "--subject", "U").code == 0
     assert here("facts", "delete", record_id, *U).code == 2
+    assert here("facts", "delete", record_id, *U, "--dry-run").code == 0
     deleted = here("facts", "delete", record_id, *U, "--yes")
     assert (deleted.code, deleted.out.strip()) == (0, record_id)
     assert texts(here) == []
@@ -75,16 +80,26 @@ def test_whose_facts(here: Run) -> None:
     assert texts(here, "--project", "D") == ["Of the drive", "From the agent"]
     assert texts(here, "--agent", "coding") == ["Of the agent"]
     assert len(here("facts", "list", "--json").document["facts"]) == 4
-    assert here("facts", "add", "x", *U, "--project", "D").code == 2
+    for command in (["add", "x"], ["edit", "x", "x"], ["delete", "x", "--yes"]):
+        assert here("facts", *command, *U, "--project", "D").code == 2
     assert texts(here, *U, "user") == ["Of the user"]
     assert texts(here, *U, "nothing") == []
 
 
 def test_a_note_is_no_fact(here: Run) -> None:
     note = here("note", "a note", "--project", "D").out.strip()
-    for command in (["edit", note, "x"], ["delete", note, "--yes"], ["pin", note]):
-        ran = here("facts", *command, "--project", "D")
+    for command in (
+        ["facts", "edit", note, "x"],
+        ["facts", "delete", note, "--yes"],
+        ["facts", "delete", note, "--dry-run"],
+        ["facts", "delete", note, "--impact"],
+        ["facts", "pin", note],
+        ["forget", note, "--yes", "--kind", "fact"],
+        ["correct", note, "x", "--kind", "fact"],
+    ):
+        ran = here(*command, "--project", "D")
         assert (ran.code, "is not a fact" in ran.err) == (2, True)
+    assert here("forget", note, "--project", "D", "--yes", "--kind", "note").code == 0
     assert here("facts", "edit", "missing", "x", *U).code == 1
 
 

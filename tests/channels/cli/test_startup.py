@@ -54,7 +54,7 @@ def test_a_query_compiles_and_checks_no_more_than_it_uses(tmp_path: Path) -> Non
         "built, make = [], adapters.try_build_adapter\n"
         "adapters.try_build_adapter = lambda **given: built.append(given) or make(**given)\n"
         "assert run(['query', 'deploy', '--top-k', '3']) == 0\n"
-        "from memtui.service import redaction\n"
+        "from memtui.service.operations import redaction\n"
         "print(len(built), 'search' in vars(redaction._NAMED), file=sys.stderr)"
     )
     home = os.environ | {"MEMTUI_HOME": str(tmp_path)}
