@@ -119,29 +119,32 @@ from textual.content import Content
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets.columns import Column
 from memtui.widgets.display import display
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 
-class Doors(ModalListScreen):
+class Doors(ModalListScreen[str]):
     """List the doors."""
 
     ACTION_GROUP = "doors"
-    BINDINGS = bindings_for("doors")
+    NOUN = "door"
 
-    def make_list(self) -> VirtualList[str]:
-        """Return the list."""
-        rows: AppendedRows[str] = AppendedRows(str)
-        rows.replace(["cli", "tui"])
-        return VirtualList([Column("door", "door", str, 10)], rows, name="door-list")
+    def columns(self) -> list[Column[str]]:
+        """Return the columns of the list."""
+        return [Column("door", "door", str, 10)]
+
+    def key(self, row: str) -> str:
+        """Return the name of a door."""
+        return row
+
+    async def read(self) -> list[str]:
+        """Return the doors."""
+        return ["cli", "tui"]
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""
         return display("Doors")
 
-    def draw_row(self, width: int) -> Content:
-        """Return the door under the cursor."""
+    def detail(self, row: str, width: int) -> Content:
+        """Return a door whole."""
         return display("A door.")
 
     def action_knock(self) -> None:
@@ -159,7 +162,6 @@ from textual.widgets import Static
 
 from memtui.screens.base import MemtuiScreen
 from memtui.widgets.display import display
-from memtui.widgets.keys import bindings_for
 
 
 class MachinesScreen(MemtuiScreen):
@@ -167,7 +169,6 @@ class MachinesScreen(MemtuiScreen):
 
     MODE = "machines"
     FILTERED = False
-    BINDINGS = bindings_for("machines")
 
     def compose_body(self) -> ComposeResult:
         """Lay out the text."""

@@ -1,7 +1,7 @@
 """The frame of every numbered screen: scope bar, tabs, filter line, body, footer.
 
 For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name in
-`memtui.actions.SCREENS`, bind its actions with `BINDINGS = bindings_for(MODE)`, and give:
+`memtui.actions.SCREENS`, whose actions are bound by that, and give:
 
 - `compose_body()`: the widgets between filter line and footer;
 - `load()`: start reading the data of the screen. It is called on the event loop with the service
@@ -89,6 +89,7 @@ from memtui.widgets.frame import (
     ScopeView,
     ScreenTabs,
 )
+from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Notice
 from memtui.widgets.sized import AT_ONCE_SECONDS, SizedScreen
 from memtui.widgets.typed import KeysFree
@@ -129,11 +130,19 @@ def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[
 class ServiceScreen(SizedScreen[None]):
     """Base of numbered and modal screens: toasts, clipboard, questions, changes and undo."""
 
+    ACTION_GROUP: ClassVar[str]
+    """The group of actions that the screen carries out; they are bound to their keys."""
     state: var[AppState] = var(AppState)
     holds_keys = False
     """Whether typed keys are queued for a question that is about to open."""
     _given_filter: Mapping[Filter, str] = {}
     """The last filter that a person entered on this screen, and its typed line."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Bind the actions of the class's group."""
+        if group := vars(cls).get("ACTION_GROUP"):
+            cls.BINDINGS = bindings_for(group)
+        super().__init_subclass__(**options)
 
     def __init__(self, state: AppState, **options: Any) -> None:
         super().__init__(**options)
@@ -151,6 +160,15 @@ class ServiceScreen(SizedScreen[None]):
         if self.state.session is None:
             raise MemtuiError(Need.SERVICE.value)
         return self.state.session
+
+    def unmet(self, need: Need) -> str:
+        """Return why a need is not met that does not depend on shown data, or nothing."""
+        state = self.state
+        if need is Need.SERVICE and state.session is None:
+            return str(state.failure or need.value)
+        if need is Need.WRITABLE:
+            return state.no_change
+        return need.value if need is Need.NOW and state.as_of is not None else ""
 
     def happened(self, news: News) -> None:
         """React to new operations in the log; called while the screen is hidden, too."""
@@ -510,6 +528,12 @@ class MemtuiScreen(ServiceScreen):
     missing: var[Mapping[Need, str]] = var(lambda: _SHOWN)
     labels: var[Mapping[str, str]] = var(dict)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the screen carry out the actions of its own name."""
+        if mode := vars(cls).get("MODE"):
+            cls.ACTION_GROUP = mode
+        super().__init_subclass__(**options)
+
     def __init__(self, state: AppState) -> None:
         super().__init__(state, id=f"screen-{self.MODE}")
         self._stale = True
@@ -549,11 +573,6 @@ class MemtuiScreen(ServiceScreen):
         """Put the cursor on the row that another screen named."""
 
     @property
-    def ACTION_GROUP(self) -> str:  # noqa: N802 - as each carrier of actions has it
-        """The group of actions that the screen itself carries out."""
-        return self.MODE
-
-    @property
     def reading(self) -> bool:
         """Whether the screen is reading its data."""
         return self.reads.busy
@@ -570,12 +589,8 @@ class MemtuiScreen(ServiceScreen):
         """Return why an action cannot run now, or nothing if it can."""
         action = ACTIONS.get(action_id)
         for need in action.needs if action else ():
-            if need is Need.SERVICE and self.state.session is None:
-                return str(self.state.failure or need.value)
-            if need is Need.WRITABLE and (refused := self.state.no_change):
-                return refused
-            if need is Need.NOW and self.state.as_of is not None:
-                return need.value
+            if unmet := self.unmet(need):
+                return unmet
             if need in self.missing:
                 return self.missing[need] or self._why_missing(need)
         return ""

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound, Record
@@ -39,9 +38,6 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.analytics.files import Table
@@ -66,20 +62,39 @@ class ChangesScreen(ModalListScreen["Difference"]):
 
     ACTION_GROUP = "changes"
     NOUN = "change"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("changes")
+    READING = "Comparing …"
+    NOTHING = (
+        "Nothing changed between these moments.",
+        "[ chooses an earlier one, / another filter, esc goes back.",
+    )
+    AGAIN = "[ and ] choose other moments, r reads again."
+    FILTERS = ("Compare the records that pass", _HINT)
+    NARROWS = FilterTarget.RECORDS
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._earlier = parse_when(SINCE, now=state.clock(), zone=state.local_zone)
         self._later = state.as_of
         """None: now."""
-        self._filter = supported_by(state.filter, FilterTarget.RECORDS)
+        self.chosen = supported_by(state.filter, FilterTarget.RECORDS)
         self._answer: CompareAnswer | None = None
-        self._rows: AppendedRows[Difference] = AppendedRows(_key)
 
-    def make_list(self) -> VirtualList[Difference]:
-        """Return the list."""
-        return VirtualList(columns(self.state), self._rows, name="difference-list")
+    def columns(self) -> list[Column[Difference]]:
+        """Return the columns of the list."""
+        clock = self.state.clock
+        return [
+            Column("change", "change", _kind, 9, keep=100),
+            Column("when", "when", lambda one: fmt.ago(_changed_at(one), clock()), 6, "right",
+                   keep=80, tone="muted"),
+            Column("by", "by", _who, 10, keep=75),
+            Column("where", "where", _where, 14, keep=50, tone="muted"),
+            Column("text", "text", lambda one: record_words(_record(one)), 24, flexible=True,
+                   keep=90),
+        ]  # fmt: skip
+
+    def key(self, row: Difference) -> str:
+        """Return the id of the record."""
+        return _record(row).handle.provider_record_id
 
     def draw_head(self, width: int) -> Content:
         """Return whose changes these are, from when to when, and how many."""
@@ -99,21 +114,16 @@ class ChangesScreen(ModalListScreen["Difference"]):
             head.append(_counts(answer))
             if answer.problems:
                 head.append(display(fmt.not_read(answer.problems), limit=300, style=WARN))
-        if narrowed := self.line_of(self._filter):
-            head.append(display(f"only: {narrowed}", limit=300, style=WARN))
-        return lines(head)
+        return lines([*head, *self.narrowed()])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the difference under the cursor."""
-        found = self.rows_list.current
-        return Content("") if found is None else difference_content(found, self.state, width)
+    def detail(self, row: Difference, width: int) -> Content:
+        """Return a difference whole."""
+        return difference_content(row, self.state, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        found = self.rows_list.current
-        if found is None:
-            is_of_row = verb in {"record", "timeline", "operation", "open", "copy", "export"}
-            return self.none_selected if is_of_row else ""
+        if (found := self.current) is None:
+            return ""
         refusals = {
             "record": (found.after, "The record is gone; its timeline has every version."),
             "operation": (found.operations, NO_OPERATION),
@@ -122,42 +132,23 @@ class ChangesScreen(ModalListScreen["Difference"]):
         there, why = refusals.get(verb, (True, ""))
         return "" if there else why
 
-    def on_mount(self) -> None:
+    async def read(self) -> list[Difference]:
         """Compare."""
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Compare again."""
-        state, session = self.state, self.session
-        earlier, later, chosen = self._earlier, self._later, self._filter
-        self.rows_list.notice = ("Comparing …",)
-
-        def show(answer: CompareAnswer) -> None:
-            self._answer = answer
-            self.fill(
-                self._rows,
-                ordered(answer.differences),
-                "Nothing changed between these moments.",
-                "[ chooses an earlier one, / another filter, esc goes back.",
-            )
-
-        def failed(error: MemtuiError) -> None:
-            self._answer = None
-            hint = "[ and ] choose other moments, r reads again."
-            self.fill(self._rows, (), f"✗ {error}", hint)
-
-        self.reads.latest(
-            lambda: session.service.past.compare(
-                session.caller,
-                state.record_scope,
-                earlier,
-                later,
-                chosen=chosen,
-                binding_key=chosen.binding_key or state.binding_key,
-            ),
-            show,
-            failed,
+        state, session, chosen = self.state, self.session, self.chosen
+        self._answer = await session.service.past.compare(
+            session.caller,
+            state.record_scope,
+            self._earlier,
+            self._later,
+            chosen=chosen,
+            binding_key=chosen.binding_key or state.binding_key,
         )
+        return ordered(self._answer.differences)
+
+    def not_read(self, error: MemtuiError) -> None:
+        """Show the error."""
+        self._answer = None
+        super().not_read(error)
 
     @conversation
     async def action_since(self) -> None:
@@ -173,15 +164,6 @@ class ChangesScreen(ModalListScreen["Difference"]):
         moment = await self.ask(ChooseMoment(self.state, "What changed until"))
         if moment is not None:
             self._later = moment
-            self.action_read()
-
-    @conversation
-    async def action_filter(self) -> None:
-        """Ask which records to compare."""
-        title = "Compare the records that pass"
-        chosen = await self.ask_filter(title, _HINT, self._filter, FilterTarget.RECORDS)
-        if chosen is not None:
-            self._filter = chosen
             self.action_read()
 
     @conversation
@@ -214,7 +196,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
 
     def action_export(self) -> None:
         """Ask for a file and write all changes into it."""
-        found = [one for _, one in self._rows.held()]
+        found = [one for _, one in self.rows.held()]
         number = fmt.counted(len(found), "change")
 
         async def write(path: Path, *, overwrite: bool) -> str:
@@ -243,10 +225,6 @@ def _record(found: Difference) -> Record:
     return record
 
 
-def _key(found: Difference) -> str:
-    return _record(found).handle.provider_record_id
-
-
 def _counts(answer: CompareAnswer) -> Content:
     number = Counter(one.kind.value for one in answer.differences)
     parts = [
@@ -254,18 +232,6 @@ def _counts(answer: CompareAnswer) -> Content:
         for kind, (sign, style, _) in _KINDS.items()
     ]
     return line(*parts, display(f"{fmt.count(answer.same)} unchanged", style=DIM), gap="   ")
-
-
-def columns(state: AppState) -> list[Column[Difference]]:
-    """Return the columns of the list."""
-    return [
-        Column("change", "change", _kind, 9, keep=100),
-        Column("when", "when", lambda one: fmt.ago(_changed_at(one), state.clock()), 6, "right",
-               keep=80, tone="muted"),
-        Column("by", "by", _who, 10, keep=75),
-        Column("where", "where", _where, 14, keep=50, tone="muted"),
-        Column("text", "text", lambda one: record_words(_record(one)), 24, flexible=True, keep=90),
-    ]  # fmt: skip
 
 
 def _kind(found: Difference) -> Cell:

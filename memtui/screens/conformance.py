@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError
@@ -22,8 +21,6 @@ from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import BAD, DIM, STRONG, TONES, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
@@ -53,7 +50,6 @@ class Conformance(RunScreen["CheckResult"]):
 
     ACTION_GROUP = "conformance"
     NOUN = "check"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("conformance")
 
     def __init__(self, state: AppState, binding: BindingView) -> None:
         from memtui.conformance import CHECKS
@@ -62,15 +58,18 @@ class Conformance(RunScreen["CheckResult"]):
         self._binding = binding
         self._order = {check.name: number for number, check in enumerate(CHECKS)}
         self._results: list[CheckResult] = []
-        self._rows: AppendedRows[CheckResult] = AppendedRows(lambda one: one.name)
         self._state: State = ""
         self._report: ConformanceReport | None = None
         self._leftovers: tuple[str, ...] = ()
         self._failed_only = False
 
-    def make_list(self) -> VirtualList[CheckResult]:
-        """Return the list."""
-        return VirtualList(columns(), self._rows, name="check-list")
+    def columns(self) -> list[Column[CheckResult]]:
+        """Return the columns of the report."""
+        return columns()
+
+    def key(self, row: CheckResult) -> str:
+        """Return the name of a check."""
+        return row.name
 
     @property
     def _place(self) -> str:
@@ -97,9 +96,9 @@ class Conformance(RunScreen["CheckResult"]):
         ]
         return lines([*head, leftovers_content(self._leftovers)] if self._leftovers else head)
 
-    def draw_row(self, width: int) -> Content:
-        """Return the check under the cursor."""
-        return row_content(self.rows_list.current, width)
+    def detail(self, row: CheckResult, width: int) -> Content:
+        """Return a check whole."""
+        return row_content(row, width)
 
     def labels(self) -> dict[str, str]:
         """Return footer words for the moment."""
@@ -114,15 +113,11 @@ class Conformance(RunScreen["CheckResult"]):
             return f"The binding {self._binding.key} is read-only, and a run writes."
         if verb == "run" and self.run.busy:
             return "It is running; x stops it."
-        if verb == "stop" and not self.stoppable:
-            return "Nothing is running."
         if verb == "export" and self._report is None:
             return "There is no finished run to write."
-        if verb == "copy" and self.rows_list.current is None:
-            return self.none_selected
-        return ""
+        return super().refusal(verb)
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
         """Say what a run does."""
         self.rows_list.notice = (
             "Nothing was checked yet.",
@@ -141,18 +136,18 @@ class Conformance(RunScreen["CheckResult"]):
             final=True,
         )
         if await self.ask(question) and not self.run.busy:
-            self._begin()
+            self._run_all()
 
-    def _begin(self) -> None:
+    def _run_all(self) -> None:
         from memtui.conformance import run_conformance
 
         config = self._binding.config
         url, uds = config.get("url"), config.get("uds")
 
         def ended(state: State, *notice: str) -> None:
-            self._state, self.rows_list.notice = state, notice
-            self._show()
-            self.ended()
+            self._state = state
+            self._list_results()
+            self.ended(*notice)
 
         def done(report: ConformanceReport) -> None:
             self._report = report
@@ -166,7 +161,7 @@ class Conformance(RunScreen["CheckResult"]):
 
         self._state, self._report, self._results, self._leftovers = "running", None, [], ()
         self.rows_list.notice = ("Greeting the server …",)
-        self._show()
+        self._list_results()
         self.run.start(
             lambda: run_conformance(
                 str(url) if url else _OVER_A_SOCKET,
@@ -182,24 +177,24 @@ class Conformance(RunScreen["CheckResult"]):
 
     def _arrived(self, result: CheckResult) -> None:
         self._results.append(result)
-        self._show()
+        self._list_results()
 
     def _left_over(self, names: tuple[str, ...]) -> None:
         self._leftovers = names
         self.draw()
 
-    def _show(self) -> None:
+    def _list_results(self) -> None:
         if not self.query(VirtualList):  # an app that ends takes the widgets away first
             return
         shown = [one for one in self._results if not self._failed_only or one.outcome == "fail"]
-        self._rows.replace(shown)
+        self.rows.replace(shown)
         self.rows_list.rows_changed()
         self.draw()
 
     def action_failures(self) -> None:
         """Show what failed alone, or all."""
         self._failed_only = not self._failed_only
-        self._show()
+        self._list_results()
 
     @conversation
     async def action_export(self) -> None:
@@ -218,8 +213,7 @@ class Conformance(RunScreen["CheckResult"]):
 
     def action_copy(self) -> None:
         """Copy the check with its request and reply."""
-        if (one := self.rows_list.current) is not None:
-            self.copy(as_text(one), "Copied the check.")
+        self.copy(as_text(self.row), "Copied the check.")
 
 
 # How checks read.
@@ -259,10 +253,8 @@ def leftovers_content(names: Sequence[str]) -> Content:
     return display(words, limit=300, style=WARN)
 
 
-def row_content(one: CheckResult | None, width: int) -> Content:
+def row_content(one: CheckResult, width: int) -> Content:
     """Return a check with the request and the reply that show a failure."""
-    if one is None:
-        return Content("")
     mark, tone, word = _MARKS[one.outcome]
     head = line(
         display(one.name, limit=120, style=STRONG),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, Invalid, MemtuiError, RecordHandle
@@ -27,10 +26,7 @@ from memtui.widgets.detail_lines import (
     moment,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Fitted
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -52,7 +48,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
     ACTION_GROUP = "impact"
     NOUN = "answer"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("impact")
+    FILTERS = ("Try only operations that pass", _HINT)
 
     def __init__(
         self, state: AppState, records: Mapping[str, Sequence[RecordHandle]], what: str
@@ -62,21 +58,35 @@ class ImpactScreen(RunScreen["Effect"]):
         self._records = records
         self._what = what
         self._last = 500
-        self._filter = Filter()
         self._state: State = "running"
         self._progress: ReplayProgress | None = None
         self._told_at = 0.0
         self._impact: Impact | None = None
-        self._rows: AppendedRows[Effect] = AppendedRows(lambda one: one.operation_ids[0])
 
-    def make_list(self) -> VirtualList[Effect]:
-        """Return the list."""
-        return VirtualList(columns(self.state.clock), self._rows, name="effect-list")
+    def columns(self) -> list[Column[Effect]]:
+        """Return the columns of the list."""
+        clock = self.state.clock
+        return [
+            Column("question", "question", _question, 20, flexible=True, keep=100, share=0.3),
+            Column("how", "how it differs", _how, 30, keep=99),
+            Column("tokens", "tokens", _tokens, 6, "right", keep=55),
+            Column("limit", "limit", _limit, 6, "right", keep=85, tone="muted"),
+            Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
+            Column("by", "by", lambda one: ", ".join((*one.agents, *one.principals)), 10, keep=70),
+            Column("user", "user", lambda one: ", ".join(one.subjects) or None, 8, keep=40),
+            Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=50),
+            Column("when", "last", lambda one: fmt.ago(one.operation.started_at, clock()), 6,
+                   "right", keep=60, tone="muted"),
+        ]  # fmt: skip
+
+    def key(self, row: Effect) -> str:
+        """Return the id of the newest operation that asked."""
+        return row.operation_ids[0]
 
     @property
     def outcome(self) -> str:
         """How many answers would differ; empty where that was not found out of all of them."""
-        if self._impact is None or self._filter != Filter():
+        if self._impact is None or self.chosen != Filter():
             return ""
         return next(fmt.impact_words(self._impact), "")
 
@@ -91,28 +101,17 @@ class ImpactScreen(RunScreen["Effect"]):
             head = [line(title, display(words, style=WARN), gap="   ")]
         else:
             head = [title, *(summary(self._impact) if self._impact else ())]
-        if narrowed := self.line_of(self._filter):
-            head.append(display(f"only: {narrowed}", limit=300, style=WARN))
-        return lines(head)
+        return lines([*head, *self.narrowed()])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the answer under the cursor, as it is and as it would be."""
-        state = self.state
-        return effect_content(self.rows_list.current, state.clock(), state.zone, width)
+    def detail(self, row: Effect, width: int) -> Content:
+        """Return an answer, as it is and as it would be."""
+        return effect_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        if verb in {"operation", "copy"} and self.rows_list.current is None:
-            return self.none_selected
         if verb in {"read", "last", "filter"} and self.run.busy:
             return "It is being tried; x stops it."
-        if verb == "stop" and not self.stoppable:
-            return "Nothing is running."
-        return ""
-
-    def on_mount(self) -> None:
-        """Begin to try."""
-        self.action_read()
+        return super().refusal(verb)
 
     def action_read(self) -> None:
         """Try the last questions again."""
@@ -120,13 +119,13 @@ class ImpactScreen(RunScreen["Effect"]):
 
         session = self.session
         request = ImpactRequest.model_validate(
-            {"records": self._records, "last": self._last, "filter": self._filter}
+            {"records": self._records, "last": self._last, "filter": self.chosen}
         )
 
         def ended(state: State, *notice: str) -> None:
             self._state = state
             effects = self._impact.effects if self._impact else ()
-            self.fill(self._rows, effects, *notice, "esc goes back.")
+            self.fill(effects, *notice, "esc goes back.")
             self.ended()
 
         def done(found: Impact) -> None:
@@ -137,7 +136,7 @@ class ImpactScreen(RunScreen["Effect"]):
             ended("failed", f"✗ {error}")
 
         self._state, self._impact, self._progress = "running", None, None
-        self.fill(self._rows, (), "Asking again what was asked …", "x stops it.")
+        self.fill((), "Asking again what was asked …", "x stops it.")
         self.run.start(
             lambda: session.service.impact.of(session.caller, request, progress=self._tell),
             done=done,
@@ -160,15 +159,6 @@ class ImpactScreen(RunScreen["Effect"]):
             text := await self.ask(Prompt(title, value=value, go="try", check=_number))
         ) is not None:
             self._last = _number(text)
-            self.action_read()
-
-    @conversation
-    async def action_filter(self) -> None:
-        """Ask which operations to try."""
-        title = "Try only operations that pass"
-        chosen = await self.ask_filter(title, _HINT, self._filter)
-        if chosen is not None:
-            self._filter = chosen
             self.action_read()
 
     def action_operation(self) -> None:
@@ -195,22 +185,6 @@ def summary(found: Impact) -> Iterator[Content]:
         style = DIM
 
 
-def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
-    """Return the columns of the list."""
-    return [
-        Column("question", "question", _question, 20, flexible=True, keep=100, share=0.3),
-        Column("how", "how it differs", _how, 30, keep=99),
-        Column("tokens", "tokens", _tokens, 6, "right", keep=55),
-        Column("limit", "limit", _limit, 6, "right", keep=85, tone="muted"),
-        Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
-        Column("by", "by", lambda one: ", ".join((*one.agents, *one.principals)), 10, keep=70),
-        Column("user", "user", lambda one: ", ".join(one.subjects) or None, 8, keep=40),
-        Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=50),
-        Column("when", "last", lambda one: fmt.ago(one.operation.started_at, clock()), 6, "right",
-               keep=60, tone="muted"),
-    ]  # fmt: skip
-
-
 def _how(one: Effect) -> Cell:
     return Cell(fmt.effect_words(one, tokens=False), "muted" if one.loses_nothing else "error")
 
@@ -229,10 +203,8 @@ def _question(one: Effect) -> Cell:
     return Cell(words, "") if words else Cell("a context without a prompt", "muted")
 
 
-def effect_content(one: Effect | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+def effect_content(one: Effect, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return an answer whole: who got it, what falls out of it and what takes the place."""
-    if one is None:
-        return Content("")
     operation = one.operation
     kind = display(operation.operation_type.value, style=STRONG)
     head: list[Line] = [

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
-from memtui.screens.migration import StepRow, columns, progress_content, row_content
-from memtui.screens.modal import RunScreen
+from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.migration.endpoints import Endpoints
@@ -33,28 +26,20 @@ _Step = Callable[["Endpoints"], Coroutine[Any, Any, "Synced"]]
 _CHANGES = "sync left right both delete rebuild"
 
 
-class InSyncScreen(RunScreen[StepRow]):
+class InSyncScreen(StepScreen):
     """Keep two bindings in sync; what would be done is shown first, and deletions need a yes."""
 
     ACTION_GROUP = "in_sync"
-    NOUN = "row"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("in_sync")
 
     def __init__(self, state: AppState, left: BindingView, right: BindingView) -> None:
         super().__init__(state)
         self._left, self._right = left, right
-        self._rows: AppendedRows[StepRow] = AppendedRows(lambda row: str(row.number))
         self._found: Synced | None = None
-        self._status = Content("")
-
-    def make_list(self) -> VirtualList[StepRow]:
-        """Return the list; conflicts lead it."""
-        return VirtualList(columns(), self._rows, name="in-step-list")
 
     @property
     def _conflict(self) -> Divided | None:
         """The conflict under the cursor."""
-        row, found = self.rows_list.current, self._found
+        row, found = self.current, self._found
         if row is None or found is None or row.number >= len(found.conflicts):
             return None
         return found.conflicts[row.number]
@@ -68,12 +53,12 @@ class InSyncScreen(RunScreen[StepRow]):
         del width
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._left, self._right))
         names = Content(" ⇄ ").join(display(one, limit=100, style=STRONG) for one in endpoints)
-        return lines([line("keep in sync", names), self._status])
+        return lines([line("keep in sync", names), self.status])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the row under the cursor, a conflict with both sides."""
+    def detail(self, row: StepRow, width: int) -> Content:
+        """Return a row, a conflict with both sides."""
         if (one := self._conflict) is None:
-            return row_content(self.rows_list.current, width)
+            return super().detail(row, width)
         return conflict_content(one, (self._left.key, self._right.key), width)
 
     def labels(self) -> dict[str, str]:
@@ -84,13 +69,11 @@ class InSyncScreen(RunScreen[StepRow]):
             "in_sync.both": "keep both",
         }
 
-    def refusal(self, verb: str) -> str:
+    def reasons(self) -> Sequence[tuple[str, object, str]]:
         """Return why something cannot be done now."""
         locked = next((one.key for one in (self._left, self._right) if one.read_only), "")
         lacks = bool(self._found and any(x.key == self._left.key for x in self._found.held_back))
-        reasons = (
-            ("stop", not self.stoppable, "Nothing is running."),
-            ("copy", self.rows_list.current is None, self.none_selected),
+        return (
             (f"look {_CHANGES}", self.run.busy, "Wait until this is done; x stops it."),
             (_CHANGES, locked, f"The binding {locked} is read-only; w on it in Bindings opens it."),
             (_CHANGES, self._found is None, "See what would be done first; p shows it."),
@@ -98,9 +81,8 @@ class InSyncScreen(RunScreen[StepRow]):
             ("delete", not self._held, "No deletion is held back."),
             ("rebuild", not lacks, f"{self._right.key} lacks nothing that it held."),
         )
-        return next((why for verbs, holds, why in reasons if holds and verb in verbs.split()), "")
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
         """Say at once what would be done."""
         self.action_look()
 
@@ -119,32 +101,16 @@ class InSyncScreen(RunScreen[StepRow]):
 
         def show(found: Synced) -> None:
             self._found = found
-            self._rows.replace(
-                [replace(row, number=number) for number, row in enumerate(rows_of(found))]
-            )
-            self.rows_list.show(self._rows)
-            self.rows_list.go_to(0)
-            self._status = status_words(found)
-            self.ended()
+            self.list_found(rows_of(found), status_words(found))
 
-        def broken(status: Content, *notice: str) -> None:
-            self._found = None
-            self._rows.replace([])
-            self.rows_list.show(self._rows)
-            self._status, self.rows_list.notice = status, notice
-            self.ended()
+        stopped = "Stopped; what was done stays, and p continues."
+        self.take(work, done or show, display(f"… {waiting}", style=WARN), stopped)
 
-        def failed(error: MemtuiError) -> None:
-            words = display(f"✗ {error}", limit=600, style=BAD)
-            broken(words, f"✗ {error}", "p tries again, esc goes back.")
-
-        def stopped() -> None:
-            words = "Stopped; what was done stays, and p continues."
-            broken(display("stopped", style=WARN), words)
-
-        self._status = display(f"… {waiting}", style=WARN)
-        self.run.start(work, done=done or show, stopped=stopped, failed=failed)
-        self.draw()
+    def broken(self, status: Content, *notice: str) -> None:
+        """Say why nothing is known of both sides."""
+        self._found = None
+        self.list_found((), status)
+        super().broken(status, *notice)
 
     def action_look(self) -> None:
         """Say what would be done; nothing is written."""
@@ -164,9 +130,7 @@ class InSyncScreen(RunScreen[StepRow]):
         data = self.state.paths.data
 
         def progress(now: MigrationProgress) -> None:
-            if self.is_attached and self.stoppable:
-                self._status = progress_content("syncing", now)
-                self.draw()
+            self.tell(progress_content("syncing", now))
 
         self._take(partial(sync, data=data, report=progress, **how), "reading both sides")
 
@@ -230,17 +194,6 @@ class InSyncScreen(RunScreen[StepRow]):
             self.action_look()
 
         self._take(lambda endpoints: resolve(endpoints, data, name, key), "deciding", done=decided)
-
-    def action_stop(self) -> None:
-        """Stop what is running; what was done stays."""
-        self._status = display("… stopping", style=WARN)
-        super().action_stop()
-
-    def action_copy(self) -> None:
-        """Copy the row."""
-        if (row := self.rows_list.current) is not None:
-            records = "" if row.records is None else fmt.count(row.records)
-            self.copy("  ".join(filter(None, [row.what, records, row.where])), "Copied the row.")
 
 
 # How a sync reads.

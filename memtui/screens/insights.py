@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError, Scope, owner_of, owner_scope, owner_words
@@ -15,14 +13,10 @@ from memtui.widgets import format as fmt
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Opened, VirtualList
 
 if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.screens.state import AppState
-    from memtui.service.context.pruning import PruneEverywhere
 
 
 class Insights(ModalListScreen["Insight"]):
@@ -30,33 +24,32 @@ class Insights(ModalListScreen["Insight"]):
 
     ACTION_GROUP = "insights"
     NOUN = "insight"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("insights")
+    READING = "Looking through all bindings …"
+    NOTHING = ("Nothing shows here.", "esc goes back, s widens the scope.")
+    AGAIN = "r looks again, esc goes back."
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._rows: AppendedRows[Insight] = AppendedRows(
-            lambda one: "\x1f".join([one.kind, *owner_of(one.scope), one.topic or ""])
-        )
         self._failed: tuple[str, ...] = ()
         """Which bindings were not looked through, and why."""
 
-    def make_list(self) -> VirtualList[Insight]:
-        """Return the list."""
-        return VirtualList(
-            [
-                Column("kind", "what", lambda one: one.kind.replace("_", " "), 12, keep=90,
-                       tone="muted"),
-                Column("tokens", "tok", lambda one: fmt.count(one.tokens), 6, "right", keep=80),
-                Column("text", "what shows", lambda one: one.sentence, 40, flexible=True, keep=100),
-            ],
-            self._rows,
-            name="insight-list",
-        )  # fmt: skip
+    def columns(self) -> list[Column[Insight]]:
+        """Return the columns of the list."""
+        return [
+            Column("kind", "what", lambda one: one.kind.replace("_", " "), 12, keep=90,
+                   tone="muted"),
+            Column("tokens", "tok", lambda one: fmt.count(one.tokens), 6, "right", keep=80),
+            Column("text", "what shows", lambda one: one.sentence, 40, flexible=True, keep=100),
+        ]  # fmt: skip
+
+    def key(self, row: Insight) -> str:
+        """Return the kind and the owner of an insight."""
+        return "\x1f".join([row.kind, *owner_of(row.scope), row.topic or ""])
 
     def draw_head(self, width: int) -> Content:
         """Return whose memories these are of, and how many show something."""
         del width
-        count = self._rows.loaded
+        count = self.rows.loaded
         title = line("insights into", display(self._whose, limit=120, style=STRONG))
         number = display(f"{fmt.count(count)} found", style=DIM) if count else None
         said = [display(f"▲ {one}", limit=300, style=WARN) for one in self._failed]
@@ -68,25 +61,13 @@ class Insights(ModalListScreen["Insight"]):
         whole = owner_of(scope)[0] == "company_id"
         return "everything you see" if whole else owner_words(scope)
 
-    def draw_row(self, width: int) -> Content:
-        """Return the insight under the cursor whole."""
-        one = self.rows_list.current
-        if one is None:
-            return Content("")
-        of = f"{one.records:,} of {fmt.counted(one.of, 'record')}"
-        return joined([[display(one.sentence)], [labelled("records", of)]], width)
+    def detail(self, row: Insight, width: int) -> Content:
+        """Return an insight whole."""
+        of = f"{row.records:,} of {fmt.counted(row.of, 'record')}"
+        return joined([[display(row.sentence)], [labelled("records", of)]], width)
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        needs_row = verb in {"prune", "records", "copy"}
-        return self.none_selected if needs_row and self.rows_list.current is None else ""
-
-    def on_mount(self) -> None:
+    async def read(self) -> list[Insight]:
         """Look through everything."""
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Look again."""
         from memtui.service.context.pruning import PruneRequest
 
         session = self.session
@@ -95,31 +76,19 @@ class Insights(ModalListScreen["Insight"]):
             kind=None,
             model=self.state.settings.context_model,
         )
-        self.rows_list.notice = ("Looking through all bindings …", "esc goes back.")
-        self.draw()
-        self.reads.latest(
-            lambda: session.service.pruning.everything(session.caller, request),
-            self._show,
-            self._not_read,
-        )
-
-    def _show(self, answer: PruneEverywhere) -> None:
-        owner = owner_of(self.state.record_scope)
-        found = [
-            one
-            for one in answer.insights
-            if owner[0] == "company_id" or owner_of(one.scope) == owner
-        ]
+        answer = await session.service.pruning.everything(session.caller, request)
         self._failed = tuple(one.sentence for one in answer.failed)
-        self.fill(self._rows, found, "Nothing shows here.", "esc goes back, s widens the scope.")
+        owner = owner_of(self.state.record_scope)
+        is_whole = owner[0] == "company_id"
+        return [one for one in answer.insights if is_whole or owner_of(one.scope) == owner]
 
-    def _not_read(self, error: MemtuiError) -> None:
+    def not_read(self, error: MemtuiError) -> None:
+        """Show the error."""
         self._failed = ()
-        self.fill(self._rows, (), f"✗ {error}", "r looks again, esc goes back.")
+        super().not_read(error)
 
-    @on(Opened)
-    def _prune_opened(self, event: Opened) -> None:
-        event.prevent_default()
+    def open_row(self) -> None:
+        """Review what could go of its owner."""
         self.action_prune()
 
     def action_prune(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError
@@ -15,20 +13,15 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.scope_choices import seen_scopes
-from memtui.screens.state import ConfigurationChanged
 from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit, SpendingStatus
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.following import News
-    from memtui.screens.state import AppState
 
 _ABOUT = (
     "A limit warns; no operation is refused because of it. Days and months follow your time zone."
@@ -41,17 +34,26 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     ACTION_GROUP = "limits"
     NOUN = "limit"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("limits")
+    READING = "Adding up what was spent …"
+    NOTHING = ("There are no spending limits.", "a sets one.")
 
-    def __init__(self, state: AppState) -> None:
-        super().__init__(state)
-        self._rows: AppendedRows[SpendingStatus] = AppendedRows(_key)
-        self._written: str | None = None
-        """What the cursor goes to once it is listed."""
+    def columns(self) -> list[Column[SpendingStatus]]:
+        """Return the columns of the list."""
+        return [
+            Column(
+                "state", "state", lambda one: Cell(spending.mark(one), _TONES[one.state]), 8,
+                keep=100,
+            ),
+            Column("target", "of", spending.target, 12, flexible=True, keep=90, share=0.4),
+            Column("spent", "spent", spending.spent, 13, "right", keep=60),
+            Column("limit", "limit", spending.amount, 13, "right", keep=80),
+            Column("share", "share", spending.share, 6, "right", keep=70),
+            Column("period", "in", self._period, 10, keep=50, tone="muted"),
+        ]  # fmt: skip
 
-    def make_list(self) -> VirtualList[SpendingStatus]:
-        """Return the list."""
-        return VirtualList(columns(self._period), self._rows, name="limit-list")
+    def key(self, row: SpendingLimit) -> str:
+        """Return what a limit is found again by."""
+        return f"{row.target_type} {row.measure} {row.period} {row.target_id}"
 
     def _period(self, status: SpendingStatus) -> str:
         return spending.period(status, self.state.true_clock(), self.state.zone)
@@ -60,56 +62,33 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         """Return whose limits these are, and what they do."""
         del width
         name = display(self.session.company.name, limit=120, style=STRONG)
-        number = fmt.counted(self._rows.count, "limit")
-        head = line(line("spending limits of", name), number, gap="   ")
+        head = line(line("spending limits of", name), self.number, gap="   ")
         return lines([head, display(_ABOUT, style=DIM)])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the limit under the cursor."""
-        if (status := self.rows_list.current) is None:
-            return Content("")
+    def detail(self, row: SpendingStatus, width: int) -> Content:
+        """Return a limit whole."""
         about: list[Line] = [
-            labelled("state", spending.mark(status)),
-            labelled("spent", spending.spent(status)),
-            labelled("limit", f"{spending.amount(status)} a {status.period}"),
-            labelled("share", spending.share(status)),
-            labelled("from", fmt.exact(status.since, self.state.zone)),
-            labelled("until", fmt.exact(status.until, self.state.zone)),
+            labelled("state", spending.mark(row)),
+            labelled("spent", spending.spent(row)),
+            labelled("limit", f"{spending.amount(row)} a {row.period}"),
+            labelled("share", spending.share(row)),
+            labelled("from", fmt.exact(row.since, self.state.zone)),
+            labelled("until", fmt.exact(row.until, self.state.zone)),
         ]
-        said = spending.sentence(status, self.state.true_clock(), self.state.zone)
-        title = heading(spending.target(status))
+        said = spending.sentence(row, self.state.true_clock(), self.state.zone)
+        title = heading(spending.target(row))
         return joined([[title, display(said, limit=600)], about], width)
-
-    def refusal(self, verb: str) -> str:
-        """Return why there is nothing to change."""
-        needs_row = verb in {"change", "remove", "copy"}
-        return self.none_selected if needs_row and self.rows_list.current is None else ""
 
     def happened(self, news: News) -> None:
         """Read limits again that were changed elsewhere."""
         if news.configures:
-            self.action_read()
+            self.load()
 
-    def on_mount(self) -> None:
+    async def read(self) -> list[SpendingStatus]:
         """Add up what was spent."""
-        self.rows_list.notice = ("Adding up what was spent …",)
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Add up again what was spent."""
         session = self.session
-        check = partial(session.service.limits.check, session.caller, zone=self.state.zone)
-        self.reads.latest(check, self._show, self._not_read)
-
-    def _show(self, found: list[SpendingStatus]) -> None:
-        nothing = "There are no spending limits.", "a sets one."
-        self.fill(self._rows, sorted(found, key=lambda one: -one.share), *nothing)
-        if self._written is not None:
-            self.rows_list.go_to_key(self._written)
-            self._written = None
-
-    def _not_read(self, error: MemtuiError) -> None:
-        self.fill(self._rows, [], f"✗ {error}", "r adds up again, esc goes back.")
+        found = await session.service.limits.check(session.caller, zone=self.state.zone)
+        return sorted(found, key=lambda one: -one.share)
 
     @conversation
     async def action_add(self) -> None:
@@ -179,9 +158,9 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 amount=spending.parse_amount(measure, text),
             )
             try:
-                self._written = _key(limit)
+                self.written = self.key(limit)
                 set_limit = partial(session.service.limits.set, session.caller, limit)
-                await self._change(
+                await self.alter(
                     set_limit,
                     f"The {spending.target(limit)} may spend "
                     f"{spending.amount(limit)} a {period}; it warns from 80% on.",
@@ -206,25 +185,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             measure=one.measure,
             period=one.period,
         )
-        await self._change(remove, f"Removed the limit of {named}; u brings it back.")
-
-    async def _change(self, work: Callable[[], Awaitable[object]], said: str) -> None:
-        await self.change(work)
-        self.toast(said)
-        self.post_message(ConfigurationChanged())
-        self.action_read()
-
-    @conversation
-    async def action_undo(self) -> None:
-        """Take the last change back, after a yes."""
-        await self.undo_last()
-        self.action_read()
-
-    @conversation
-    async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen."""
-        await self.redo_last()
-        self.action_read()
+        await self.alter(remove, f"Removed the limit of {named}; u brings it back.")
 
     def action_copy(self) -> None:
         """Copy how the limit stands."""
@@ -235,10 +196,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 _UNITS = {"usd": "US dollars", "tokens": "tokens"}
 
 
-def _key(limit: SpendingLimit) -> str:
-    return f"{limit.target_type} {limit.measure} {limit.period} {limit.target_id}"
-
-
 def _offered(text: str) -> list[Choice[tuple[LimitTarget, str]]]:
     named = LimitTarget.AGENT, LimitTarget.PROJECT
     return [Choice((target, text), f"{text}  — as written", target) for target in named]
@@ -246,17 +203,3 @@ def _offered(text: str) -> list[Choice[tuple[LimitTarget, str]]]:
 
 def _target_words(target: LimitTarget, name: str) -> str:
     return "whole company" if target == "company" else f"{target} {name}"
-
-
-def columns(period: Callable[[SpendingStatus], str]) -> list[Column[SpendingStatus]]:
-    """Return the columns of the list."""
-    return [
-        Column(
-            "state", "state", lambda one: Cell(spending.mark(one), _TONES[one.state]), 8, keep=100
-        ),
-        Column("target", "of", spending.target, 12, flexible=True, keep=90, share=0.4),
-        Column("spent", "spent", spending.spent, 13, "right", keep=60),
-        Column("limit", "limit", spending.amount, 13, "right", keep=80),
-        Column("share", "share", spending.share, 6, "right", keep=70),
-        Column("period", "in", period, 10, keep=50, tone="muted"),
-    ]

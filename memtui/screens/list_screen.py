@@ -22,7 +22,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 
-from memtui.actions import Need, actions_of
+from memtui.actions import ACTIONS, Need
 from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
@@ -58,20 +58,14 @@ def too_many(number: str) -> Invalid:
     )
 
 
-class ListScreen(MemtuiScreen, Generic[R]):
-    """A list and the details of its row; see the module's text for how to write one."""
+class RowsScreen(ServiceScreen, Generic[R]):
+    """A screen with a list and the details of its row, numbered or modal."""
 
     NOUN: ClassVar[str]
     SPLIT: ClassVar[str] = ".split"
     """Selector of the container of list and details."""
     _drawn: str | None = None
     """The key of the row whose details are shown."""
-
-    def compose_body(self) -> ComposeResult:
-        """Lay out list and details."""
-        with Split(self.MODE, self.state.shares):
-            yield self.make_list()
-            yield self.make_detail()
 
     def make_list(self) -> VirtualList[R]:
         """Return the list."""
@@ -84,6 +78,85 @@ class ListScreen(MemtuiScreen, Generic[R]):
     def detail(self, row: R, width: int) -> Content:
         """Return the details of a row, `width` cells wide."""
         raise NotImplementedError
+
+    @property
+    def rows_list(self) -> VirtualList[R]:
+        """The list."""
+        return self.query_one(VirtualList)
+
+    @property
+    def current(self) -> R | None:
+        """The row under the cursor, which details and keys work on; None: there is none."""
+        return self.rows_list.current
+
+    @property
+    def row(self) -> R:
+        """The row under the cursor; raises `NotFound` if there is none."""
+        if (current := self.current) is None:
+            raise NotFound(self.none_selected)
+        return current
+
+    @property
+    def none_selected(self) -> str:
+        """The reason why an action that needs a row cannot run."""
+        return f"No {self.NOUN} is selected."
+
+    @property
+    def opened(self) -> bool:
+        """Whether the details are entered."""
+        return self.query_one(self.SPLIT).has_class("-opened")
+
+    def draw_detail(self) -> None:
+        """Draw the details of the current row; scroll to the top if the row changed."""
+        row = self.current
+        key = None if row is None else self.rows_list.rows.key(row)
+        self.query_one("#detail", Fitted).fit(
+            lambda width: Content("") if row is None else self.detail(row, width)
+        )
+        if key != self._drawn:
+            self._drawn = key
+            self.query_one(f"#{self.NOUN}-detail").scroll_home(animate=False)
+
+    def open_row(self) -> None:
+        """Go from the list into the details."""
+        self.query_one(self.SPLIT).add_class("-opened")
+        self.query_one(f"#{self.NOUN}-detail", DetailPane).enter()
+
+    def close_row(self) -> None:
+        """Go back from the details to the list."""
+        self.query_one(self.SPLIT).remove_class("-opened")
+        self.rows_list.focus()
+
+    def turn_mark(self) -> None:
+        """Mark or unmark the row whose mark was clicked, if rows can be marked here."""
+        if f"{self.ACTION_GROUP}.mark" in ACTIONS:
+            self.rows_list.turn()
+
+    @on(Opened)
+    def _opened(self) -> None:
+        self.open_row()
+
+    @on(MarkAsked)
+    def _turn_mark(self) -> None:
+        self.turn_mark()
+
+    @on(ColumnsAsked)
+    def _choose_columns(self) -> None:
+        choose_columns(self, self.rows_list)
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row, or the range."""
+        self.rows_list.action_mark()
+
+
+class ListScreen(MemtuiScreen, RowsScreen[R]):
+    """A list and the details of its row; see the module's text for how to write one."""
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out list and details."""
+        with Split(self.MODE, self.state.shares):
+            yield self.make_list()
+            yield self.make_detail()
 
     def look(self) -> None:
         """Show how many rows are shown and marked."""
@@ -140,39 +213,10 @@ class ListScreen(MemtuiScreen, Generic[R]):
         """Return the needs that are not met with the cursor on a row."""
         return {Need.ROW: ""} if row is None else {}
 
-    @property
-    def rows_list(self) -> VirtualList[R]:
-        """The list."""
-        return self.query_one(VirtualList)
-
-    @property
-    def current(self) -> R | None:
-        """The row under the cursor, which details and keys work on; None: there is none."""
-        return self.rows_list.current
-
-    @property
-    def row(self) -> R:
-        """The row under the cursor; raises `NotFound` if there is none."""
-        current = self.current
-        if current is None:
-            raise NotFound(f"No {self.NOUN} is selected.")
-        return current
-
-    @property
-    def opened(self) -> bool:
-        """Whether the details are entered."""
-        return self.query_one(self.SPLIT).has_class("-opened")
-
-    def draw_detail(self) -> None:
-        """Draw the details of the current row; scroll to the top if the row changed."""
-        row = self.current
-        key = None if row is None else self.rows_list.rows.key(row)
-        self.query_one("#detail", Fitted).fit(
-            lambda width: Content("") if row is None else self.detail(row, width)
-        )
-        if key != self._drawn:
-            self._drawn = key
-            self.query_one(f"#{self.NOUN}-detail").scroll_home(animate=False)
+    def open_row(self) -> None:
+        """Go into the details, and read further data for them."""
+        super().open_row()
+        self.entered()
 
     def show_error(self, error: MemtuiError, hint: str) -> None:
         """Show an error in place of the rows."""
@@ -212,15 +256,6 @@ class ListScreen(MemtuiScreen, Generic[R]):
     def _choose_order(self) -> None:
         choose_order(self, self.rows_list)
 
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        choose_columns(self, self.rows_list)
-
-    @on(MarkAsked)
-    def _turn_mark(self, event: MarkAsked) -> None:
-        if any(one.verb == "mark" for one in actions_of(self.MODE)):
-            event.rows_list.turn()
-
     @on(SelectionChanged)
     def _marked(self) -> None:
         self.look()
@@ -234,22 +269,11 @@ class ListScreen(MemtuiScreen, Generic[R]):
         if self.rows_list.selection.ranging:
             self.look()
 
-    @on(Opened)
-    def _opened(self) -> None:
-        self.query_one(self.SPLIT).add_class("-opened")
-        self.query_one(f"#{self.NOUN}-detail", DetailPane).enter()
-        self.entered()
-
     def action_back(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""
         if self.rows_list.has_focus:
             self.rows_list.action_unmark()
-        self.query_one(self.SPLIT).remove_class("-opened")
-        self.rows_list.focus()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the row, or the range."""
-        self.rows_list.action_mark()
+        self.close_row()
 
     def action_range(self) -> None:
         """Begin a range, or mark it."""

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
-from memtui.screens.modal import RunScreen
 from memtui.screens.state import ConfigurationChanged
+from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.columns import Cell, Column, Tone
-from memtui.widgets.detail_lines import joined
-from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, TONES, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
     from memtui.migration.cutover import Switched
@@ -40,46 +32,25 @@ if TYPE_CHECKING:
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
-_BAR_CELLS = 20
+_STOPPED = "Stopped; p makes the dry run again."
 _STEPS = "plan apply verify cut_over back"
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
-    """One thing that a step found."""
-
-    what: str
-    records: int | None = None
-    where: str = ""
-    """Where it goes, why it does not, or what is not the same."""
-    tone: Tone = ""
-    number: int = 0
-    """Its place in the list, which names it."""
-
-
-class Migration(RunScreen[StepRow]):
+class Migration(StepScreen):
     """Move the records of a binding to another and prove it; each change needs a yes."""
 
     ACTION_GROUP = "migration"
-    NOUN = "row"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("migration")
 
     def __init__(self, state: AppState, source: BindingView, destination: BindingView) -> None:
         super().__init__(state)
         self._source = source
         self._destination = destination
-        self._rows: AppendedRows[StepRow] = AppendedRows(lambda row: str(row.number))
         self._plan: MigrationPlan | None = None
         self._state: MigrationState | None = None
-        self._status = Content("")
         self._switching = False
         """Whether what runs changes who is served, which is not broken off."""
         self._endpoints: Endpoints | None = None
         self._looking = Background(self, "migration-state")
-
-    def make_list(self) -> VirtualList[StepRow]:
-        """Return the list."""
-        return VirtualList(columns(), self._rows, name="migration-list")
 
     def draw_head(self, width: int) -> Content:
         """Return from where to where, the steps, and what goes on."""
@@ -87,14 +58,10 @@ class Migration(RunScreen[StepRow]):
         steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
         names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in endpoints)
-        return lines([line("migrate", names), steps, self._status])
+        return lines([line("migrate", names), steps, self.status])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the row under the cursor."""
-        return row_content(self.rows_list.current, width)
-
-    def refusal(self, verb: str) -> str:
-        """Return why a step cannot be taken now."""
+    def reasons(self) -> Sequence[tuple[str, object, str]]:
+        """Return why steps cannot be taken now."""
         here, there, state = self._source.key, self._destination.key, self._state
         begun = state is not None and (state.begun_at or state.applied_at) is not None
         verified = state is not None and state.verified_at is not None
@@ -102,9 +69,8 @@ class Migration(RunScreen[StepRow]):
         locked = f"The binding {there} is read-only; w on it in Bindings opens it."
         unwritten = f"The provider of {there} only reads; choose another destination."
         untargeted = f"{here} serves nobody, so there is nothing to cut over."
-        reasons = (
-            ("stop", not self.stoppable or self._switching, "Nothing is running."),
-            ("copy", self.rows_list.current is None, self.none_selected),
+        return (
+            ("stop", self._switching, "Nothing is running."),
             (_STEPS, self.run.busy, "Wait until this is done; x stops it."),
             ("apply", self._plan is None, "See the dry run first; p makes it."),
             ("apply", self._destination.read_only, locked),
@@ -114,16 +80,15 @@ class Migration(RunScreen[StepRow]):
             ("cut_over", not self._source.targets, untargeted),
             ("back", not switched, f"Nothing was cut over from {here} to {there}."),
         )
-        return next((why for verbs, holds, why in reasons if holds and verb in verbs.split()), "")
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
         """Say at once what would happen."""
         self.action_plan()
 
     # Running a step.
 
     def _take(
-        self, step: _Step, show: Callable[[Any], None], waiting: Content, stopped_words: str = ""
+        self, step: _Step, show: Callable[[Any], None], waiting: Content, stopped: str = _STOPPED
     ) -> None:
         """Open both ends, take a step, and read how far the migration is."""
         from memtui.migration.endpoints import ProgressFile, open_endpoints
@@ -141,25 +106,13 @@ class Migration(RunScreen[StepRow]):
             answer, self._endpoints, self._state = found
             self._source, self._destination = self._endpoints.source, self._endpoints.destination
             show(answer)
-            self.ended()
 
-        def broken(status: Content, *notice: str) -> None:
-            self._status, self.rows_list.notice = status, notice
-            self.ended()
-            self._look()
+        self.take(work, done, waiting, stopped)
 
-        def stopped() -> None:
-            if stopped_words:
-                self.toast(stopped_words)
-            broken(display("stopped", style=WARN), "Stopped.", "p makes the dry run again.")
-
-        def failed(error: MemtuiError) -> None:
-            words = display(f"✗ {error}", limit=600, style=BAD)
-            broken(words, f"✗ {error}", "p tries again, esc goes back.")
-
-        self._status = waiting
-        self.run.start(work, done=done, stopped=stopped, failed=failed)
-        self.draw()
+    def broken(self, status: Content, *notice: str) -> None:
+        """Say why a step has found nothing, and how far the migration is."""
+        super().broken(status, *notice)
+        self._look()
 
     def _look(self) -> None:
         """Read how far the migration is, after a step that did not end well."""
@@ -175,19 +128,8 @@ class Migration(RunScreen[StepRow]):
         kept = ProgressFile(self.state.paths.data, self._endpoints)
         self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
-    def _show(self, rows: Iterable[StepRow], status: Content) -> None:
-        self._rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
-        self.rows_list.show(self._rows)
-        self.rows_list.go_to(0)
-        self._status = status
-
-    def _tell(self, status: Content) -> None:
-        if self.is_attached and self.stoppable:
-            self._status = status
-            self.draw()
-
     def _tell_read(self, doing: str, number: int) -> None:
-        self._tell(display(f"… {doing}: {fmt.counted(number, 'record')} read", style=WARN))
+        self.tell(display(f"… {doing}: {fmt.counted(number, 'record')} read", style=WARN))
 
     # The steps.
 
@@ -202,7 +144,7 @@ class Migration(RunScreen[StepRow]):
         def show(found: MigrationPlan) -> None:
             self._plan = found
             self.rows_list.notice = (f"{found.source} holds nothing to move.", "esc goes back.")
-            self._show(planned(found), _planned_words(found))
+            self.list_found(planned(found), _planned_words(found))
 
         self._take(
             lambda endpoints: plan(endpoints, limits, partial(self._tell_read, "dry run")),
@@ -221,7 +163,7 @@ class Migration(RunScreen[StepRow]):
         data = self.state.paths.data
 
         def progress(now: MigrationProgress) -> None:
-            self._tell(progress_content("moving", now))
+            self.tell(progress_content("moving", now))
 
         def show(done: Applied) -> None:
             least = "" if done.complete else "at least "
@@ -229,7 +171,7 @@ class Migration(RunScreen[StepRow]):
             tail = (
                 f", {fmt.count(done.failed)} failed" if done.failed else "; v compares both sides"
             )
-            self._show(applied(done), display(words + tail, style=BAD if done.failed else OK))
+            self.list_found(applied(done), display(words + tail, style=BAD if done.failed else OK))
 
         begun = MigrationProgress(
             done=0, total=found.records, failed=0, rate=0.0, seconds_left=None
@@ -275,7 +217,7 @@ class Migration(RunScreen[StepRow]):
 
         def show(found: Verified) -> None:
             words = verdict(found, self._source.key, self._destination.key)
-            self._show(
+            self.list_found(
                 verified(found), display(words, limit=600, style=OK if found.passed else BAD)
             )
 
@@ -322,7 +264,7 @@ class Migration(RunScreen[StepRow]):
 
         def show(done: Switched) -> None:
             words = f"{done.served_by} serves {fmt.counted(len(done.targets), 'target')} now"
-            self._show(switched(done), display(words, style=OK))
+            self.list_found(switched(done), display(words, style=OK))
             self.post_message(ConfigurationChanged())
 
         async def step(endpoints: Endpoints) -> Switched:
@@ -335,18 +277,6 @@ class Migration(RunScreen[StepRow]):
         self._take(step, show, display("… switching", style=WARN))
 
     # Other keys.
-
-    def action_stop(self) -> None:
-        """Stop what is running; what was done stays."""
-        self._status = display("… stopping", style=WARN)
-        super().action_stop()
-
-    def action_copy(self) -> None:
-        """Copy the row."""
-        if (row := self.rows_list.current) is not None:
-            records = "" if row.records is None else fmt.count(row.records)
-            words = "  ".join(part for part in (row.what, records, row.where) if part)
-            self.copy(words, "Copied the row.")
 
 
 def _planned_words(plan: MigrationPlan) -> Content:
@@ -364,21 +294,6 @@ def _planned_words(plan: MigrationPlan) -> Content:
 
 
 # What each step found, as the rows of one list.
-
-
-def columns() -> list[Column[StepRow]]:
-    """Return the columns of the list."""
-    return [
-        Column("what", "what", lambda one: Cell(one.what, one.tone), 24, flexible=True, keep=100,
-               share=0.4),
-        Column("records", "records", _records, 9, "right", keep=90),
-        Column("where", "where, or why", lambda one: Cell(one.where, "muted"), 20, flexible=True,
-               keep=80),
-    ]  # fmt: skip
-
-
-def _records(one: StepRow) -> Cell:
-    return Cell("" if one.records is None else fmt.count(one.records), one.tone)
 
 
 def planned(plan: MigrationPlan) -> Iterator[StepRow]:
@@ -496,38 +411,3 @@ def _step(word: str, *, done: bool, note: str) -> Content:
     if not done:
         return display(f"○ {word}", style=DIM)
     return line(display(f"● {word}", style=OK), display(note, style=DIM))
-
-
-def progress_content(doing: str, progress: MigrationProgress) -> Content:
-    """Return how much of a run is done, how fast it goes and how long it takes."""
-    done = fmt.of_total(progress.done, progress.total)
-    if progress.found:
-        done = f"{fmt.counted(progress.found, 'record')} found so far"
-    left = progress.seconds_left
-    return line(
-        display(f"… {doing}", style=WARN),
-        _bar(progress.done, progress.total),
-        display(done),
-        display(f"{progress.rate:,.0f}/s", style=DIM) if progress.rate else None,
-        display(f"{fmt.duration(left * 1_000)} left", style=DIM) if left is not None else None,
-        display(f"{fmt.count(progress.failed)} failed", style=BAD) if progress.failed else None,
-        gap="  ",
-    )
-
-
-def _bar(done: int, total: int | None) -> Content | None:
-    if not total:
-        return None
-    filled = min(_BAR_CELLS, done * _BAR_CELLS // total)
-    empty = Content.styled("░" * (_BAR_CELLS - filled), DIM)
-    return Content.styled("█" * filled, ACCENT) + empty
-
-
-def row_content(row: StepRow | None, width: int) -> Content:
-    """Return a row whole."""
-    if row is None:
-        return Content("")
-    head = display(row.what, limit=2_000, style=f"bold {TONES[row.tone]}".rstrip())
-    number = "" if row.records is None else fmt.counted(row.records, "record")
-    words = [display(number), display(row.where, limit=2_000)]
-    return joined([[head], [one for one in words if one.plain]], width)

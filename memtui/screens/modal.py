@@ -1,27 +1,35 @@
 """The frame of a modal screen: head, a list with the details of a row, footer.
 
-For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its actions with
-`BINDINGS = bindings_for(ACTION_GROUP)`, and give:
+For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, and give:
 
 - `NOUN`: the word for a row, as in "No version is selected.";
-- `make_list()`: the list, called once;
-- `draw_head(width)` and `draw_row(width)`: the contents of head and details;
+- `columns()` and `key(row)`: the columns of the list, and what a row is found again by;
+- `read()`: the rows, and with them whatever the head shows. It is called when the screen opens, on
+  `r`, after a change, and by `load()`, for which `happened` is the place. `READING` is shown until
+  it answers, `NOTHING` or `nothing()` where there are no rows, and its error with `AGAIN` where it
+  fails;
+- `draw_head(width)` and `detail(row, width)`: the contents of head and details;
 - `refusal(verb)`: why an action cannot run now, beyond its needs in the registry;
 - `happened(news)`: react to new operations in the log, optional;
-- `action_<verb>()` for each action of the group; `help` and `leave` (which asks `may_leave`) exist.
+- `open_row()`: what `enter` does, where it does not go into the details;
+- `action_<verb>()` for each action of the group. There are `read`, `filter` (for a screen that has
+  `FILTERS`), `undo`, `redo`, `help` and `leave` (which asks `may_leave`).
+
+A change of what is listed goes through `alter`, which says what was done and reads again. A list
+that comes in pages sets `following` in `read`, and gives `read_on()`.
 
 Show it with `show_over`. A `GoTo` posted on it closes it and goes to that screen.
 
-Read with `self.reads.latest(…)`: a read begun in `on_mount` is painted together with the frame if
-it is quick. Call `draw()` after a change of anything that head, details or footer depend on. The
-rows of a `RunScreen` come from a longer job: start it with `run`, and call `ended()` at its end.
+Call `draw()` after a change of anything that head, details or footer depend on. The rows of a
+`RunScreen` come from a longer job instead of from `read`: start it in `begin()` with `run`, and
+call `ended()` at its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -30,34 +38,52 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from memtui.actions import ACTIONS, KEEPS_ORDER, Need
-from memtui.contract import NotFound
-from memtui.screens.base import ServiceScreen, past_words
+from memtui.contract import Filter, MemtuiError
+from memtui.filters import FilterTarget
+from memtui.screens.base import ServiceScreen, conversation, past_words
 from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
-from memtui.screens.list_screen import choose_columns
-from memtui.screens.state import AppState, GoTo
-from memtui.widgets.background import Stoppable
+from memtui.screens.list_screen import RowsScreen
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Stoppable, Work
+from memtui.widgets.columns import Column
+from memtui.widgets.display import WARN, display
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
-from memtui.widgets.panes import DetailPane, Fitted, Split
+from memtui.widgets.panes import Fitted, Split
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
+from memtui.widgets.virtual_list import Highlighted, PagesWanted, SortAsked, VirtualList
 
 R = TypeVar("R")
 
 _ORDERING = {"list.sort", "list.reverse", "list.wider", "list.narrower"}
 
 
-class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
+class ModalListScreen(RowsScreen[R], ModalScreen[None]):
     """A list with details over the whole screen; see the module's text."""
 
-    ACTION_GROUP: ClassVar[str]
-    NOUN: ClassVar[str]
+    READING: ClassVar[str] = ""
+    NOTHING: ClassVar[tuple[str, ...]] = ()
+    AGAIN: ClassVar[str] = "r reads again, esc goes back."
+    FILTERS: ClassVar[tuple[str, str]]
+    """The question for a filter, and what its keys do."""
+    NARROWS: ClassVar[FilterTarget] = FilterTarget.OPERATIONS
+    """What the filter narrows."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
         self.wanted: GoTo | None = None
         """Where to go after the screen closes."""
+        self.rows: AppendedRows[R] = AppendedRows(self.key)
+        self.following: int | None = None
+        """Where the next page begins; None: all rows came."""
+        self.written: str | None = None
+        """The key of the row that the cursor goes to once it is listed."""
+        self.is_read = False
+        """Whether the rows are what was read last, and no error."""
+        self.chosen = Filter()
+        """What narrows the list."""
 
     def compose(self) -> ComposeResult:
         """Lay out head, list, details and keys."""
@@ -66,45 +92,46 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
             yield Fitted(id="modal-head")
             with Split(self.ACTION_GROUP, self.state.shares):
                 yield self.make_list()
-                with DetailPane(classes="split-detail"):
-                    yield Fitted(id="modal-row")
+                yield self.make_detail()
             yield KeyFooter(id="modal-footer")
 
     def make_list(self) -> VirtualList[R]:
         """Return the list."""
+        return VirtualList(self.columns(), self.rows, name=f"{self.NOUN}-list")
+
+    def columns(self) -> Sequence[Column[R]]:
+        """Return the columns of the list."""
         raise NotImplementedError
 
-    @property
-    def rows_list(self) -> VirtualList[R]:
-        """The list."""
-        return self.query_one(VirtualList)
+    def key(self, row: R) -> str:
+        """Return what a row is found again by."""
+        raise NotImplementedError
 
-    @property
-    def row(self) -> R:
-        """The row under the cursor; raises `NotFound` where there is none."""
-        if (row := self.rows_list.current) is None:
-            raise NotFound(self.none_selected)
-        return row
+    async def read(self) -> Iterable[R]:
+        """Return the rows, or those of the first page."""
+        raise NotImplementedError
 
-    @property
-    def none_selected(self) -> str:
-        """The reason why an action that needs a row cannot run."""
-        return f"No {self.NOUN} is selected."
+    async def read_on(self) -> Iterable[R]:
+        """Return the rows of the page at `following`."""
+        raise NotImplementedError
 
-    def fill(self, rows: AppendedRows[R], found: Iterable[R], *notice: str) -> None:
-        """Show the rows found; `notice` is shown if there are none."""
-        rows.replace(list(found))
-        self.rows_list.notice = notice
-        self.rows_list.show(rows)
-        self.draw()
+    def nothing(self) -> tuple[str, ...]:
+        """Return the notice where there are no rows."""
+        return self.NOTHING
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""
         raise NotImplementedError
 
-    def draw_row(self, width: int) -> Content:
-        """Return the details of the row under the cursor."""
-        raise NotImplementedError
+    @property
+    def number(self) -> str:
+        """How many rows there are, in words; nothing until they are read."""
+        return fmt.counted(self.rows.loaded, self.NOUN) if self.is_read else ""
+
+    def narrowed(self) -> list[Content]:
+        """Return the line of the head that says what narrows the list, if anything does."""
+        words = self.line_of(self.chosen)
+        return [display(f"only: {words}", limit=300, style=WARN)] if words else []
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now, or nothing."""
@@ -115,13 +142,64 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         """Return whether the screen may close now."""
         return True
 
+    def begin(self) -> None:
+        """Begin to read."""
+        self.action_read()
+
     def on_mount(self) -> None:
         """Focus the list and draw the first frame, together with reads that are quick."""
-        self.query_one(VirtualList).focus()
+        self.rows_list.focus()
         self.query_one(PastBanner).forms = past_words(self.state, leads_back=False)
+        self.begin()
         self.draw()
         if self.reads.busy:
             self.paint_with(self.reads.delivered)
+
+    def load(self) -> None:
+        """Read the rows again; the ones before stay till then."""
+        self.reads.latest(self.read, self._show, self.not_read)
+
+    def _show(self, found: Iterable[R]) -> None:
+        self.is_read = True
+        self.fill(found, *self.nothing())
+
+    def not_read(self, error: MemtuiError) -> None:
+        """Show an error in place of the rows."""
+        self.is_read, self.following = False, None
+        self.fill((), f"✗ {error}", self.AGAIN)
+
+    def fill(self, found: Iterable[R], *notice: str) -> None:
+        """Show rows; `notice` is shown if there are none."""
+        self.rows.replace(list(found), more=self.following is not None)
+        if self.is_read:
+            self.rows_list.selection.keep_held()
+        self.rows_list.notice = notice
+        self.rows_list.rows_changed()
+        if self.written is not None:
+            self.rows_list.go_to_key(self.written)
+            self.written = None
+        self.draw()
+
+    def load_on(self) -> None:
+        """Read the next page."""
+        self.reads.latest(self.read_on, self._append, self.not_read)
+
+    def _append(self, found: Iterable[R]) -> None:
+        self.rows.append(list(found), more=self.following is not None)
+        self.rows_list.rows_changed()
+        self.draw()
+
+    @on(PagesWanted)
+    def _load_on(self) -> None:
+        if not self.reads.busy and self.following is not None:
+            self.load_on()
+
+    async def alter(self, work: Work[object], said: str) -> None:
+        """Change what is listed, say so, and read again; raises why it cannot be."""
+        await self.change(work)
+        self.toast(said)
+        self.post_message(ConfigurationChanged())
+        self.action_read()
 
     def on_go_to(self, message: GoTo) -> None:
         """Close, then go to another screen."""
@@ -133,7 +211,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         """Draw head, details and keys again."""
         if self.is_attached:
             self.query_one("#modal-head", Fitted).fit(self.draw_head)
-            self.query_one("#modal-row", Fitted).fit(self.draw_row)
+            self.draw_detail()
             self.query_one(KeyFooter).entries = footer_entries(
                 self.ACTION_GROUP, self.state.keymap, self.why_disabled, self.labels()
             )
@@ -149,18 +227,17 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         action = ACTIONS.get(action_id)
         if action is None or action.group != self.ACTION_GROUP:
             return ""
-        if Need.SERVICE in action.needs and self.state.session is None:
-            return Need.SERVICE.value
-        if Need.WRITABLE in action.needs and self.state.no_change:
-            return self.state.no_change
-        if Need.NOW in action.needs and self.state.as_of is not None:
-            return Need.NOW.value
-        return self.refusal(action.verb)
+        unmet = map(self.unmet, action.needs)
+        return next(filter(None, unmet), "") or self.refusal(action.verb)
+
+    def unmet(self, need: Need) -> str:
+        """Return why a need is not met, or nothing; a row is one of them here."""
+        if need is Need.ROW and self.current is None:
+            return self.none_selected
+        return super().unmet(need)
 
     @on(Highlighted)
     def _moved(self) -> None:
-        self.query_one("#modal-row", Fitted).fit(self.draw_row)
-        self.query_one(DetailPane).scroll_home(animate=False)
         self.draw()
 
     @on(SortAsked)
@@ -168,19 +245,35 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         """Answer a click on a header as the sort keys do: the order is fixed."""
         self.toast(KEEPS_ORDER)
 
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        choose_columns(self, self.rows_list)
-
-    @on(Opened)
-    def _opened(self) -> None:
-        self.query_one(".split").add_class("-opened")
-        self.query_one(DetailPane).focus()
-
     async def on_pressed(self, message: Pressed) -> None:
         """Run the action clicked in the footer."""
         message.stop()
         await self.app.run_action(message.action_id.partition(".")[2], self)
+
+    def action_read(self) -> None:
+        """Read the rows again."""
+        self.rows_list.notice = (self.READING,)
+        self.load()
+
+    @conversation
+    async def action_filter(self) -> None:
+        """Ask what to list."""
+        chosen = await self.ask_filter(*self.FILTERS, self.chosen, self.NARROWS)
+        if chosen is not None:
+            self.chosen = chosen
+            self.action_read()
+
+    @conversation
+    async def action_undo(self) -> None:
+        """Take the last change back, after a yes."""
+        await self.undo_last()
+        self.action_read()
+
+    @conversation
+    async def action_redo(self) -> None:
+        """Redo what was undone last, also on another screen."""
+        await self.redo_last()
+        self.action_read()
 
     def action_help(self) -> None:
         """Show every key."""
@@ -190,10 +283,8 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
 
     def action_leave(self) -> None:
         """Go back, from the details to the list first."""
-        split = self.query_one(".split")
-        if split.has_class("-opened"):
-            split.remove_class("-opened")
-            self.query_one(VirtualList).focus()
+        if self.opened:
+            self.close_row()
         elif self.may_leave():
             self.dismiss(None)
 
@@ -218,8 +309,14 @@ class RunScreen(ModalListScreen[R]):
         """Whether a job runs that was not asked to stop yet."""
         return self.run.busy and not self.run.stopping
 
-    def ended(self) -> None:
+    def refusal(self, verb: str) -> str:
+        """Return why nothing can be stopped."""
+        return "Nothing is running." if verb == "stop" and not self.stoppable else ""
+
+    def ended(self, *notice: str) -> None:
         """Draw the outcome, and close if the person asked to leave meanwhile."""
+        if notice:
+            self.rows_list.notice = notice
         self.draw()
         if self._leaving:
             self.dismiss(None)

@@ -6,9 +6,8 @@ import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
@@ -20,9 +19,6 @@ from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
@@ -38,39 +34,34 @@ class NamespacesScreen(ModalListScreen[Namespace]):
 
     ACTION_GROUP = "namespaces"
     NOUN = "namespace"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("namespaces")
+    READING = "Reading the namespaces …"
 
     def __init__(self, state: AppState, binding: BindingView) -> None:
         super().__init__(state)
         self._binding = binding
-        self._found: tuple[Namespace, ...] | None = None
-        self._rows: AppendedRows[Namespace] = AppendedRows(lambda one: one.name)
         self._doing = ""
         self._gone: NamespaceDeleted | None = None
-        self._written: str | None = None
-        """What the cursor goes to once it is listed."""
 
-    def make_list(self) -> VirtualList[Namespace]:
-        """Return the list."""
-        return VirtualList(columns(self.state.clock), self._rows, name="namespace-list")
+    def columns(self) -> list[Column[Namespace]]:
+        """Return the columns of the list."""
+        return columns(self.state.clock)
 
-    @property
-    def _current(self) -> Namespace | None:
-        return self.rows_list.current
+    def key(self, row: Namespace) -> str:
+        """Return the name of a namespace."""
+        return row.name
 
     def draw_head(self, width: int) -> Content:
         """Return whose namespaces these are, how many, and why nothing can be changed."""
         del width
         name = display(f"{self._binding.provider_key}·{self._binding.key}", limit=120, style=STRONG)
-        number = "" if self._found is None else fmt.counted(len(self._found), "namespace")
         doing = display(self._doing, style=WARN)
-        head = line(line("namespaces of", name), number, doing, gap="   ")
+        head = line(line("namespaces of", name), self.number, doing, gap="   ")
         reason = read_only_reason(self._binding)
         return lines([head, display(reason, style=DIM)]) if reason else head
 
-    def draw_row(self, width: int) -> Content:
-        """Return the namespace under the cursor."""
-        return row_content(self._current, self.state.clock(), self.state.zone, width)
+    def detail(self, row: Namespace, width: int) -> Content:
+        """Return a namespace whole."""
+        return row_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why a change is not possible."""
@@ -79,43 +70,20 @@ class NamespacesScreen(ModalListScreen[Namespace]):
                 return reason
             if self._doing:
                 return "Wait until this is done."
-        if verb in {"expiry", "delete", "copy"} and self._current is None:
-            return self.none_selected
         if verb == "undo" and (self._gone is None or self._gone.forget_operation_id is None):
             return "No namespace with records was deleted here."
         return ""
 
-    def on_mount(self) -> None:
+    async def read(self) -> list[Namespace]:
         """Read the namespaces."""
-        self.action_read()
+        session = self.session
+        found = await session.service.namespaces.all(session.caller, self._binding.key)
+        return sorted(found, key=self.key)
 
-    def action_read(self) -> None:
-        """Read the namespaces again."""
-        self.rows_list.notice = ("Reading the namespaces …",)
-        session, key = self.session, self._binding.key
-        self.reads.latest(
-            lambda: session.service.namespaces.all(session.caller, key), self._show, self._not_read
-        )
-
-    def _show(self, found: tuple[Namespace, ...]) -> None:
-        self._found = tuple(sorted(found, key=lambda one: one.name))
-        self.rows_list.notice = (
-            "No namespace is known.",
-            read_only_reason(self._binding) or "a makes one; memories written by agents do too.",
-        )
-        self._rows.replace(self._found)
-        self.rows_list.show(self._rows)
-        if self._written is not None:
-            self.rows_list.go_to_key(self._written)
-            self._written = None
-        self.draw()
-
-    def _not_read(self, error: MemtuiError) -> None:
-        self._found = None
-        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
-        self._rows.replace([])
-        self.rows_list.show(self._rows)
-        self.draw()
+    def nothing(self) -> tuple[str, str]:
+        """Return what to say where no namespace is known."""
+        hint = read_only_reason(self._binding)
+        return "No namespace is known.", hint or "a makes one; memories written by agents do too."
 
     async def _put(self, name: str, when: str) -> None:
         """Make a namespace, or set when it expires; raises why it cannot be."""
@@ -126,7 +94,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
             made = await session.service.namespaces.put(
                 session.caller, key, name, expires_at=expires
             )
-            self._written = made.name
+            self.written = made.name
             if made.expires_at is None:
                 return f"{made.name} never expires."
             return f"{made.name} expires {fmt.exact(made.expires_at, self.state.zone)}."
@@ -158,7 +126,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
             name = text.strip()
             if not name:
                 raise Invalid("A namespace needs a name; write one.")
-            if any(one.name == name for one in self._found or ()):
+            if self.rows.index_of(name) is not None:
                 raise Invalid(f"{name} is there already; e sets its expiry.")
 
         title, name = f"New namespace in {self._binding.key}", ""
@@ -178,8 +146,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
     @conversation
     async def action_expiry(self) -> None:
         """Ask when the namespace expires."""
-        if (one := self._current) is None:
-            return
+        one = self.row
         when = await self._ask_expiry(one.name, written_expiry(one.expires_at, self.state))
         if when is not None:
             await self._put(one.name, when)
@@ -187,8 +154,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
     @conversation
     async def action_delete(self) -> None:
         """Delete the namespace once its name was typed."""
-        if (one := self._current) is None:
-            return
+        one = self.row
         question = TypedConfirm(
             f"Delete {one.name} and {fmt.held_words(one)} from {self._binding.key}?",
             word=one.name,
@@ -244,8 +210,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
 
     def action_copy(self) -> None:
         """Copy the name of the namespace."""
-        if (one := self._current) is not None:
-            self.copy(one.name, "Copied the name.")
+        self.copy(self.row.name, "Copied the name.")
 
 
 def _deleted_words(gone: NamespaceDeleted) -> str:
@@ -291,10 +256,8 @@ def read_only_reason(binding: BindingView) -> str:
     return ""
 
 
-def row_content(one: Namespace | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+def row_content(one: Namespace, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return a namespace whole."""
-    if one is None:
-        return Content("")
     expires = moment(one.expires_at, now, zone) if one.expires_at else "never"
     about: list[Line] = [
         labelled("kind", _kind(one)),

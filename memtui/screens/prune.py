@@ -10,10 +10,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.context.assembly import ContextSection, assemble, section_of_records
@@ -56,10 +54,8 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.record_names import RecordName
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import MARK, MarkAsked, Opened, VirtualList
+from memtui.widgets.virtual_list import MARK
 
 if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
@@ -104,7 +100,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     ACTION_GROUP = "prune"
     NOUN = "line"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("prune")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
 
     def __init__(
@@ -130,8 +125,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._unread: Sequence[str] = ()
         self._nothing: tuple[str, ...] = ()
         """The notice shown if there are no candidates."""
-        self._rows: AppendedRows[ReviewLine] = AppendedRows(lambda row: row.key)
-        """The candidates, the diff or the insights."""
         self._shown: Shown = "list"
         self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
         """The records of the last impact preview, and how many answers would differ."""
@@ -149,12 +142,17 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
-    def make_list(self) -> VirtualList[ReviewLine]:
-        """Return the list, which shows the candidates, the diff or the insights."""
-        columns = review_columns(lambda: self._review)
-        return VirtualList(columns, self._rows, name="prune-list")
+    def columns(self) -> Sequence[Column[ReviewLine]]:
+        """Return the columns of the candidates, the diff or the insights."""
+        if self._shown == "list":
+            return review_columns(lambda: self._review)
+        return diff_columns() if self._shown == "diff" else insight_columns()
 
-    def on_mount(self) -> None:
+    def key(self, row: ReviewLine) -> str:
+        """Return the key of a line."""
+        return row.key
+
+    def begin(self) -> None:
         """Look for candidates; resume at the saved position of a review, if there is one."""
         left, self._below.left_review = self._below.left_review, None
         if left is not None and left.begun == self._begun:
@@ -164,7 +162,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
     def on_go_to(self, message: GoTo) -> None:
         """Save the position before another screen is shown, to resume it."""
         del message
-        current = self.rows_list.current
+        current = self.current
         key = current.key if current is not None else ""
         self._below.left_review = LeftReview(self._begun, self._review, self._everything, key)
 
@@ -221,7 +219,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             await asyncio.sleep(_SOON_SECONDS)
             return await asyncio.to_thread(self._taking_over, lambda: review_of(found))
 
-        self._coming.latest(review, self._show, self._failed)
+        self._coming.latest(review, self._show_plans, self._failed)
 
     def _taking_over(self, make: Callable[[], ReviewedPlans]) -> ReviewedPlans:
         """Make a review with the current narrowing and marks. Blocking."""
@@ -236,12 +234,12 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._doing = ""
         said = nothing or ("Nothing could go.", "Every record says something of its own.")
         self._nothing = (*said, "esc goes back.")
-        self._show(review)
+        self._show_plans(review)
         self._key = ""
 
     # Drawing.
 
-    def _show(self, review: ReviewedPlans) -> None:
+    def _show_plans(self, review: ReviewedPlans) -> None:
         at_top = self.rows_list.cursor == 0
         self._review = review
         self._draw_rows()
@@ -254,19 +252,14 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     def _draw_rows(self) -> None:
         """Draw the candidates, the diff of the marked records, or the insights."""
-        shown = self.rows_list
         if self._shown == "diff":
-            shown.notice = ("Nothing is marked.", "t goes back, space marks.")
-            self._rows.replace(self._review.diff())
+            self.fill(self._review.diff(), "Nothing is marked.", "t goes back, space marks.")
         elif self._shown == "insights":
-            shown.notice = ("Nothing shows here.", "Insights are of everything: s chooses that.")
-            self._rows.replace(self._review.insight_lines())
+            hint = "Insights are of everything: s chooses that."
+            self.fill(self._review.insight_lines(), "Nothing shows here.", hint)
         else:
             is_narrowed = self._review.narrowing.filter != Filter() and not self._doing
-            shown.notice = _NONE_PASSES if is_narrowed else self._nothing
-            self._rows.replace(self._review.lines)
-        shown.show(self._rows)
-        self.draw()
+            self.fill(self._review.lines, *(_NONE_PASSES if is_narrowed else self._nothing))
 
     def draw_head(self, width: int) -> Content:
         """Return whose records are reviewed, how many are marked and what that saves."""
@@ -279,9 +272,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
         heading = Heading(whose, self._doing, self._unread, of_context=not self._everything)
         return head_content(heading, self._review, width)
 
-    def draw_row(self, width: int) -> Content:
-        """Return the details of the line under the cursor."""
-        return line_content(self.rows_list.current, self._review, self.state.clock(), width)
+    def detail(self, row: ReviewLine, width: int) -> Content:
+        """Return the details of a line."""
+        return line_content(row, self._review, self.state.clock(), width)
 
     def labels(self) -> dict[str, str]:
         """Return the footer labels: how many would be forgotten, and what the keys show."""
@@ -300,22 +293,21 @@ class PruneReview(ModalListScreen[ReviewLine]):
         if self._doing == "forgetting" or (self._doing and not self._review.total):
             return _BUSY[self._doing]
         if verb in _OF_RECORD:
-            current = self.rows_list.current
+            current = self.current
             return "" if current is not None and current.record is not None else _NO_RECORD
         if verb in {"apply", "impact"} and not self._review.going:
             return self._review.all_kept or "Nothing is marked."
         return ""
 
-    @on(Opened)
-    def _chosen(self, event: Opened) -> None:
-        event.prevent_default()  # the base class would enter the details
+    def open_row(self) -> None:
+        """Mark or unmark the candidate."""
         self.action_turn()
 
     # Marking.
 
-    @on(MarkAsked)
-    def _turn_mark(self) -> None:
-        current = self.rows_list.current
+    def turn_mark(self) -> None:
+        """Mark or unmark the candidate whose mark was clicked."""
+        current = self.current
         if current is not None and self._shown == "list" and not self.refusal("turn"):
             self._turn(current)
 
@@ -324,7 +316,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
         An insight leads to the records of its owner.
         """
-        current = self.rows_list.current
+        current = self.current
         if current is None or self._shown == "diff":
             return
         if current.insight is not None:
@@ -384,12 +376,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._draw_rows()
 
     def _draw_columns(self) -> None:
-        columns = {
-            "list": lambda: review_columns(lambda: self._review),
-            "diff": diff_columns,
-            "insights": insight_columns,
-        }[self._shown]()
-        self.rows_list.columns = tuple(columns)
+        self.rows_list.columns = tuple(self.columns())
 
     def action_group(self) -> None:
         """Group by owner, or by reason."""
@@ -406,7 +393,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
         def show(found: ReviewedPlans) -> None:
             found.marks = self._review.marks
-            self._show(found)
+            self._show_plans(found)
             self._draw_columns()
             places = (place for place, one in enumerate(found.lines) if one.group in groups)
             self.rows_list.go_to(next(places, 0))
@@ -514,7 +501,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""
-        current = self.rows_list.current
+        current = self.current
         records = self._review.cluster(current.cluster) if current is not None else []
         if len(records) < 2:
             self.toast(_NO_DUPLICATE, severity="warning")
@@ -527,7 +514,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     def action_stays(self) -> None:
         """Let the duplicate under the cursor stay, and the one that was to stay go."""
-        review, current = self._review, self.rows_list.current
+        review, current = self._review, self.current
         if current is None or self._shown != "list":
             return
         instead = review.staying_for(current.name)
@@ -587,14 +574,14 @@ class PruneReview(ModalListScreen[ReviewLine]):
     @property
     def _at(self) -> tuple[RecordName, Record]:
         """The record under the cursor; raises `NotFound` on a line without a record."""
-        current = self.rows_list.current
+        current = self.current
         if current is None or current.name is None or current.record is None:
             raise NotFound(_NO_RECORD)
         return current.name, current.record
 
     def action_copy(self) -> None:
         """Copy the text of the record."""
-        current = self.rows_list.current
+        current = self.current
         if current is not None and current.sort is not Sort.GROUP:
             self.copy(current.text, "Copied the text.")
 
@@ -839,12 +826,8 @@ def _reading(bindings: Sequence[str]) -> str:
     return f"reading {len(bindings)} more bindings…" if bindings else ""
 
 
-def line_content(
-    shown: ReviewLine | None, review: ReviewedPlans, now: datetime, width: int
-) -> Content:
+def line_content(shown: ReviewLine, review: ReviewedPlans, now: datetime, width: int) -> Content:
     """Return the details of a line of the review."""
-    if shown is None:
-        return Content("")
     if shown.sort is Sort.GROUP:
         words = display(group_words(shown, review), style=STRONG)
         how = "space marks all of it, or none; pinned records are only marked one by one."

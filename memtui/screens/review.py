@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import (
@@ -35,9 +34,7 @@ from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import MAX_CHARACTERS, Line, diff_lines, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.editor import keeps
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Highlighted, MarkAsked, SelectionChanged, VirtualList
+from memtui.widgets.virtual_list import Highlighted, SelectionChanged
 
 if TYPE_CHECKING:
     from memtui.contract import Record
@@ -53,7 +50,6 @@ _GONE = f"{pending.GONE}: d refuses it."
 _MOST_LINES = 2_000
 _LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
 _WARNING = frozenset({"not yours", "unknown"})
-_NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
 _DECIDES = {"accept", "fix", "fix_external", "refuse", "rule"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
@@ -63,11 +59,11 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     ACTION_GROUP = "review"
     NOUN = "write"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("review")
+    READING = "Reading what waits …"
+    NOTHING = ("Nothing waits for review.", "w chooses which writes of agents are held.")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._rows: AppendedRows[PendingWrite] = AppendedRows(lambda one: one.pending_id)
         self._details: PendingDetails | None = None
         self._asked = ""
         """What was asked for its details since the queue was read; each asking is in the log."""
@@ -76,9 +72,21 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         self._looking = Background(self, "review-details")
         self._turn = asyncio.Lock()
 
-    def make_list(self) -> VirtualList[PendingWrite]:
-        """Return the list."""
-        return VirtualList(columns(self._age), self._rows, name="review-list")
+    def columns(self) -> list[Column[PendingWrite]]:
+        """Return the columns of the list."""
+        return [
+            Column("age", "waits", self._age, 6, "right", keep=80, tone="muted"),
+            Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
+            Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85, share=0.05),
+            Column("of", "of", pending.owners_of, 14, flexible=True, keep=60, share=0.15),
+            Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
+                   share=0.2),
+            Column("what", "what", pending.briefly, 16, flexible=True, keep=100, share=0.5),
+        ]  # fmt: skip
+
+    def key(self, row: PendingWrite) -> str:
+        """Return the id of a pending write."""
+        return row.pending_id
 
     def _age(self, one: PendingWrite) -> str:
         return fmt.ago(one.pending_since, self.state.true_clock())
@@ -92,33 +100,26 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """Return how much waits, and what that means."""
         del width
         name = display(self.session.company.name, limit=120, style=STRONG)
-        number = fmt.counted(self._rows.count, "write")
         marked = len(self.rows_list.selection.marks)
         chosen = display(f"{fmt.count(marked)} marked" if marked else "", style=WARN)
-        head = line(line("held for review in", name), number, chosen, gap="   ")
+        head = line(line("held for review in", name), self.number, chosen, gap="   ")
         return lines([head, display(_ABOUT, style=DIM)])
 
-    def draw_row(self, width: int) -> Content:
-        """Return what waits under the cursor, and the difference it would make."""
-        if (one := self.rows_list.current) is None:
-            return Content("")
-        found = (
-            self._details if self._details and self._details.pending_id == one.pending_id else None
-        )
-        blocks = [about(one, self.state)]
+    def detail(self, row: PendingWrite, width: int) -> Content:
+        """Return what waits, and the difference it would make."""
+        found = self._shown_of(row)
+        blocks = [about(row, self.state)]
         if found is not None:
             blocks = [difference(found, self.state.zone), *blocks, *beside(found)]
         else:
             wait = self._problem or "Reading what is there now …"
-            blocks.insert(0, [display(one.text, limit=4_000, keep_newlines=True), Content(""),
+            blocks.insert(0, [display(row.text, limit=4_000, keep_newlines=True), Content(""),
                               display(wait, limit=600, style=DIM)])  # fmt: skip
         return joined(blocks, width)
 
     def refusal(self, verb: str) -> str:
-        """Return why there is nothing to decide on."""
-        if verb in _NEEDS_ROW and self.rows_list.current is None:
-            return self.none_selected
-        one = self.rows_list.current
+        """Return why it cannot be decided on."""
+        one = self.current
         is_alone = len(self.rows_list.selection.marks) < 2
         if verb in _DECIDES and one is not None and one.kept and is_alone:
             return one.kept
@@ -140,28 +141,22 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     def happened(self, news: News) -> None:
         """Read the queue again where something was held or decided on."""
         if news.changes(self) or any(map(tells_of_review, news.excluding(self))):
-            self.action_read()
+            self.load()
 
-    def on_mount(self) -> None:
+    def load(self) -> None:
+        """Read again what waits, and its details."""
+        self._details, self._asked = None, ""
+        super().load()
+
+    async def read(self) -> list[PendingWrite]:
         """Read what waits."""
-        self.rows_list.notice = ("Reading what waits …",)
-        self.action_read()
+        session = self.session
+        return await session.service.review.waiting(session.caller)
 
-    def action_read(self) -> None:
-        """Read again what waits."""
-        self._details, self._asked, session = None, "", self.session
-        work = partial(session.service.review.waiting, session.caller)
-        self.reads.latest(work, self._show, self._not_read)
-
-    def _show(self, found: list[PendingWrite]) -> None:
-        gone = set(self.rows_list.selection.marks) - {one.pending_id for one in found}
-        self.rows_list.selection.drop(gone)
-        nothing = "Nothing waits for review.", "w chooses which writes of agents are held."
-        self.fill(self._rows, found, *nothing)
+    def fill(self, found: Iterable[PendingWrite], *notice: str) -> None:
+        """Show what waits, and read the details of the row under the cursor."""
+        super().fill(found, *notice)
         self._look()
-
-    def _not_read(self, error: MemtuiError) -> None:
-        self.fill(self._rows, [], f"✗ {error}", "r reads again, esc goes back.")
 
     @on(Highlighted)
     def _look(self) -> None:
@@ -182,17 +177,9 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         work = partial(session.service.review.show, session.caller, one.pending_id)
         self._looking.latest(work, show, failed)
 
-    @on(MarkAsked)
-    def _turn_mark(self) -> None:
-        self.rows_list.turn()
-
     @on(SelectionChanged)
     def _turned(self) -> None:
         self.draw()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the row."""
-        self.rows_list.action_mark()
 
     def action_mark_all(self) -> None:
         """Mark all that waits."""
@@ -310,7 +297,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         if await self._accept_one(one, text):
             return
         await self.reads.delivered()
-        if self._rows.index_of(one.pending_id) is None:
+        if self.rows.index_of(one.pending_id) is None:
             self.copy(text, "It does not wait any more; your text is copied.")
         else:
             self.toast("Your text is kept; e on the write takes it up.")
@@ -373,7 +360,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     def _let_go(self, decided: set[str]) -> None:
         """Take what is decided on out of the list: nobody is to decide on it again, or read it."""
         self._looking.forget()
-        self._rows.remove(decided)
+        self.rows.remove(decided)
         self.rows_list.selection.drop(decided)
         self.rows_list.rows_changed()
         self.draw()
@@ -464,18 +451,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         if rule is not None:
             await self._add(key, rule)
 
-    @conversation
-    async def action_undo(self) -> None:
-        """Take the last change back, after a yes."""
-        await self.undo_last()
-        self.action_read()
-
-    @conversation
-    async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen."""
-        await self.redo_last()
-        self.action_read()
-
     def action_open(self) -> None:
         """Open where it came from."""
         if (source := self.row.source) is None:
@@ -545,19 +520,6 @@ def _with_rules(binding: BindingView) -> str:
 
 
 # How what waits reads.
-
-
-def columns(age: Callable[[PendingWrite], str]) -> list[Column[PendingWrite]]:
-    """Return the columns of the list."""
-    return [
-        Column("age", "waits", age, 6, "right", keep=80, tone="muted"),
-        Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
-        Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85, share=0.05),
-        Column("of", "of", pending.owners_of, 14, flexible=True, keep=60, share=0.15),
-        Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
-               share=0.2),
-        Column("what", "what", pending.briefly, 16, flexible=True, keep=100, share=0.5),
-    ]  # fmt: skip
 
 
 def _kept(pending_id: str, text: str) -> KeptDraft:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
@@ -32,9 +30,6 @@ from memtui.widgets.detail_lines import (
     usage_lines,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +37,7 @@ if TYPE_CHECKING:
 
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service.history.runs import AssembledNow, Run, RunPage, RunRecord, RunStep
-    from memtui.service.history.runs import Replay as Played
+    from memtui.service.history.runs import AssembledNow, Run, RunRecord, RunStep
 
 RecordAt = tuple[str, RecordHandle, str]
 """Binding key, record handle and text."""
@@ -64,138 +58,94 @@ class RunsScreen(ModalListScreen["Run"]):
 
     ACTION_GROUP = "runs"
     NOUN = "run"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("runs")
+    READING = "Reading the runs …"
+    FILTERS = ("List runs with an operation that passes", _HINT)
 
     def __init__(self, state: AppState, told: RecordAt | None = None) -> None:
         """Prepare the list; `told`: only runs whose context or reads included this record."""
         super().__init__(state)
         self._told = told
-        self._filter = Filter() if told else state.log_filter
-        self._total: int | None = None
-        self._before: int | None = None
-        self._rows: AppendedRows[Run] = AppendedRows(lambda one: one.run_id)
+        self._total = 0
+        self.chosen = Filter() if told else state.log_filter
 
-    def make_list(self) -> VirtualList[Run]:
-        """Return the list."""
-        return VirtualList(run_columns(self.state.clock), self._rows, name="run-list")
+    def columns(self) -> list[Column[Run]]:
+        """Return the columns of the list."""
+        return run_columns(self.state.clock)
+
+    def key(self, row: Run) -> str:
+        """Return the id of a run."""
+        return row.run_id
 
     @property
-    def _run(self) -> Run:
-        """The run under the cursor; raises `NotFound` where there is none."""
-        if (run := self.rows_list.current) is None:
-            raise NotFound(self.none_selected)
-        return run
+    def number(self) -> str:
+        """How many runs there are, those of later pages too."""
+        return fmt.counted(self._total, "run") if self.is_read else ""
 
     def draw_head(self, width: int) -> Content:
         """Return the head: which runs are listed, and how many."""
         del width
-        number = "" if self._total is None else fmt.counted(self._total, "run")
-        what = line("runs of agents", display(number, style=STRONG), gap="   ")
+        what = line("runs of agents", display(self.number, style=STRONG), gap="   ")
         if self._told is not None:
             text = display(" ".join(self._told[2].split()), limit=200, style=STRONG)
-            what = line("runs that were told", text, display(number, style=DIM), gap="   ")
-        narrowed = self.line_of(self._filter)
-        only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
-        return lines([what, only] if only else [what])
+            number = display(self.number, style=DIM)
+            what = line("runs that were told", text, number, gap="   ")
+        return lines([what, *self.narrowed()])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the run under the cursor."""
-        return run_content(self.rows_list.current, self.state.clock(), self.state.zone, width)
-
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        needs_run = verb in {"replay", "operations", "copy"}
-        return self.none_selected if needs_run and self.rows_list.current is None else ""
-
-    def on_mount(self) -> None:
-        """Read the first page."""
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Read the runs again."""
-        self.rows_list.notice = ("Reading the runs …",)
-        self._read(None, self._show)
+    def detail(self, row: Run, width: int) -> Content:
+        """Return a run, without its steps."""
+        return run_content(row, self.state.clock(), self.state.zone, width)
 
     def happened(self, news: News) -> None:
         """Read the runs again if one has new steps, unless the person has scrolled down."""
         went_on = news.is_part or any(one.scope.run_id for one in news.operations)
-        if went_on and self._rows.loaded <= _PAGE:
-            self._read(None, self._show)
+        if went_on and self.rows.loaded <= _PAGE:
+            self.load()
 
-    def _read(self, before: int | None, show: Callable[[RunPage], None]) -> None:
+    async def read(self) -> tuple[Run, ...]:
+        """Read the first page."""
+        return await self._page(None)
+
+    async def read_on(self) -> tuple[Run, ...]:
+        """Read the next page."""
+        return await self._page(self.following)
+
+    async def _page(self, before: int | None) -> tuple[Run, ...]:
         session = self.session
         told = (self._told[0], self._told[1].provider_record_id) if self._told else None
-        chosen = self._filter
-        self.reads.latest(
-            lambda: session.service.runs.page(
-                session.caller, chosen, told=told, limit=_PAGE, before=before
-            ),
-            show,
-            self._not_read,
+        page = await session.service.runs.page(
+            session.caller, self.chosen, told=told, limit=_PAGE, before=before
         )
+        self._total, self.following = page.total, page.next_before
+        return page.runs
 
-    def _show(self, page: RunPage) -> None:
-        self._total, self._before = page.total, page.next_before
-        self._rows.replace(page.runs, more=page.next_before is not None)
-        self.rows_list.notice = self._why_none()
-        self.rows_list.rows_changed()
-        self.draw()
-
-    def _why_none(self) -> tuple[str, str]:
+    def nothing(self) -> tuple[str, str]:
+        """Return what to say where there is no run."""
         if self._told is not None:
             return "No run was told this record, or got it.", "esc goes back."
-        if self._filter != Filter():
+        if self.chosen != Filter():
             return "No run passes the filter.", "/ changes it; the rest of the runs is not gone."
         return (
             "No run is in the log yet.",
             "`memtui hook install CLIENT` and `memtui mcp install CLIENT` let agents have runs.",
         )
 
-    def _add(self, page: RunPage) -> None:
-        self._total, self._before = page.total, page.next_before
-        self._rows.append(page.runs, more=page.next_before is not None)
-        self.rows_list.rows_changed()
-        self.draw()
-
-    def _not_read(self, error: MemtuiError) -> None:
-        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
-        self._total = None
-        self._rows.replace([])
-        self.rows_list.show(self._rows)
-        self.draw()
-
-    @on(PagesWanted)
-    def _read_on(self) -> None:
-        if not self.reads.busy and self._before is not None:
-            self._read(self._before, self._add)
-
-    @on(Opened)
-    def _replay_opened(self, event: Opened) -> None:
-        event.prevent_default()  # the replay shows more than the details would
+    def open_row(self) -> None:
+        """Replay the run, which shows more than the details would."""
         self.action_replay()
 
     @conversation
     async def action_replay(self) -> None:
         """Replay the run under the cursor."""
-        await show_over(self, ReplayScreen(self.state, self._run.run_id))
+        await show_over(self, ReplayScreen(self.state, self.row.run_id))
 
     def action_operations(self) -> None:
         """Show all operations of the run."""
-        only = format_filter(Filter(run_id=self._run.run_id))
+        only = format_filter(Filter(run_id=self.row.run_id))
         self.post_message(GoTo("operations", filter_line=only))
-
-    @conversation
-    async def action_filter(self) -> None:
-        """Ask which runs to list."""
-        title = "List runs with an operation that passes"
-        chosen = await self.ask_filter(title, _HINT, self._filter)
-        if chosen is not None:
-            self._filter = chosen
-            self.action_read()
 
     def action_copy(self) -> None:
         """Copy the id of the run."""
-        self.copy(self._run.run_id, "Copied the id.")
+        self.copy(self.row.run_id, "Copied the id.")
 
 
 # How runs read.
@@ -228,10 +178,8 @@ def _failed(run: Run) -> Cell:
     return Cell(fmt.count(run.failures), "error" if run.failures else "muted")
 
 
-def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+def run_content(run: Run, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return the details of a run, without its steps."""
-    if run is None:
-        return Content("")
     whose: list[Line] = [
         labelled("agent", ", ".join(run.agents)),
         labelled("project", ", ".join(run.projects)),
@@ -258,18 +206,21 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     ACTION_GROUP = "replay"
     NOUN = "step"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("replay")
+    READING = "Replaying the run …"
+    NOTHING = _NOTHING
 
     def __init__(self, state: AppState, run_id: str) -> None:
         super().__init__(state)
         self._run_id = run_id
         self._run: Run | None = None
-        self._after: int | None = None
-        self._rows: AppendedRows[RunStep] = AppendedRows(lambda one: one.operation.operation_id)
 
-    def make_list(self) -> VirtualList[RunStep]:
-        """Return the list."""
-        return VirtualList(step_columns(self._offset, self._today), self._rows, name="step-list")
+    def columns(self) -> list[Column[RunStep]]:
+        """Return the columns of the list."""
+        return step_columns(self._offset, self._today)
+
+    def key(self, row: RunStep) -> str:
+        """Return the id of the operation."""
+        return row.operation.operation_id
 
     @property
     def _today(self) -> str:
@@ -292,75 +243,50 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         told = [f"given {words.given(run)}", f"did {words.did(run)}"]
         if run.failures:
             told.append(f"failed {words.failed(run)}")
-        today = words.today(one for _, step in self._rows.held() for one in step.records)
+        today = words.today(one for _, step in self.rows.held() for one in step.records)
         told.append(f"{today} {self._today}" if today else "")
         return lines([title, display("   ".join(filter(None, told)), limit=400, style=DIM)])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the step under the cursor."""
-        state = self.state
-        return step_content(self.rows_list.current, state.clock(), state.zone, width)
+    def detail(self, row: RunStep, width: int) -> Content:
+        """Return a step whole."""
+        return step_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        step = self.rows_list.current
-        if verb in {"operation", "copy", "record", "told", "assembled_now"} and step is None:
-            return self.none_selected
+        step = self.current
         if verb in {"record", "told"} and step is not None and not step.records:
             return "This step touched no record."
         if verb == "assembled_now" and step is not None and step.context is None:
             return "This step delivered no context."
         return ""
 
-    def on_mount(self) -> None:
-        """Read the first steps."""
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Read the run and the state of its records again."""
-        self.rows_list.notice = ("Replaying the run …",)
-        self._read(0, self._show)
-
     def happened(self, news: News) -> None:
         """Add new steps of a run that is still going on."""
-        if self._run is None or self._after is not None:
+        if self._run is None or self.following is not None:
             return
         if news.is_part or any(one.scope.run_id == self._run_id for one in news.operations):
-            self._read(self._run.last_seq, self._add)
+            self.load_on()
 
-    def _read(self, after: int, show: Callable[[Played], None]) -> None:
-        session, run_id = self.session, self._run_id
-        self.reads.latest(
-            lambda: session.service.runs.replay(session.caller, run_id, after=after),
-            show,
-            self._not_read,
-        )
+    async def read(self) -> tuple[RunStep, ...]:
+        """Read the run, and the state of its records."""
+        return await self._page(0)
 
-    def _show(self, played: Played) -> None:
-        self._run, self._after = played.run, played.next_after
-        self._rows.replace(played.steps, more=played.next_after is not None)
-        self.rows_list.notice = _NOTHING
-        self.rows_list.show(self._rows)
-        self.draw()
+    async def read_on(self) -> tuple[RunStep, ...]:
+        """Read the steps after those that came."""
+        last = self._run.last_seq if self._run else 0
+        return await self._page(last if self.following is None else self.following)
 
-    def _add(self, played: Played) -> None:
-        self._run, self._after = played.run, played.next_after
-        self._rows.append(played.steps, more=played.next_after is not None)
-        self.rows_list.rows_changed()
-        self.draw()
+    async def _page(self, after: int) -> tuple[RunStep, ...]:
+        session = self.session
+        played = await session.service.runs.replay(session.caller, self._run_id, after=after)
+        self._run, self.following = played.run, played.next_after
+        return played.steps
 
-    def _not_read(self, error: MemtuiError) -> None:
-        failed = (f"✗ {error}", "r reads again, esc goes back.")
-        # A client that has just connected has a run without operations: not an error.
-        self.rows_list.notice = _NOTHING if isinstance(error, NotFound) else failed
-        self._rows.replace([])
-        self.rows_list.show(self._rows)
-        self.draw()
-
-    @on(PagesWanted)
-    def _read_on(self) -> None:
-        if not self.reads.busy and self._after is not None:
-            self._read(self._after, self._add)
+    def not_read(self, error: MemtuiError) -> None:
+        """Show the error; a client that has just connected has a run without operations."""
+        super().not_read(error)
+        if isinstance(error, NotFound):
+            self.rows_list.notice = _NOTHING
 
     def action_assembled_now(self) -> None:
         """Show what the run would be told now, as a difference to what it was told."""
@@ -461,10 +387,8 @@ def _cost(step: RunStep) -> str:
     return fmt.short_money(operation.cost_usd, unpriced=operation.unpriced)
 
 
-def step_content(step: RunStep | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+def step_content(step: RunStep, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return the details of a step."""
-    if step is None:
-        return Content("")
     operation = step.operation
     number = display(f"#{fmt.count(operation.seq)}", style=DIM)
     verb = display(words.verb(step), style=STRONG)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import Filter, MemtuiError, OperationType, SourceKind
+from memtui.contract import Filter, OperationType, SourceKind
 from memtui.filters import format_filter
-from memtui.screens.base import conversation
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
@@ -19,13 +16,9 @@ from memtui.widgets.agents import by_cell
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled, moment
-from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Opened, VirtualList
+from memtui.widgets.display import DIM, STRONG, display, line, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime, tzinfo
 
     from memtui.screens.following import News
@@ -41,73 +34,64 @@ class Sources(ModalListScreen["WriteSource"]):
 
     ACTION_GROUP = "sources"
     NOUN = "source"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("sources")
+    READING = "Reading what wrote …"
+    FILTERS = ("List what made the writes that pass", _HINT)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._filter = state.log_filter
-        self._rows: AppendedRows[WriteSource] = AppendedRows(lambda one: one.operation_id)
+        self.chosen = state.log_filter
         self._opening = Background(self, "source-opening")
 
-    def make_list(self) -> VirtualList[WriteSource]:
-        """Return the list."""
-        return VirtualList(columns(self.state.clock), self._rows, name="source-list")
+    def columns(self) -> list[Column[WriteSource]]:
+        """Return the columns of the list."""
+        clock = self.state.clock
+        return [
+            Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
+                   tone="muted"),
+            Column("source", "source", lambda one: fmt.write_source(one.source, one.run_id), 16,
+                   flexible=True, keep=100),
+            Column("records", "records", lambda one: fmt.count(one.records), 7, "right", keep=90),
+            Column("agent", "agent", lambda one: one.agent_id, 9, flexible=True, keep=82),
+            Column("by", "by", lambda one: by_cell(one.principal, one.agent_id), 10, flexible=True,
+                   keep=80),
+            Column("channel", "through", lambda one: one.channel, 7, keep=60),
+            Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
+        ]  # fmt: skip
+
+    def key(self, row: WriteSource) -> str:
+        """Return the id of its last write."""
+        return row.operation_id
 
     def draw_head(self, width: int) -> Content:
         """Return what these are, and how many."""
         del width
-        count = self._rows.loaded
+        count = self.rows.loaded
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
         shown = display(number, style=STRONG) if count else None
-        what = line("what wrote memories", shown, gap="   ")
-        narrowed = self.line_of(self._filter)
-        only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
-        return lines([what, only] if only else [what])
+        return lines([line("what wrote memories", shown, gap="   "), *self.narrowed()])
 
-    def draw_row(self, width: int) -> Content:
-        """Return the source under the cursor."""
-        return source_content(self.rows_list.current, self.state.clock(), self.state.zone, width)
-
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        needs_row = verb in {"records", "operations", "open", "copy"}
-        return self.none_selected if needs_row and self.rows_list.current is None else ""
-
-    def on_mount(self) -> None:
-        """Read the list."""
-        self.action_read()
+    def detail(self, row: WriteSource, width: int) -> Content:
+        """Return a source whole."""
+        return source_content(row, self.state.clock(), self.state.zone, width)
 
     def happened(self, news: News) -> None:
         """Read the list again where something was written."""
         if news.is_part or any(o.operation_type is OperationType.WRITE for o in news.operations):
-            self._read()
+            self.load()
 
-    def action_read(self) -> None:
-        """Read the list again."""
-        self.rows_list.notice = ("Reading what wrote …",)
-        self._read()
+    async def read(self) -> tuple[WriteSource, ...]:
+        """Read the list."""
+        session = self.session
+        return await session.service.log.sources(session.caller, self.chosen, limit=_MOST)
 
-    def _read(self) -> None:
-        session, chosen = self.session, self._filter
-        self.reads.latest(
-            lambda: session.service.log.sources(session.caller, chosen, limit=_MOST),
-            self._show,
-            self._not_read,
-        )
+    def nothing(self) -> tuple[str, str]:
+        """Return what to say where nothing was written."""
+        if self.chosen == Filter():
+            return "Nothing was written yet.", "esc goes back."
+        return "No write passes the filter.", "/ changes it, esc goes back."
 
-    def _show(self, found: tuple[WriteSource, ...]) -> None:
-        if self._filter == Filter():
-            notice = "Nothing was written yet.", "esc goes back."
-        else:
-            notice = "No write passes the filter.", "/ changes it, esc goes back."
-        self.fill(self._rows, found, *notice)
-
-    def _not_read(self, error: MemtuiError) -> None:
-        self.fill(self._rows, (), f"✗ {error}", "r reads again, esc goes back.")
-
-    @on(Opened)
-    def _records_opened(self, event: Opened) -> None:
-        event.prevent_default()
+    def open_row(self) -> None:
+        """Show the records that came from the source."""
         self.action_records()
 
     def action_records(self) -> None:
@@ -122,15 +106,6 @@ class Sources(ModalListScreen["WriteSource"]):
     def action_open(self) -> None:
         """Open the source."""
         open_source(self, self._opening, self.row.source)
-
-    @conversation
-    async def action_filter(self) -> None:
-        """Ask which writes to count."""
-        title = "List what made the writes that pass"
-        chosen = await self.ask_filter(title, _HINT, self._filter)
-        if chosen is not None:
-            self._filter = chosen
-            self.action_read()
 
     def action_copy(self) -> None:
         """Copy the source."""
@@ -152,28 +127,8 @@ def _of(one: WriteSource) -> str:
 # How sources read.
 
 
-def columns(clock: Callable[[], datetime]) -> list[Column[WriteSource]]:
-    """Return the columns of the list."""
-    return [
-        Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
-               tone="muted"),
-        Column("source", "source", lambda one: fmt.write_source(one.source, one.run_id), 16,
-               flexible=True, keep=100),
-        Column("records", "records", lambda one: fmt.count(one.records), 7, "right", keep=90),
-        Column("agent", "agent", lambda one: one.agent_id, 9, flexible=True, keep=82),
-        Column("by", "by", lambda one: by_cell(one.principal, one.agent_id), 10, flexible=True,
-               keep=80),
-        Column("channel", "through", lambda one: one.channel, 7, keep=60),
-        Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
-    ]  # fmt: skip
-
-
-def source_content(
-    one: WriteSource | None, now: datetime, zone: tzinfo | None, width: int
-) -> Content:
+def source_content(one: WriteSource, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return a source whole: what it is, what it wrote, and who wrote last."""
-    if one is None:
-        return Content("")
     named = one.source.model_dump(exclude_none=True, exclude={"company_id"})
     return joined(
         [

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError, Record, SourceRef
+from memtui.contract import Record, SourceRef
 from memtui.record_changes import changed_fields
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
@@ -34,9 +33,6 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line, lines
-from memtui.widgets.keys import bindings_for
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
@@ -148,18 +144,25 @@ class TimelineScreen(ModalListScreen[Row]):
 
     ACTION_GROUP = "timeline"
     NOUN = "version"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("timeline")
+    READING = "Reading the versions …"
+    NOTHING = (
+        "No version of it is known.",
+        "It was never changed through memtui, and its provider keeps none.",
+    )
 
     def __init__(self, state: AppState, binding_key: str, record: Record) -> None:
         super().__init__(state)
         self._binding_key = binding_key
         self._record = record
         self._answer: TimelineAnswer | None = None
-        self._rows: AppendedRows[Row] = AppendedRows(lambda one: one.key)
 
-    def make_list(self) -> VirtualList[Row]:
-        """Return the list."""
-        return VirtualList(columns(self.state), self._rows, name="version-list")
+    def columns(self) -> list[Column[Row]]:
+        """Return the columns of the list."""
+        return columns(self.state)
+
+    def key(self, row: Row) -> str:
+        """Return the number of a version, or the id of another change."""
+        return row.key
 
     def draw_head(self, width: int) -> Content:
         """Return whose timeline it is, and what of it is not known."""
@@ -168,7 +171,7 @@ class TimelineScreen(ModalListScreen[Row]):
         if self._answer is not None:
             versions = len(self._answer.timeline)
             where = f"{where} · {fmt.counted(versions, 'version')}"
-            if others := self._rows.loaded - versions:
+            if others := self.rows.loaded - versions:
                 where = f"{where} · {fmt.counted(others, 'other change')}"
         head = [
             hanging(Content("timeline of  "), name, width, most=1),
@@ -178,18 +181,14 @@ class TimelineScreen(ModalListScreen[Row]):
             head.append(display(fmt.not_read(self._answer.problems), limit=300, style=WARN))
         return lines(head)
 
-    def draw_row(self, width: int) -> Content:
-        """Return the version under the cursor."""
-        state, row = self.state, self.rows_list.current
-        if row is None:
-            return Content("")
-        return row_content(row, state.clock(), state.zone, width)
+    def detail(self, row: Row, width: int) -> Content:
+        """Return a version whole."""
+        return row_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        if (row := self.rows_list.current) is None:
-            is_of_row = verb in {"see", "open", "operation", "copy"}
-            return self.none_selected if is_of_row else ""
+        if (row := self.current) is None:
+            return ""
         is_ahead = row.began is not None and row.began > self.state.true_clock()
         refusals = {
             "see": (
@@ -202,34 +201,13 @@ class TimelineScreen(ModalListScreen[Row]):
         there, why = refusals.get(verb, (True, ""))
         return "" if there else why
 
-    def on_mount(self) -> None:
+    async def read(self) -> list[Row]:
         """Read the versions."""
-        self.action_read()
-
-    def action_read(self) -> None:
-        """Read the versions again."""
-        session, record, key = self.session, self._record, self._binding_key
-        self.rows_list.notice = ("Reading the versions …",)
-
-        def show(answer: TimelineAnswer) -> None:
-            self._answer = answer
-            self.fill(
-                self._rows,
-                rows_of(answer),
-                "No version of it is known.",
-                "It was never changed through memtui, and its provider keeps none.",
-            )
-
-        def failed(error: MemtuiError) -> None:
-            self.fill(self._rows, (), f"✗ {error}", "r reads again, esc goes back.")
-
-        self.reads.latest(
-            lambda: session.service.past.timeline(
-                session.caller, record.handle, record.scope, binding_key=key
-            ),
-            show,
-            failed,
+        session, record = self.session, self._record
+        self._answer = await session.service.past.timeline(
+            session.caller, record.handle, record.scope, binding_key=self._binding_key
         )
+        return rows_of(self._answer)
 
     def action_see(self) -> None:
         """Show everything as it was when the version began to hold."""

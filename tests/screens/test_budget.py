@@ -89,7 +89,7 @@ def texts(app: MemtuiApp) -> list[str]:
 
 
 def reviewed(app: MemtuiApp) -> list[ReviewLine]:
-    found: VirtualList[ReviewLine] = app.screen.query_one("#prune-list", VirtualList)
+    found: VirtualList[ReviewLine] = app.screen.query_one("#line-list", VirtualList)
     return [row for _, row in found.rows.held()]
 
 
@@ -459,7 +459,7 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         await pilot.press("g", "j", "K")
         await until(pilot, lambda: "This is the one that stays" in " ".join(toasts(app)))
         await pilot.press("j")
-        copy = app.screen.query_one("#prune-list", VirtualList).current
+        copy = app.screen.query_one("#line-list", VirtualList).current
         assert copy is not None
         await pilot.press("K")
         await until(pilot, lambda: f"stays: {copy.text}" in screen_text(app))

@@ -23,7 +23,7 @@ from memtui.migration.moving import Failure
 from memtui.migration.syncing import Divided, HeldBack, Synced
 from memtui.screens.dialogs import Choose, Confirm
 from memtui.screens.in_sync import InSyncScreen, conflict_content, rows_of, status_words
-from memtui.screens.migration import columns
+from memtui.screens.steps import columns
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text

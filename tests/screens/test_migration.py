@@ -20,7 +20,8 @@ from memtui.migration.planning import MigrationPlan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
 from memtui.screens import migration as lines
 from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
-from memtui.screens.migration import Migration, StepRow, progress_content, row_content
+from memtui.screens.migration import Migration
+from memtui.screens.steps import StepRow, columns, progress_content, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.virtual_list import VirtualList
@@ -74,7 +75,7 @@ async def compared(pilot: Pilot[Any], screen: Migration, how: str) -> None:
 
 
 def listed(screen: Migration) -> VirtualList[StepRow]:
-    found: VirtualList[StepRow] = screen.query_one("#migration-list", VirtualList)
+    found: VirtualList[StepRow] = screen.query_one("#row-list", VirtualList)
     return found
 
 
@@ -182,7 +183,7 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await pilot.press("x")
             gate.set()
             await settled(pilot, screen)
-            assert any("what was moved stays" in said for said in toasts(app))
+            assert "what was moved stays" in screen_text(app)
             assert 5 <= len(server.rows) < 30
             await until(pilot, lambda: "◐ applied in part" in screen.draw_head(80).plain)
             await confirmed(pilot, screen, "a")
@@ -275,6 +276,6 @@ def test_hostile_names_are_harmless(text: str) -> None:
         mismatches=(Mismatch(what="missing", source_id=text, fields=(text,)),),
     )  # fmt: skip
     for row in (*lines.planned(plan), *lines.applied(done), *lines.verified(found)):
-        for column in lines.columns():
+        for column in columns():
             assert_harmless(fit_cell(column.of(row).text, column.width))
         assert_content_harmless(row_content(row, 60))

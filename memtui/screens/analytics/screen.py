@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.events import DescendantFocus
@@ -60,7 +59,6 @@ from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint
 from memtui.widgets.display import DIM, STRONG, display, line
 from memtui.widgets.frame import Pressed
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, Split, State
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import (
@@ -115,7 +113,6 @@ class AnalyticsScreen(MemtuiScreen):
 
     MODE = "analytics"
     READS_WITH = ("memtui.analytics.stats", "duckdb", "plotext")
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("analytics")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)

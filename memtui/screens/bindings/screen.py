@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.reactive import var
 from textual.widgets import OptionList
@@ -55,7 +54,6 @@ from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
 from memtui.widgets.format import counted, embedding_words
 from memtui.widgets.frame import KeyFooter
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
 from memtui.widgets.sized import AT_ONCE_SECONDS
 
@@ -90,7 +88,6 @@ class BindingsScreen(MemtuiScreen):
         "memtui.service.home.agents",
         "memtui.service.operations.in_sync",
     )
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("bindings")
 
     view: var[BindingsView] = var(BindingsView)
 

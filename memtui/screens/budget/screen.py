@@ -11,11 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.reactive import var
@@ -70,7 +69,6 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
 from memtui.widgets.display import DIM, STRONG, display, line, lines
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Notice, OptionRows, Split
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import AppendedRows
@@ -116,7 +114,6 @@ class BudgetScreen(EditingScreen[FactRow]):
     SPLIT = "#budget-split"
     NARROWS = FilterTarget.BUDGET
     READS_WITH = ("memtui.service.context.contexts", "memtui.service.operations.namespaces")
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
     view: var[BudgetView] = var(BudgetView)
 

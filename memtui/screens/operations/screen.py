@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import BindingType
 from textual.widgets import Input
 
 from memtui.actions import Need
@@ -52,7 +51,6 @@ from memtui.store.operation import Operation, Place
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
@@ -83,7 +81,6 @@ class OperationsScreen(ListScreen[Operation]):
         "memtui.analytics.reading",
         "memtui.service.history.analysis",
     )
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)

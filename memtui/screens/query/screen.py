@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -198,7 +197,6 @@ class QueryScreen(MemtuiScreen):
     NARROWS = FilterTarget.QUESTIONS
     EVERYWHERE = True
     READS_WITH = ("memtui.store.tables",)
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
 
     view: var[QueryView] = var(QueryView)
 

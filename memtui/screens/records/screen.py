@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import (
@@ -43,7 +42,6 @@ from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Fitted
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import PAGE_ROWS, AppendedRows
@@ -79,7 +77,6 @@ class RecordsScreen(EditingScreen[Record]):
     NOUN = "record"
     NARROWS = FilterTarget.RECORDS
     EVERYWHERE = True
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)

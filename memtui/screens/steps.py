@@ -1,0 +1,173 @@
+"""Steps between two bindings: each runs until it is done or stopped, and lists what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual.content import Content
+
+from memtui.contract import MemtuiError
+from memtui.screens.modal import RunScreen
+from memtui.widgets import format as fmt
+from memtui.widgets.columns import Cell, Column, Tone
+from memtui.widgets.detail_lines import joined
+from memtui.widgets.display import ACCENT, BAD, DIM, TONES, WARN, display, line
+
+if TYPE_CHECKING:
+    from memtui.migration.moving import MigrationProgress
+    from memtui.screens.state import AppState
+
+T = TypeVar("T")
+
+_BAR_CELLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One thing that a step found."""
+
+    what: str
+    records: int | None = None
+    where: str = ""
+    """Where it goes, why it does not, or what is not the same."""
+    tone: Tone = ""
+    number: int = 0
+    """Its place in the list, which names it."""
+
+
+class StepScreen(RunScreen[StepRow]):
+    """Lists what the last step found, and says how far the one that runs is."""
+
+    NOUN = "row"
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self.status = Content("")
+        """What goes on, or what came of it."""
+
+    def columns(self) -> list[Column[StepRow]]:
+        """Return the columns of the list."""
+        return columns()
+
+    def key(self, row: StepRow) -> str:
+        """Return the place of a row."""
+        return str(row.number)
+
+    def detail(self, row: StepRow, width: int) -> Content:
+        """Return a row whole."""
+        return row_content(row, width)
+
+    def reasons(self) -> Sequence[tuple[str, object, str]]:
+        """Return why actions cannot run: their verbs, whether the reason holds, and its words."""
+        raise NotImplementedError
+
+    def refusal(self, verb: str) -> str:
+        """Return the first reason that holds for a verb."""
+        found = (why for verbs, holds, why in self.reasons() if holds and verb in verbs.split())
+        return next(found, super().refusal(verb))
+
+    def take(
+        self,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        done: Callable[[T], None],
+        waiting: Content,
+        stopped: str,
+    ) -> None:
+        """Run a step; `stopped` is said where it is stopped."""
+
+        def failed(error: MemtuiError) -> None:
+            words = display(f"✗ {error}", limit=600, style=BAD)
+            self.broken(words, f"✗ {error}", "p tries again, esc goes back.")
+
+        def show(found: T) -> None:
+            done(found)
+            self.ended()
+
+        def broken_off() -> None:
+            self.broken(display(stopped, style=WARN), stopped)
+
+        self.status = waiting
+        self.run.start(work, done=show, stopped=broken_off, failed=failed)
+        self.draw()
+
+    def broken(self, status: Content, *notice: str) -> None:
+        """Say why a step has found nothing."""
+        self.status = status
+        self.ended(*notice)
+
+    def tell(self, status: Content) -> None:
+        """Say how far the step is that runs."""
+        if self.is_attached and self.stoppable:
+            self.status = status
+            self.draw()
+
+    def list_found(self, rows: Iterable[StepRow], status: Content) -> None:
+        """List what a step found, from the first row on."""
+        self.rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
+        self.rows_list.rows_changed()
+        self.rows_list.go_to(0)
+        self.status = status
+
+    def action_stop(self) -> None:
+        """Stop what is running; what was done stays."""
+        self.status = display("… stopping", style=WARN)
+        super().action_stop()
+
+    def action_copy(self) -> None:
+        """Copy the row."""
+        row = self.row
+        records = "" if row.records is None else fmt.count(row.records)
+        self.copy("  ".join(filter(None, [row.what, records, row.where])), "Copied the row.")
+
+
+# How what a step found reads.
+
+
+def columns() -> list[Column[StepRow]]:
+    """Return the columns of the list."""
+    return [
+        Column("what", "what", lambda one: Cell(one.what, one.tone), 24, flexible=True,
+               keep=100, share=0.4),
+        Column("records", "records", _records, 9, "right", keep=90),
+        Column("where", "where, or why", lambda one: Cell(one.where, "muted"), 20,
+               flexible=True, keep=80),
+    ]  # fmt: skip
+
+
+def _records(one: StepRow) -> Cell:
+    return Cell("" if one.records is None else fmt.count(one.records), one.tone)
+
+
+def progress_content(doing: str, progress: MigrationProgress) -> Content:
+    """Return how much of a run is done, how fast it goes and how long it takes."""
+    done = fmt.of_total(progress.done, progress.total)
+    if progress.found:
+        done = f"{fmt.counted(progress.found, 'record')} found so far"
+    left = progress.seconds_left
+    return line(
+        display(f"… {doing}", style=WARN),
+        _bar(progress.done, progress.total),
+        display(done),
+        display(f"{progress.rate:,.0f}/s", style=DIM) if progress.rate else None,
+        display(f"{fmt.duration(left * 1_000)} left", style=DIM) if left is not None else None,
+        display(f"{fmt.count(progress.failed)} failed", style=BAD) if progress.failed else None,
+        gap="  ",
+    )
+
+
+def _bar(done: int, total: int | None) -> Content | None:
+    if not total:
+        return None
+    filled = min(_BAR_CELLS, done * _BAR_CELLS // total)
+    empty = Content.styled("░" * (_BAR_CELLS - filled), DIM)
+    return Content.styled("█" * filled, ACCENT) + empty
+
+
+def row_content(row: StepRow, width: int) -> Content:
+    """Return a row whole."""
+    head = display(row.what, limit=2_000, style=f"bold {TONES[row.tone]}".rstrip())
+    number = "" if row.records is None else fmt.counted(row.records, "record")
+    words = [display(number), display(row.where, limit=2_000)]
+    return joined([[head], [one for one in words if one.plain]], width)
