@@ -77,7 +77,6 @@ GROUPS = {
     "facts": (
         "What every prompt is told, one line each.",
         "facts",
-        "fact_keys",
         "record_files",
         "prune",
     ),
