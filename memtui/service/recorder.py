@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from memtui.contract import (
     Conflict,
@@ -39,9 +39,10 @@ from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.details import CommonDetails, Details
 from memtui.store.digest import withhold
 from memtui.store.journal import OutcomeFinding
-from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
+from memtui.store.operation import Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 
@@ -77,7 +78,7 @@ class RunningOperation:
     scope: Scope
     started_at: datetime
     started: float
-    request: Json = field(default_factory=dict)
+    request: Details = field(default_factory=Details)
     source: SourceRef | None = None
     source_is_inferred: bool = False
     binding: BindingRow | None = None
@@ -183,7 +184,7 @@ class RunningOperation:
         seen = await connection.unfilled.snapshots(handles, scope)
         there = [one.record for one in seen if one.record]
         if lost := not_kept(connection.adapter, asked, there):
-            self.request = {**self.request, "not_kept": list(lost)}
+            self.request["not_kept"] = list(lost)
             self.not_kept, self.filled_in = lost, filled_in(connection.adapter, lost)
         after = [with_given(connection.adapter, one, given.get(one.handle)) for one in seen]
         self.steps = list(zip(before, after, strict=True))
@@ -220,7 +221,7 @@ class RunningOperation:
         scope = {"company_id": company_id, **({"agent_id": own} if is_own else {})}
         filled_in = {"agent_id": is_own, "source": self.source_is_inferred}
         inferred = [name for name, holds in filled_in.items() if holds]
-        request = {**self.request, INFERRED: inferred} if inferred else self.request
+        request: Details = {**self.request, "inferred": inferred} if inferred else self.request
         return OperationDraft.like(
             self,
             scope=_clean_scope(self.scope).model_copy(update=scope),
@@ -354,7 +355,7 @@ class Recorder:
         operation_type: OperationType,
         caller: Caller,
         scope: Scope,
-        request: Json,
+        request: CommonDetails,
         source: SourceRef | None = None,
     ) -> AsyncIterator[RunningOperation]:
         """Run an operation and log it, however it ends."""
@@ -367,12 +368,12 @@ class Recorder:
             scope=scope,
             started_at=self._clock(),
             started=self._timer(),
-            request=request,
+            request=cast("Details", {**request}),
             source=source,
         )
         try:
             if caller.as_of is not None:
-                entry.request = {**request, "as_of": caller.as_of.isoformat()}
+                entry.request["as_of"] = caller.as_of.isoformat()
                 _refuse_in_past(operation_type, caller.as_of)
             yield entry
         except BaseException as error:
@@ -516,7 +517,7 @@ def log_text(entry: RunningOperation, text: str, *, withheld: bool) -> None:
 
     The commitment can confirm a known text, but does not reveal it.
     """
-    entry.request = {name: value for name, value in entry.request.items() if name != "content"}
+    entry.request.pop("content", None)
     entry.absent, entry.salts = {}, {}
     if withheld:
         entry.absent[CONTENT], entry.salts[CONTENT] = withhold(CONTENT, text)

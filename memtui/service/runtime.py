@@ -49,6 +49,7 @@ from memtui.store import appending, bindings, journal, settings
 from memtui.store.bindings import BY_KEY, Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.details import CommonDetails, DetailsT
 from memtui.store.settings import COMMON
 from memtui.store.visibility import Visibility, until
 from memtui.wording import unknown
@@ -319,7 +320,7 @@ class ServiceRuntime:
         operation_type: OperationType,
         caller: Caller,
         scope: Scope,
-        asked: Json,
+        asked: CommonDetails,
         binding_key: str | None,
         *,
         needs: str | None = None,
@@ -344,7 +345,7 @@ class ServiceRuntime:
                 return
             told = await (_unread if all_problems else problems)(entry, connection)
             if told:
-                entry.request = {**entry.request, "problems": len(told)}
+                entry.request["problems"] = len(told)
             entry.problems = tuple(told if all_problems else first_of_many(told, connection))
 
     @asynccontextmanager
@@ -493,7 +494,7 @@ class ServiceRuntime:
     async def configured(
         self,
         caller: Caller,
-        asked: Json,
+        asked: CommonDetails,
         *,
         binding_key: str | None = None,
         in_read_only: bool = False,
@@ -521,7 +522,7 @@ class ServiceRuntime:
     async def change(
         self,
         caller: Caller,
-        asked: Json,
+        asked: CommonDetails,
         change: Callable[[DatabaseConnection], T],
         *,
         binding_key: str | None = None,
@@ -603,9 +604,9 @@ class ServiceModule:
         """Release what the module keeps open; most keep nothing."""
 
 
-def at_once(together: str | None) -> Json:
-    """Return the logged request entry that groups changes for one undo; empty without a group."""
-    return {} if together is None else {"together": together}
+def grouped(asked: DetailsT, together: str | None) -> DetailsT:
+    """Return details with the id of the group of changes that one undo takes back, if any."""
+    return asked if together is None else cast("DetailsT", {**asked, "together": together})
 
 
 def to_its_end(

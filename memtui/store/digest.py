@@ -17,6 +17,7 @@ from os import urandom
 from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
+from memtui.store.details import Details
 from memtui.store.operation import (
     OWN_FIELDS,
     Absent,
@@ -50,29 +51,17 @@ _NOT_COMMITTED = frozenset(
 COMMITTED = tuple(name for name in OWN_FIELDS if name not in _NOT_COMMITTED)
 """Fields that the document holds only as commitments; a request is committed by member."""
 
-# The document of a logged operation must never change: a name or word may be added only if no log
-# has it yet. Members with other names are committed together (see `_split`).
-_NAMES = frozenset(
-    """
-    acts_for add_binding add_company add_rule add_token added as_of at_least attributes author
-    binding_key budget checks clear_target config content content_chars cursor decision
-    delete_namespace delivered enabled expires_at expires_to explain fetch file_count files
-    filter for format fuzzy happened import_into imported intent key kind known label late
-    limit lost_from lost_through max_characters max_tokens measure metadata metadata_filter mode
-    model name namespace never_expires operation_id operations over_budget owners
-    patch_namespace pending period pinned principal problems profile project_id prompt provider
-    put_namespace query read_only reason reasons record_id record_ids records redacted
-    remove_binding remove_company remove_member remove_namespace remove_rule
-    remove_spending_limits remove_token restored revision role rules seal sections set_member
-    set_spending_limit set_target skip_given sort tags target_id target_type text title tokens
-    top_k topic type update_binding verdict withheld within_ms
-    """.split()  # noqa: SIM905
-)
+_NAMES = frozenset(Details.__annotations__) - PROOFS
+
+# The document of a logged operation must never change: a word may be added only if no log has it
+# yet.
 _WORDS: Mapping[str, frozenset[str]] = {
     "mode": frozenset({"append", "upsert", "summarize"}),
     "intent": frozenset({"agent_preamble", "answer", "browse"}),
     "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
-    "for": frozenset({"context", "prune", "delete_namespace"}),
+    "purpose": frozenset(
+        "compare delete_namespace impact moments patterns prune purge replay sync".split()  # noqa: SIM905
+    ),
     "decision": frozenset({"accept", "fix", "refuse"}),
     "verdict": frozenset({"helped", "not_helped", "withdrawn"}),
 }
@@ -165,7 +154,7 @@ def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
     if not one.request:
         return {}, []
     clear, found, rest = {}, [], {}
-    for name, value in _plain(one.request).items():
+    for name, value in _plain(dict(one.request)).items():
         if not is_own(one.operation_type, name):
             rest[name] = value
         elif _is_clear(name, value):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from memtui.contract import Json
 from memtui.store import compiled
 from memtui.store.database import DatabaseConnection
 
@@ -17,7 +17,7 @@ def texts_of_run(
     return texts_given(request for (request,) in rows)
 
 
-def texts_given(requests: Iterable[Json]) -> tuple[list[str], bool]:
+def texts_given(requests: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
     """Return the delivered texts, the newest first, back to the last complete context.
 
     A run gets a complete context when it starts, and again when its client has dropped the earlier

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -23,6 +23,11 @@ from memtui.contract import (
     Usage,
     UtcDatetime,
 )
+
+if TYPE_CHECKING:
+    from memtui.store.details import Details
+else:
+    Details = Json  # not checked: an imported operation has members of its own
 
 APP_CHANNEL = "tui"
 """The channel of the terminal app."""
@@ -78,11 +83,6 @@ Place = tuple[str, str]
 """The key of a binding, empty where none is known, and a record's id there."""
 
 
-INFERRED = "inferred"
-"""The member of a request that lists values memtui inferred and no caller gave: `agent_id`, and in
-a change `source`."""
-
-
 class Absent(Model):
     """In the place of a value that the log does not hold, or holds no more."""
 
@@ -114,7 +114,7 @@ class OperationDraft(Model):
     source: SourceRef | None = None
     principal: str
     channel: str
-    request: Json = {}
+    request: Details = {}
     """What was asked, redacted: the query text, the content, the record ids …"""
     error_kind: str | None = None
     error_message: str | None = None
@@ -152,7 +152,7 @@ class OperationDraft(Model):
         return str((is_decided and self.request.get("author")) or self.principal)
 
     def _is(self, inferred: str) -> bool:
-        named = self.request.get(INFERRED)
+        named = self.request.get("inferred")
         return isinstance(named, list) and inferred in named
 
     @property
@@ -228,7 +228,7 @@ class OperationPage(Model):
 
 def set_by(operation: OperationDraft) -> list[str]:
     """Return the names of the fields that an edit set, such as `tags` or `unpinned`."""
-    told = operation.request
+    told: Mapping[str, object] = operation.request
     names = [name for name in _SET if name in told]
     return ["unpinned" if (name, told[name]) == ("pinned", False) else name for name in names]
 

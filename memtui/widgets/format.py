@@ -26,7 +26,7 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.store.operation import INFERRED, Operation, OperationHandle, set_by
+from memtui.store.operation import Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
@@ -133,7 +133,7 @@ def quoted(text: str) -> str:
     return f"“{' '.join(text[:60].split())}”"
 
 
-_UNSAID = frozenset({INFERRED, "together"})
+_UNSAID = frozenset({"inferred", "together"})
 """Of a request, what says how it came about, and not what was set."""
 
 

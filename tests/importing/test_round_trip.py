@@ -71,7 +71,7 @@ async def test_our_own_log_there_and_back(
     by_moment = sorted(ours, key=lambda one: (one.started_at, one.seq))
     assert [_told(one) for one in back] == [_told(one) for one in by_moment]
     for one, origin in zip(back, by_moment, strict=True):
-        kept = dict(one.request)
+        kept: dict[str, Any] = {**one.request}
         imported = kept.pop("imported")
         assert kept == origin.request
         assert imported["id"] == origin.operation_id

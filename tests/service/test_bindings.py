@@ -15,7 +15,6 @@ from memtui.contract import (
     Denied,
     Health,
     Invalid,
-    Json,
     MemtuiError,
     NotFound,
     QueryRequest,
@@ -26,6 +25,7 @@ from memtui.contract import (
 from memtui.service import Caller, Membership, MemoryService, Role, TargetView, open_service
 from memtui.service.answers import Capture
 from memtui.store import bindings as table
+from memtui.store.details import Details
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, FakeConfig
 
@@ -76,7 +76,7 @@ async def service(paths: Paths, settings: Settings, caller: Caller, fake, broken
     await opened.close()
 
 
-async def requests(service: MemoryService, caller: Caller) -> list[tuple[Json, str]]:
+async def requests(service: MemoryService, caller: Caller) -> list[tuple[Details, str]]:
     page = await service.log.page(caller)
     assert {operation.operation_type for operation in page.operations} == {"configure"}
     return [(operation.request, operation.status) for operation in page.operations]

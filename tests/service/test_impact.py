@@ -233,7 +233,7 @@ async def test_nothing_is_changed_and_nothing_counts_as_a_use(service: MemorySer
     assert (effect.times, effect.agents, effect.principals) == (2, ("coding",), ("user:ana",))
     after = await service.log.page(PERSON)
     [row] = after.operations[: after.total - before.total]
-    assert (row.operation_type, row.request["for"], row.handles) == ("get", "impact", ())
+    assert (row.operation_type, row.request["purpose"], row.handles) == ("get", "impact", ())
     assert uses == await service.log.retrieval_stats(PERSON, "default", [note.provider_record_id])
     assert (await impact(service, note, filter=Filter(channel="tui"))).asked == 1
 

@@ -283,7 +283,10 @@ async def test_a_plan_is_an_operation_and_reads_nothing(service: MemoryService) 
     handle = await write(service, "Uses SQLite")
     answer = await plan(service)
     operation = await service.log.get(CALLER, answer.operation_id)
-    assert (operation.operation_type, operation.request["for"]) == (OperationType.BROWSE, "prune")
+    assert (operation.operation_type, operation.request["purpose"]) == (
+        OperationType.BROWSE,
+        "prune",
+    )
     stats = await service.log.retrieval_stats(CALLER, "default", [handle.provider_record_id])
     assert stats == {}
 

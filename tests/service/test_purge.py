@@ -186,7 +186,7 @@ async def test_what_would_go_is_looked_for_as_an_operation(service: MemoryServic
         ("agent:coding", OperationStatus.DENIED, 0),
         ("user:ana", OperationStatus.OK, 1),
     ]
-    assert all(one.request["for"] == "purge" for one in page.operations)
+    assert all(one.request["purpose"] == "purge" for one in page.operations)
 
 
 async def test_a_stranger_is_refused_before_anything_is_looked_for(service: MemoryService) -> None:

@@ -664,7 +664,7 @@ async def test_the_log_says_what_a_correction_sets(service: MemoryService, name:
     change = CorrectRequest.model_validate({"scope": P, "handle": it, name: value})
     done = await service.correct(CALLER, change)
     told = change.model_dump(mode="json", include={name})[name]
-    logged = (await service.log.get(CALLER, done.operation_id)).request[name]
+    logged = {**(await service.log.get(CALLER, done.operation_id)).request}[name]
     assert logged == (value.isoformat() if isinstance(value, datetime) else told)
 
 

@@ -255,7 +255,7 @@ def _what(operation: Operation, found: OutcomeCheck | None) -> str:
     if is_context and isinstance(tokens := operation.request.get("tokens"), int):
         return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
-        purpose = operation.request.get("for")  # of what another command read on its way
+        purpose = operation.request.get("purpose")  # of what another command read on its way
         told = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
         return "erased" if operation.erased else told
     more = operation.result_count - 1

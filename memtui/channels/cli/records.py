@@ -309,7 +309,7 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
         f"{from_words(operation)}  {operation.operation_id}"
     )
     yield from change_of(change.before, change.after)
-    window = [operation.request.get(name) for name in ("valid_from", "valid_to")]
+    window = [operation.request.get("valid_from"), operation.request.get("valid_to")]
     if any(window):
         since, until = (datetime.fromisoformat(one) if one else None for one in window)
         yield f"    valid: {span(session, since, until)}"

@@ -17,7 +17,6 @@ from memtui.contract import Filter, MemtuiError, OperationStatus, OperationType,
 from memtui.filters import WORD_OF, format_filter
 from memtui.store.operation import (
     ASKED,
-    INFERRED,
     Operation,
     OperationHandle,
     Place,
@@ -241,7 +240,7 @@ def request_words(operation: Operation) -> str:
     return SEPARATOR.join(
         f"{name.replace('_', ' ')} {_filter_words(name, value) or _value_words(value)}"
         for name, value in operation.request.items()
-        if name not in {"stages", INFERRED}
+        if name not in {"stages", "inferred"}
         and value not in (None, "", [], {})
         and not (name in said and operation.handles)
         and not (name in _TEXTS and isinstance(value, str))

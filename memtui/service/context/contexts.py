@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar, cast
 
 from pydantic import Field, computed_field
 
@@ -37,7 +37,6 @@ from memtui.contract import (
     Denied,
     Filter,
     Invalid,
-    Json,
     MemtuiError,
     Model,
     NotFound,
@@ -60,6 +59,7 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import Routed, ServiceModule, ServiceRuntime, first_of_many, problems
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
 from memtui.store import given
+from memtui.store.details import ContextDetails
 from memtui.store.operation import OperationHandle
 from memtui.store.visibility import Visibility
 
@@ -375,10 +375,10 @@ class Contexts(ServiceModule):
             late = tuple(kind for kind in SectionKind if kind in reading.late)
             entry.usage = tuple(reading.usage)
             entry.result_count = sum(len(section.facts) for section in assembled.sections)
-            entry.request = entry.request | {
-                "tokens": assembled.tokens,
-                "over_budget": assembled.over_budget,
-                "sections": {section.kind: section.tokens for section in assembled.sections},
+            entry.request["tokens"] = assembled.tokens
+            entry.request["over_budget"] = assembled.over_budget
+            entry.request["sections"] = {
+                section.kind: section.tokens for section in assembled.sections
             }
             if request.delivered:
                 entry.handles = _handles(assembled, routed.binding.key)
@@ -405,9 +405,9 @@ class Contexts(ServiceModule):
         )
 
 
-def _asked(request: ContextRequest) -> Json:
+def _asked(request: ContextRequest) -> ContextDetails:
     """Return the request as it is logged: redacted, and without empty values."""
-    asked: Json = {
+    asked: ContextDetails = {
         "model": request.model,
         "budget": request.budget,
         "delivered": request.delivered,
@@ -419,7 +419,8 @@ def _asked(request: ContextRequest) -> Json:
         "skip_given": request.skip_given,
         "within_ms": request.within_ms,
     }
-    return {name: value for name, value in asked.items() if value or name in _ALWAYS}
+    kept = {name: value for name, value in asked.items() if value or name in _ALWAYS}
+    return cast("ContextDetails", kept)
 
 
 def _asks_something(prompt: str) -> bool:

@@ -36,6 +36,7 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, find_binding, find_company, to_its_end
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
+from memtui.store.details import SettingDetails
 
 if TYPE_CHECKING:
     from memtui.service.runtime import ServiceRuntime
@@ -110,7 +111,7 @@ class BindingEmbeddings(ServiceModule):
         in_background: bool,
     ) -> tuple[Embedding, Embedding]:
         """Embed some texts as one operation; return the progress before and after."""
-        runtime, asked = self._runtime, {"what": "embedding"}
+        runtime, asked = self._runtime, SettingDetails(what="embedding")
         runtime.refuse_read_only()
         scope = Scope(company_id=caller.company_id)
         async with runtime.connected(OperationType.EMBED, caller, scope, asked, key) as (
@@ -198,8 +199,8 @@ class BindingEmbeddings(ServiceModule):
             Invalid: its model is not at this address.
         """
         runtime, wanted = self._runtime, address.rstrip("/")
-        what = "texts_may_go_to" if agreed else "texts_no_longer_go_to"
-        asked = {what: wanted, "update_binding": key}
+        asked = SettingDetails(update_binding=key)
+        asked["texts_may_go_to" if agreed else "texts_no_longer_go_to"] = wanted
         async with runtime.configured(caller, asked, binding_key=key) as entry:
             row = await runtime.ask(find_binding, caller.company_id, key)
             kept = [one for one in row.agreed.split() if one != wanted]

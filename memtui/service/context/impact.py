@@ -52,6 +52,7 @@ from memtui.service.operations.querying import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.runtime import FanOut, Routed, ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, readable, without_prefix
+from memtui.store.details import RecordDetails
 from memtui.store.operation import READS, Operation, Place
 from memtui.wording import none_of_them
 
@@ -455,7 +456,7 @@ class Impacts(ServiceModule):
     ) -> dict[RecordHandle, Record | None] | None:
         """Return the present records; None: the provider lacks `without`, so a read is no use."""
         runtime, scope = self._runtime, Scope(company_id=caller.company_id)
-        asked = {"records": len(handles), "for": "impact", "last": last}
+        asked = RecordDetails(records=len(handles), purpose="impact", last=last)
         async with runtime.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
             entry.seen_only = entry.to_show = True
             routed = await runtime.admit(entry, key)

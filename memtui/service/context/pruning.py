@@ -52,6 +52,7 @@ from memtui.service.visibility import (
     refusal,
 )
 from memtui.store import journal
+from memtui.store.details import BrowseDetails
 
 _WITHIN_MS = 60_000
 """Longer than for a list: a plan reads all records of a binding, not one page."""
@@ -215,7 +216,7 @@ class Pruning(ServiceModule):
         """Read what one binding holds of the scope; with a share it is part of everything."""
         runtime = self._runtime
         rules = request.rules.model_dump(mode="json")
-        asked = {"kind": request.kind, "for": "prune", "rules": rules}
+        asked = BrowseDetails(kind=request.kind, purpose="prune", rules=rules)
         async with runtime.connected(
             OperationType.BROWSE,
             caller,

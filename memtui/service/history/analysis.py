@@ -14,6 +14,7 @@ from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
+from memtui.store.details import SettingDetails
 from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility
 
@@ -288,7 +289,7 @@ class Analysis(ServiceModule):
         limit = (
             None if everything else before or now - timedelta(days=self._runtime.settings.hot_days)
         )
-        asked = {"seal": "everything" if limit is None else limit.isoformat()}
+        asked = SettingDetails(seal="everything" if limit is None else limit.isoformat())
         async with self._runtime.configured(caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
@@ -314,7 +315,7 @@ class Analysis(ServiceModule):
             Invalid: no object store is set, or it cannot be used.
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
-        asked = {"fetch": self.archive_url}
+        asked = SettingDetails(fetch=self.archive_url)
         async with self._runtime.configured(caller, asked, in_read_only=True):
             return await asyncio.to_thread(self._store().fetch, self._folder(caller.company_id))
 

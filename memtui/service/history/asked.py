@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import ValidationError
 
 from memtui.contract import (
@@ -16,6 +19,7 @@ from memtui.contract import (
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.history.company_log import CompanyLog
 from memtui.service.runtime import EXPLICIT_KEY
+from memtui.store.details import Details
 from memtui.store.given import texts_given
 from memtui.store.operation import Operation
 
@@ -31,7 +35,7 @@ class Given:
 
     def __init__(self, log: CompanyLog) -> None:
         self._log = log
-        self._contexts: dict[str, list[tuple[int, Json]]] = {}
+        self._contexts: dict[str, list[tuple[int, Details]]] = {}
         """`seq` and request of the contexts, by run, the newest first."""
 
     def before(self, operation: Operation) -> list[str]:
@@ -94,7 +98,7 @@ def context_again(operation: Operation, given: list[str]) -> ContextRequest:
         raise _is_none(operation) from error
 
 
-def _named(request: Json, names: tuple[str, ...]) -> Json:
+def _named(request: Mapping[str, Any], names: tuple[str, ...]) -> Json:
     return {name: request[name] for name in names if name in request}
 
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 from memtui.contract import (
     EVERYTHING,
     Filter,
-    Json,
     OperationStatus,
     OperationType,
     RecordHandle,
@@ -31,6 +30,7 @@ from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import Caller
 from memtui.store import journal
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import Details
 from memtui.store.digest import is_intact
 from memtui.store.erasing import purged
 from memtui.store.journal import OutcomeCheck
@@ -306,5 +306,5 @@ def _write_source(one: SourceWrites, last: Operation) -> WriteSource:
     )
 
 
-def _asked(request: Json) -> str:
+def _asked(request: Details) -> str:
     return str(request["query"] or _ERASED) if "query" in request else _CONTEXT

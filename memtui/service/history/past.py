@@ -37,6 +37,7 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, in_thread, problems
 from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
 from memtui.store import journal
+from memtui.store.details import RecordDetails
 from memtui.store.operation import Operation
 
 _SHOWN = ("text", "title", "summary", "topic", "kind", "tags", "pinned", "expires_at")
@@ -133,7 +134,7 @@ class Past(ServiceModule):
 
         Days are of `zone`.
         """
-        asked = {"for": "moments", "since": since and since.isoformat()}
+        asked = RecordDetails(purpose="moments", since=since.isoformat() if since else None)
         async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, asked, binding_key
         ) as (entry, connection):
@@ -239,7 +240,7 @@ class Past(ServiceModule):
         end = later or caller.as_of or self._runtime.clock()
         if end <= earlier:
             raise Invalid("The later moment is not after the earlier one; turn them round.")
-        asked = {"for": "compare", "earlier": earlier.isoformat(), "later": end.isoformat()}
+        asked = RecordDetails(purpose="compare", earlier=earlier.isoformat(), later=end.isoformat())
         async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, asked, binding_key, needs="browse"
         ) as (entry, connection):

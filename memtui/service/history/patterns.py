@@ -24,6 +24,7 @@ from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import bindings, journal
+from memtui.store.details import RecordDetails
 
 
 class PatternRequest(Model):
@@ -60,7 +61,8 @@ class Patterns(ServiceModule):
         keys = [request.binding_key] if request.binding_key else await self._keys(caller)
         ids: list[str] = []
         problems: list[Problem] = []
-        asked = {"for": "patterns", "rules": request.rules.model_dump(exclude_defaults=True)}
+        rules = request.rules.model_dump(exclude_defaults=True)
+        asked = RecordDetails(purpose="patterns", rules=rules)
 
         async def one(key: str) -> list[FactVersion]:
             async with self._runtime.connected(

@@ -38,6 +38,7 @@ from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
+from memtui.store.details import RecordDetails
 from memtui.store.journal import OutcomeCheck
 from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place, why_damaged
@@ -333,7 +334,7 @@ class Runs(ServiceModule):
     async def _read(
         self, caller: Caller, key: str, scope: Scope, handles: Sequence[RecordHandle]
     ) -> dict[Place, _There]:
-        asked = {"records": len(handles), "for": "replay"}
+        asked = RecordDetails(records=len(handles), purpose="replay")
         try:
             async with self._runtime.recorder.recorded(
                 OperationType.GET, caller, scope, asked

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from memtui.contract import (
     Adapter,
@@ -34,11 +34,11 @@ from memtui.service.operations.redaction import redact_config
 from memtui.service.runtime import (
     ServiceModule,
     ServiceRuntime,
-    at_once,
     check_key,
     check_target_id,
     find_binding,
     find_company,
+    grouped,
     to_its_end,
 )
 from memtui.service.visibility import Caller
@@ -46,6 +46,7 @@ from memtui.store import bindings as table
 from memtui.store import settings
 from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import SettingDetails
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
@@ -121,12 +122,9 @@ class Bindings(ServiceModule):
             Conflict: the key is taken, or another company uses this store.
         """
         runtime = self._runtime
-        asked = {
-            "add_binding": key,
-            "provider": provider_key,
-            "enabled": enabled,
-            "read_only": read_only,
-        }
+        asked = SettingDetails(
+            add_binding=key, provider=provider_key, enabled=enabled, read_only=read_only
+        )
         async with runtime.configured(caller, asked) as entry:
             row = await self._new(caller, key, provider_key, config)
             row = replace(row, enabled=enabled, read_only=read_only)
@@ -253,7 +251,7 @@ class Bindings(ServiceModule):
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
-        asked = {"update_binding": key, **changes, **at_once(together)}
+        asked = grouped(cast("SettingDetails", {"update_binding": key, **changes}), together)
         if config is not None:
             asked["config"] = sorted(config)
         async with runtime.configured(caller, asked) as entry:
@@ -283,7 +281,9 @@ class Bindings(ServiceModule):
         """
         runtime = self._runtime
         binding_id = _id(caller, key)
-        async with runtime.configured(caller, {"remove_binding": key}, binding_key=key) as entry:
+        async with runtime.configured(
+            caller, SettingDetails(remove_binding=key), binding_key=key
+        ) as entry:
             await runtime.configure(entry, lambda database: _remove(database, binding_id))
             await runtime.connections.drop(binding_id)
 
@@ -304,7 +304,8 @@ class Bindings(ServiceModule):
             Invalid: no such target type.
             NotFound: no such binding.
         """
-        asked = {"set_target": target_type, "target_id": target_id, "key": key, **at_once(together)}
+        set_target = SettingDetails(set_target=target_type, target_id=target_id, key=key)
+        asked = grouped(set_target, together)
 
         def change(database: DatabaseConnection) -> None:
             kind, place = _target(caller, target_type, target_id)
@@ -330,7 +331,7 @@ class Bindings(ServiceModule):
             if not table.clear_target(database, caller.company_id, *place):
                 raise NotFound(f"No binding is set for the {target_type} {target_id}.")
 
-        asked = {"clear_target": target_type, "target_id": target_id}
+        asked = SettingDetails(clear_target=target_type, target_id=target_id)
         await self._runtime.change(caller, asked, clear)
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:

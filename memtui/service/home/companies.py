@@ -37,6 +37,7 @@ from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.details import SettingDetails
 
 _LONGEST_NAME = 200
 _LONGEST_LINK = 2_000
@@ -115,7 +116,7 @@ class Companies(ServiceModule):
         )
         await self._runtime.change(
             caller,
-            {"add_company": caller.company_id},
+            SettingDetails(add_company=caller.company_id),
             lambda database: bindings.add_company(database, row),
             irreversible="A company stays once it was added; only what is in it changes.",
         )
@@ -123,7 +124,7 @@ class Companies(ServiceModule):
 
     async def backed_up(self, caller: Caller, file: str) -> None:
         """Log that a backup of the home was made, which contains all data of the company."""
-        async with self._runtime.configured(caller, {"backup": file}, in_read_only=True):
+        async with self._runtime.configured(caller, SettingDetails(backup=file), in_read_only=True):
             pass
 
     async def update(
@@ -147,7 +148,7 @@ class Companies(ServiceModule):
             raise Invalid("Nothing to change; give a name or a link template.")
         company_id, links = caller.company_id, link_templates or {}
         new_name = None if name is None else _checked_name(name)
-        asked = {"update_company": company_id, "name": new_name, "links": sorted(links)}
+        asked = SettingDetails(update_company=company_id, name=new_name, links=sorted(links))
 
         def change(database: DatabaseConnection) -> CompanyRow:
             row = find_company(database, company_id)
@@ -172,7 +173,7 @@ class Companies(ServiceModule):
             NotFound: there is no such company.
         """
         runtime, company_id = self._runtime, caller.company_id
-        asked = {"set_read_only": read_only}
+        asked = SettingDetails(set_read_only=read_only)
         async with runtime.configured(caller, asked, in_read_only=True) as entry:
             if await asyncio.to_thread(awaits_owner, runtime, company_id):
                 raise Denied(
@@ -230,14 +231,14 @@ class Companies(ServiceModule):
                 f"{company_id} is the company that you work in, where its removal would be "
                 "recorded; say --company with another one."
             )
-        async with runtime.configured(caller, {"remove_company": company_id}) as entry:
+        async with runtime.configured(caller, SettingDetails(remove_company=company_id)) as entry:
             entry.irreversible = (
                 "A company that was removed is gone; its log can be imported again."
             )
             there = caller.model_copy(update={"company_id": company_id})
             await runtime.may_configure(there)
             gone = await self.content(there)
-            entry.request = {**entry.request, "operations": gone.operations, "name": gone.name}
+            entry.request["operations"], entry.request["name"] = gone.operations, gone.name
             entry.result_count = gone.operations
             await self._runtime.module(Analysis).remove(
                 company_id, partial(_remove_rows, runtime.database, company_id)

@@ -14,7 +14,6 @@ from memtui.contract import (
     Conflict,
     Denied,
     Invalid,
-    Json,
     Model,
     NotFound,
     OperationType,
@@ -27,6 +26,7 @@ from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import SettingDetails
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, Operation, OperationDraft
 
@@ -147,7 +147,7 @@ class Imports(ServiceModule):
         operations: Iterable[ForeignOperation],
         *,
         name: str,
-        asked: Json,
+        asked: SettingDetails,
         dry_run: bool = False,
         report: Callable[[int], None] | None = None,
     ) -> ImportCount:
@@ -177,7 +177,7 @@ class Imports(ServiceModule):
         if dry_run:
             exists = await self._check_target(caller, company_id)
             return await self._import(company_id, operations, None, report, created=not exists)
-        asked = {"import_into": company_id, **asked}
+        asked = {**asked, "import_into": company_id}
         async with self._runtime.configured(caller, asked) as entry:
             entry.irreversible = (
                 f"`memtui companies remove {company_id}` removes what was imported."
@@ -198,7 +198,7 @@ class Imports(ServiceModule):
 
                 await asyncio.to_thread(add)
             done = await self._import(company_id, operations, entry, report, created=not exists)
-            entry.request = {**asked, "added": done.added, "known": done.known}
+            entry.request["added"], entry.request["known"] = done.added, done.known
         return done
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:

@@ -29,6 +29,7 @@ from memtui.service.visibility import (
 from memtui.store import bindings
 from memtui.store.compiled import MemberRow, TokenRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import SettingDetails
 from memtui.wording import bare
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
@@ -91,11 +92,9 @@ class Members(ServiceModule):
             Denied: the caller may not change the settings.
         """
         runtime, company_id = self._runtime, caller.company_id
-        asked = {
-            "set_member": member.principal,
-            "role": member.role,
-            "project_id": member.project_id,
-        }
+        asked = SettingDetails(
+            set_member=member.principal, role=member.role, project_id=member.project_id
+        )
         async with runtime.configured(caller, asked, in_read_only=True) as entry:
             if member.principal.startswith(AGENT_PREFIX):
                 raise Invalid("An agent acts for a person and cannot be a member; add the person.")
@@ -142,7 +141,7 @@ class Members(ServiceModule):
             if left and not _owners(left):
                 raise Invalid(_NO_OWNER_LEFT.format(principal))
 
-        asked = {"remove_member": principal, "project_id": project_id}
+        asked = SettingDetails(remove_member=principal, project_id=project_id)
         await self._runtime.change(caller, asked, change)
 
 
@@ -205,13 +204,13 @@ class Tokens(ServiceModule):
             bindings.add_token(database, row)
             return row
 
-        asked = {
-            "add_token": True,  # the label as a value here would be redacted as a secret
-            "label": label,
-            "principal": principal,
-            "acts_for": acts_for,
-            "project_id": project_id,
-        }
+        asked = SettingDetails(
+            add_token=True,  # the label as a value here would be redacted as a secret
+            label=label,
+            principal=principal,
+            acts_for=acts_for,
+            project_id=project_id,
+        )
         return NewToken.like(await self._runtime.change(caller, asked, change), token=secret)
 
     async def remove(self, caller: Caller, label: str) -> None:
@@ -226,7 +225,7 @@ class Tokens(ServiceModule):
                 raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
         await self._runtime.change(
-            caller, {"remove_token": True, "label": label}, change, irreversible=REVOKED
+            caller, SettingDetails(remove_token=True, label=label), change, irreversible=REVOKED
         )
 
     @in_thread

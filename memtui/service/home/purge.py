@@ -59,6 +59,7 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.visibility import Caller, Permission
 from memtui.store import appending, bindings, erasing, log, pending
+from memtui.store.details import BrowseDetails, LogDetails, SettingDetails
 from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.operation import OperationDraft
@@ -94,7 +95,7 @@ class Purging(ServiceModule):
         """
         scope = Scope(company_id=caller.company_id)
         # Without the target's name: a later purge would have to erase it.
-        asked: Json = {"for": "purge", "what": request.what, "forget": request.forget}
+        asked = BrowseDetails(purpose="purge", what=request.what, forget=request.forget)
         async with self._runtime.recorder.recorded(
             OperationType.BROWSE, caller, scope, asked
         ) as entry:
@@ -120,7 +121,7 @@ class Purging(ServiceModule):
         """
         runtime = self._runtime
         scope = Scope(company_id=caller.company_id)
-        asked: Json = {"what": request.what, "forget": request.forget}
+        asked = LogDetails(what=request.what, forget=request.forget)
         if request.before is not None:
             asked["before"] = request.before.isoformat()
         async with runtime.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
@@ -155,12 +156,11 @@ class Purging(ServiceModule):
                 step("scrubbed")
                 answer = await asyncio.to_thread(self._looked, planned, found)
             entry.result_count = sum(one.count for one in answer.copies)
-            entry.request = asked | {
-                "copies": {one.place: one.count for one in answer.copies if "/" not in one.place},
-                "forgotten": len(going),
-                "looked_for": answer.found.texts if answer.found else 0,
-                "left": len(answer.left),
+            entry.request["copies"] = {
+                one.place: one.count for one in answer.copies if "/" not in one.place
             }
+            entry.request["forgotten"], entry.request["left"] = len(going), len(answer.left)
+            entry.request["looked_for"] = answer.found.texts if answer.found else 0
         return answer.model_copy(
             update={
                 "operation_id": entry.operation_id,
@@ -175,7 +175,7 @@ class Purging(ServiceModule):
             raise Invalid("Texts are kept for a day at least; give an older moment.")
         await self._runtime.change(
             caller,
-            {"purge_after_days": days},
+            SettingDetails(purge_after_days=days),
             lambda database: bindings.keep_purging(database, caller.company_id, days),
         )
 

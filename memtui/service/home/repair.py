@@ -50,6 +50,7 @@ from memtui.service.providers import Providers
 from memtui.store import appending, bindings
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.details import Details
 from memtui.store.erasing import purge_request
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation, OperationDraft
@@ -343,7 +344,7 @@ def _apply(
     told: dict[str, RestoredBinding],
     targets: dict[tuple[str, str], str],
 ) -> None:
-    asked: dict[str, Any] = operation.request
+    asked: Mapping[str, Any] = operation.request
     match asked:
         case {"add_binding": str(key), "provider": str(provider)}:
             told[key] = RestoredBinding(
@@ -369,7 +370,7 @@ def _apply(
             targets.pop((kind, target), None)
 
 
-def _rules(known: tuple[ReviewRule, ...], asked: Json) -> tuple[ReviewRule, ...]:
+def _rules(known: tuple[ReviewRule, ...], asked: Mapping[str, Any]) -> tuple[ReviewRule, ...]:
     """Return the rules that a binding has after a change."""
     for name in ("add_rule", "remove_rule"):
         if name in asked:
@@ -525,7 +526,7 @@ def _begin_log(connection: DatabaseConnection, manifest: Manifest) -> None:
 def _gap(
     company: RestoredCompany, manifest: Manifest, principal: str, now: datetime
 ) -> OperationDraft:
-    asked: Json = {
+    asked: Details = {
         "erased": list(company.erased),
         "lost_from": company.sealed_through + 1,
         "lost_through": company.lost_through,

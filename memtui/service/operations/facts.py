@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from memtui.contract import (
     ORCHESTRATOR,
@@ -39,13 +39,14 @@ from memtui.fact_values import Entry, entry_of, pair_of, value_of
 from memtui.service.answers import MutationAnswer
 from memtui.service.context.contexts import own_records
 from memtui.service.operations.memories import Operations
-from memtui.service.operations.redaction import redact
+from memtui.service.operations.redaction import redact_json
 from memtui.service.operations.undo import Undo
 from memtui.service.recorder import note_owner
 from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, for_caller
 from memtui.store import bindings
+from memtui.store.details import RecordDetails, without_empty
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
@@ -170,7 +171,7 @@ class Facts(ServiceModule):
             Invalid: the nearest scope has it in several namespaces, and none is named.
         """
         wanted = key.strip().casefold()
-        asked = {"key": key, "namespace": request.namespace}
+        asked = RecordDetails(key=key, namespace=request.namespace)
         read = await self._read(caller, request, OperationType.GET, asked, wanted)
         groups = _by_entry(read.held)
         if not groups:
@@ -190,7 +191,7 @@ class Facts(ServiceModule):
 
     async def keys(self, caller: Caller, request: FactRequest) -> FactKeys:
         """Return every key with the value that counts and the values that it hides."""
-        asked = {"namespace": request.namespace}
+        asked = RecordDetails(namespace=request.namespace)
         read = await self._read(caller, request, OperationType.BROWSE, asked, None)
         groups = _by_entry(read.held)
         return FactKeys(
@@ -310,12 +311,12 @@ class Facts(ServiceModule):
         caller: Caller,
         request: FactRequest,
         operation_type: OperationType,
-        asked: dict[str, str | None],
+        asked: RecordDetails,
         key: str | None,
     ) -> _Read:
         """Read the facts of a key, None: of every key; one operation for each binding."""
         namespace = None if request.namespace is None else request.namespace.strip().casefold()
-        asked = {name: redact(value)[0] for name, value in asked.items() if value is not None}
+        asked = without_empty(cast("RecordDetails", redact_json(asked)[0]))
         ids: list[str] = []
 
         async def one(

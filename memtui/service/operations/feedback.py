@@ -13,7 +13,6 @@ from enum import StrEnum
 from memtui.contract import (
     Denied,
     Invalid,
-    Json,
     Model,
     NotFound,
     OperationStatus,
@@ -24,6 +23,7 @@ from memtui.contract import (
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
 from memtui.store import bindings
+from memtui.store.details import FeedbackDetails
 from memtui.store.operation import READS, Operation, OperationHandle
 
 _LOOKED_AT = 100
@@ -81,11 +81,11 @@ class Feedback(ServiceModule):
         """
         runtime = self._runtime
         name = record if isinstance(record, str) else record.provider_record_id
-        asked: Json = {"verdict": verdict.value}
+        asked = FeedbackDetails(verdict=verdict.value)
         scope = Scope(company_id=caller.company_id)
         async with runtime.recorder.recorded(OperationType.FEEDBACK, caller, scope, asked) as entry:
             judged = await asyncio.to_thread(self._judged, caller, name, operation_id, binding_key)
-            entry.request = asked | {"operation_id": judged.operation_id}
+            entry.request["operation_id"] = judged.operation_id
             returned = _returned(judged, name, binding_key)
             if returned is None:
                 raise NotFound(

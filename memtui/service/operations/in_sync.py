@@ -14,6 +14,7 @@ from memtui.service.visibility import Caller, readable
 from memtui.store import bindings
 from memtui.store import pairs as kept
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import RecordDetails
 from memtui.store.tables import PairRow, SyncRow
 
 
@@ -130,7 +131,7 @@ class SyncedRecords(ServiceModule):
         scope = Scope(company_id=caller.company_id)
         found: dict[str, list[Record]] = defaultdict(list)
         async with self._runtime.connected(
-            OperationType.HISTORY, caller, scope, {"for": "sync"}, key
+            OperationType.HISTORY, caller, scope, RecordDetails(purpose="sync"), key
         ) as (entry, connection):
             if connection.adapter.capabilities.validity:
                 everything = await connection.read(lambda: connection.adapter.versions(scope))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import (
     BrowseRequest,
@@ -22,7 +22,6 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Invalid,
-    Json,
     Link,
     Links,
     Matching,
@@ -76,7 +75,7 @@ from memtui.service.review.fact_limits import FACT, check_room, check_summary, c
 from memtui.service.runtime import (
     FanOut,
     ServiceModule,
-    at_once,
+    grouped,
     in_thread,
     problems_beside,
     refuse_unreviewed,
@@ -95,6 +94,7 @@ from memtui.service.visibility import (
     without_prefix,
 )
 from memtui.store import appending, journal
+from memtui.store.details import BrowseDetails, ChangeDetails, Details, RecordDetails, without_empty
 from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility, until
 from memtui.wording import none_of_them
@@ -128,7 +128,7 @@ class Operations(ServiceModule):
             routed = await self._routed(caller, connection, clean)
             bundle, all_topics = await by_topic(connection, routed)
             if all_topics:
-                entry.request = {**entry.request, "all_topics": True}
+                entry.request["all_topics"] = True
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
@@ -137,7 +137,7 @@ class Operations(ServiceModule):
             ids = [snippet.handle.provider_record_id for snippet in snippets]
             stages = stages_of(bundle.stages, ids)
             if stages:
-                entry.request = {**entry.request, "stages": stages_json(stages, ids)}
+                entry.request["stages"] = stages_json(stages, ids)
         return QueryAnswer.like(
             bundle,
             **entry.answer(),
@@ -203,7 +203,7 @@ class Operations(ServiceModule):
             NotFound: there is none that the caller may read.
             Unavailable: it cannot be read.
         """
-        request = {"record_id": _record_id(asked)}
+        request = RecordDetails(record_id=_record_id(asked))
         async with self._runtime.connected(
             OperationType.GET, caller, scope, request, binding_key
         ) as (
@@ -244,7 +244,7 @@ class Operations(ServiceModule):
         caller = caller.at(request.as_of)
         scope = request.scope
         chosen = redacted_filter(request.filter)
-        asked: Json = {
+        asked: BrowseDetails = {
             "filter": filter_json(chosen),
             "sort": request.sort,
             "limit": request.limit,
@@ -333,7 +333,7 @@ class Operations(ServiceModule):
         binding_key: str | None = None,
     ) -> tuple[HistoryAnswer, Scope]:
         """Return the raw history of a record, before `received_history`, and its owner."""
-        request = {"record_id": _record_id(asked)}
+        request = RecordDetails(record_id=_record_id(asked))
         async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, request, binding_key
         ) as (entry, connection):
@@ -441,10 +441,9 @@ class Operations(ServiceModule):
             request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: redacting a megabyte takes a while and would block other requests.
         clean, labels = await asyncio.to_thread(redact_write, request)
-        told = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
-        asked = _decision(accepts) | clean.model_dump(mode="json", include=told) | at_once(together)
+        asked = _asked_to_write(clean, labels, accepts, together)
         recording = runtime.recorder.recorded(
-            OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
+            OperationType.WRITE, caller, scope, asked, clean.source
         )
         async with recording as entry, AsyncExitStack() as gate:
             log_text(entry, clean.content, withheld=is_org(scope))
@@ -544,7 +543,7 @@ class Operations(ServiceModule):
         if isinstance(change, WriteRequest):
             return change
         entry.operation_type = OperationType.CORRECT
-        entry.request = _asked_to_correct(change, labels, accepts, together)
+        entry.request = cast("Details", _asked_to_correct(change, labels, accepts, together))
         return await self._correct(
             entry, connection, change, same[0], accepts=accepts, labels=labels
         )
@@ -686,8 +685,8 @@ class Operations(ServiceModule):
         runtime, scope = self._runtime, _scope_of(request, accepts)
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
-        asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
-        asked |= _decision(accepts) | at_once(together)
+        forgets = ChangeDetails(record_ids=ids[:_LOGGED_IDS], records=len(ids))
+        asked = _change_details(forgets, (), accepts, together)
         async with runtime.connected(
             OperationType.FORGET, caller, scope, asked, request.binding_key, source=request.source
         ) as (entry, connection):
@@ -723,7 +722,7 @@ class Operations(ServiceModule):
             )
             entry.usage = reply.usage
             if reply.refused:
-                entry.request = {**entry.request, "refused": len(reply.refused)}
+                entry.request["refused"] = len(reply.refused)
                 gone = tuple(one for one in gone if one.provider_record_id not in reply.refused)
             after = await entry.read_back(connection, there, gone, scope)
             ghosts = tuple(step.handle for step in after if step.record is not None)
@@ -898,14 +897,32 @@ def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*subjects, person.removeprefix(USER_PREFIX), person)))
 
 
-def _decision(accepts: Acceptance | None) -> Json:
+def _decision(accepts: Acceptance | None) -> ChangeDetails:
     """Return the logged request members of a review decision; empty if it is none."""
     return {} if accepts is None else accepts.told()
 
 
-def _set_only(asked: Json, labels: Sequence[str]) -> Json:
-    asked = {**asked, "redacted": list(labels)}
-    return {name: value for name, value in asked.items() if value not in (None, [], "")}
+def _change_details(
+    given: ChangeDetails,
+    labels: Sequence[str],
+    accepts: Acceptance | None,
+    together: str | None,
+) -> ChangeDetails:
+    """Return what the log says of a change: what it sets, what was redacted, what it decides."""
+    asked: ChangeDetails = {**given, **_decision(accepts), "redacted": list(labels)}
+    return grouped(without_empty(asked), together)
+
+
+def _asked_to_write(
+    request: WriteRequest,
+    labels: Sequence[str],
+    accepts: Acceptance | None,
+    together: str | None,
+) -> ChangeDetails:
+    """Return the logged request of a write, without its text."""
+    logged = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
+    given = cast("ChangeDetails", request.model_dump(mode="json", include=logged))
+    return _change_details(given, labels, accepts, together)
 
 
 def _asked_to_correct(
@@ -913,10 +930,10 @@ def _asked_to_correct(
     labels: Sequence[str],
     accepts: Acceptance | None,
     together: str | None,
-) -> Json:
+) -> ChangeDetails:
     """Return the logged request of a correction, without its text."""
     expires = request.expires_at
-    asked: Json = {
+    asked: ChangeDetails = {
         "record_id": request.handle.provider_record_id,
         "revision": request.revision,
         "pinned": request.pinned,
@@ -924,10 +941,8 @@ def _asked_to_correct(
         "tags": list(request.tags) if request.tags is not None else None,
         "expires_at": expires.isoformat() if expires else None,
         "never_expires": request.never_expires or None,
-        **_decision(accepts),
-        **at_once(together),
     }
-    return _set_only(asked, labels)
+    return _change_details(asked, labels, accepts, together)
 
 
 def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
@@ -973,7 +988,7 @@ def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
     """Return the records that the caller may read, and log how many others were withheld."""
     kept = readable(found, entry.scope, entry.visibility)
     if withheld := len(found) - len(kept):
-        entry.request = {**entry.request, "withheld": withheld}
+        entry.request["withheld"] = withheld
     return kept
 
 

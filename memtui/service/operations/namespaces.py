@@ -39,6 +39,7 @@ from memtui.service.runtime import (
 from memtui.service.visibility import Caller
 from memtui.store import plugins
 from memtui.store.database import DatabaseConnection as Database
+from memtui.store.details import BrowseDetails, CommonDetails, SettingDetails
 from memtui.store.settings import NAMESPACE
 from memtui.store.tables import NamespaceRow, PluginIdRow
 
@@ -65,7 +66,7 @@ class Namespaces(ServiceModule):
         self,
         operation_type: OperationType,
         caller: Caller,
-        asked: Json,
+        asked: CommonDetails,
         binding_key: str | None,
         needs: str = "namespace_changes",
     ) -> AsyncIterator[tuple[RunningOperation, Connection, tuple[Namespace, ...]]]:
@@ -96,7 +97,9 @@ class Namespaces(ServiceModule):
             Invalid: the provider does not accept this name.
             Unsupported: the provider cannot create namespaces.
         """
-        asked: Json = {"namespace": name, "expires_at": expires_at and expires_at.isoformat()}
+        asked = SettingDetails(
+            namespace=name, expires_at=expires_at.isoformat() if expires_at else None
+        )
         changing = self._connected(OperationType.CONFIGURE, caller, asked, binding_key)
         async with changing as (entry, connection, there):
             entry.irreversible = (
@@ -131,8 +134,8 @@ class Namespaces(ServiceModule):
             Conflict: it has more than can be listed, and `unseen` is False.
         """
         scope = Scope(company_id=caller.company_id)
-        asked: Json = {"namespace": name, "for": "delete_namespace"}
-        listing = self._connected(OperationType.BROWSE, caller, asked, binding_key)
+        listed = BrowseDetails(namespace=name, purpose="delete_namespace")
+        listing = self._connected(OperationType.BROWSE, caller, listed, binding_key)
         async with listing as (entry, connection, there):
             refuse_unreviewed(entry, "removes no namespace")
             if name not in {one.name for one in there}:
@@ -155,7 +158,7 @@ class Namespaces(ServiceModule):
             if answer.refused:
                 why = next(iter(answer.refused.values()))
                 raise Denied(f"{why} {name} stays; `memtui undo {forgotten}` brings the rest back.")
-        asked = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
+        asked = SettingDetails(delete_namespace=name, records=len(handles), at_least=at_least)
         async with self._runtime.connected(
             OperationType.CONFIGURE, caller, scope, asked, binding_key, needs="namespace_changes"
         ) as (entry, connection):
@@ -265,7 +268,7 @@ class PluginLedger(ServiceModule):
             created_at = known.created_at if known else self._runtime.clock()
             return _set(database, of, {"name": name, "created_at": created_at, **whole})
 
-        asked = {"put_namespace": name, "kind": kind, "binding_key": key}
+        asked = SettingDetails(put_namespace=name, kind=kind, binding_key=key)
         return _kept(await self._change(caller, key, asked, change))
 
     async def patch(
@@ -287,7 +290,7 @@ class PluginLedger(ServiceModule):
             update = {field: value for field, value in given.items() if value is not None}
             return _set(database, of, known.model_dump() | update)
 
-        asked = {"patch_namespace": name, "binding_key": key}
+        asked = SettingDetails(patch_namespace=name, binding_key=key)
         return _kept(await self._change(caller, key, asked, change))
 
     async def remove(self, caller: Caller, key: str, name: str, scope: Scope) -> None:
@@ -297,14 +300,14 @@ class PluginLedger(ServiceModule):
             if not plugins.remove_namespace(database, of, name):
                 raise no_namespace(name)
 
-        asked = {"remove_namespace": name, "binding_key": key}
+        asked = SettingDetails(remove_namespace=name, binding_key=key)
         await self._change(caller, key, asked, change, scope)
 
     async def _change(
         self,
         caller: Caller,
         key: str,
-        asked: Json,
+        asked: CommonDetails,
         change: Callable[[Database, plugins.Binding], T],
         scope: Scope | None = None,
     ) -> T:

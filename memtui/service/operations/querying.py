@@ -22,6 +22,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, matcher
 from memtui.service.operations.redaction import redact, redact_json
+from memtui.store.details import QueryDetails, without_empty
 
 if TYPE_CHECKING:
     from memtui.service.connections import Connection
@@ -36,7 +37,7 @@ _LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
 """What a provider is asked for that does not narrow by a filter itself."""
 
 
-def redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
+def redacted_query(request: QueryRequest) -> tuple[QueryRequest, QueryDetails]:
     """Return a query without its secrets, and what the log says of it."""
     clean = request.model_copy(
         update={
@@ -46,18 +47,19 @@ def redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
             "metadata_filter": redact_json(request.metadata_filter)[0],
         }
     )
-    optional = {
+    optional: QueryDetails = {
         "topic": clean.topic,
         "filter": filter_json(clean.filter),
         "owners": owners_json(clean.owners),
         "metadata_filter": clean.metadata_filter,
-        "matching": clean.matching if clean.matching is Matching.AGENTS else None,
     }
+    if clean.matching is Matching.AGENTS:
+        optional["matching"] = clean.matching
     return clean, {
         "query": clean.query[:LOGGED_CHARS],
         "intent": clean.intent,
         "top_k": clean.top_k,
-        **{name: value for name, value in optional.items() if value},
+        **without_empty(optional),
     }
 
 

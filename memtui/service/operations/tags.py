@@ -12,7 +12,6 @@ from functools import partial
 
 from memtui.contract import (
     BrowseRequest,
-    Json,
     Model,
     OperationType,
     Record,
@@ -31,6 +30,7 @@ from memtui.service.operations.everywhere import (
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, may_read
+from memtui.store.details import BrowseDetails
 
 _PAGE = 1_000
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -121,7 +121,7 @@ class Tags(ServiceModule):
         )
 
     async def _count(self, caller: Caller, scope: Scope, key: str, fan_out: FanOut) -> BindingTags:
-        asked: Json = {"tags": True}
+        asked = BrowseDetails(tags=True)
         async with self._runtime.connected(
             OperationType.BROWSE, caller, scope, asked, key, needs="browse", fan_out=fan_out
         ) as (entry, connection):

@@ -44,6 +44,7 @@ from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import UndoDetails
 from memtui.store.digest import is_value_of
 from memtui.store.erasing import IRREVERSIBLE
 from memtui.store.journal import OutcomeCheck, OutcomeFinding, Undoable
@@ -75,7 +76,7 @@ class Undo(ServiceModule):
         `together`: id of the group of undos that it belongs to.
         """
         scope = Scope(company_id=caller.company_id)
-        asked = {"operation_id": operation_id} if operation_id else {}
+        asked = UndoDetails(operation_id=operation_id) if operation_id else UndoDetails()
         async with self._runtime.recorder.recorded(
             OperationType.UNDO, caller, scope, asked
         ) as entry:
@@ -86,10 +87,8 @@ class Undo(ServiceModule):
             entry.scope = operation.asked_scope
             entry.take_source(operation.source)
             entry.undoes = operation.operation_id
-            entry.request = {
-                "operation_id": operation.operation_id,
-                "type": operation.operation_type,
-            }
+            entry.request["operation_id"] = operation.operation_id
+            entry.request["type"] = operation.operation_type
             if operation.operation_type is OperationType.CORRECT:
                 entry.request["set"] = set_by(operation)
             if together is not None:
@@ -493,7 +492,7 @@ class Undo(ServiceModule):
         known = await self._runtime.module(Log).found_outcome(caller, asked.operation_id)
         if known is not None and known.happened is not None:
             return known
-        request = {"checks": asked.operation_id}
+        request = UndoDetails(checks=asked.operation_id)
         async with self._runtime.connected(
             OperationType.CHECK,
             caller,
@@ -522,7 +521,7 @@ class Undo(ServiceModule):
                     connection, asked, before, finding, entry.links
                 )
             entry.finding = finding
-            entry.request = {**request, "happened": finding.happened, "found": finding.told}
+            entry.request["happened"], entry.request["found"] = finding.happened, finding.told
             entry.about([before.handle for before, _ in finding.steps])
         return OutcomeCheck(
             check_id=entry.operation_id, happened=finding.happened, told=finding.told

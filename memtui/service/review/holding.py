@@ -42,6 +42,7 @@ from memtui.service.visibility import AGENT_PREFIX, readable
 from memtui.store import appending, pending
 from memtui.store.compiled import BindingRow, PendingRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import ChangeDetails
 from memtui.store.digest import canonical
 from memtui.store.visibility import Visibility
 
@@ -460,7 +461,7 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
             )
             pending.add(database, row)
         entry.status = OperationStatus.PENDING
-        entry.request = {**entry.request, "pending": pending_id, "reasons": reasons}
+        entry.request["pending"], entry.request["reasons"] = pending_id, reasons
         runtime.recorder.append_within(database, entry)
     entry.logged = True
     return PendingChange(pending_id=pending_id, reasons=tuple(reasons), again=known is not None)
@@ -532,7 +533,7 @@ class Acceptance:
     """`state_of` the records as the person was shown them; None: as they were when it was held."""
     _claimed_by: str = ""
 
-    def told(self) -> Json:
+    def told(self) -> ChangeDetails:
         """Return the log's entry: the decision, the pending id, and the author of the write."""
         return {
             "decision": self.decision,

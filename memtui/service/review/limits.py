@@ -20,6 +20,7 @@ from memtui.service.visibility import Caller
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import SettingDetails
 from memtui.store.limits import Spent
 from memtui.store.visibility import Visibility
 
@@ -136,7 +137,7 @@ class Limits(ServiceModule):
             table.set_spending_limit(database, row)
             return row
 
-        asked = {"set_spending_limit": limit.model_dump(mode="json")}
+        asked = SettingDetails(set_spending_limit=limit.model_dump(mode="json"))
         return _limit(await self._runtime.change(caller, asked, change))
 
     async def remove(
@@ -166,12 +167,12 @@ class Limits(ServiceModule):
                 )
             return removed
 
-        asked = {
-            "remove_spending_limits": target_type,
-            "target_id": target_id,
-            "measure": measure,
-            "period": period,
-        }
+        asked = SettingDetails(
+            remove_spending_limits=target_type,
+            target_id=target_id,
+            measure=measure,
+            period=period,
+        )
         return list(map(_limit, await self._runtime.change(caller, asked, change)))
 
     async def check(

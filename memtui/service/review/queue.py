@@ -16,7 +16,6 @@ from memtui.contract import (
     Denied,
     ForgetRequest,
     Invalid,
-    Json,
     MemtuiError,
     Model,
     OperationType,
@@ -50,7 +49,7 @@ from memtui.service.review.holding import (
     state_of,
     text_of,
 )
-from memtui.service.runtime import ServiceModule, at_once, find_binding, in_thread, to_its_end
+from memtui.service.runtime import ServiceModule, find_binding, grouped, in_thread, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
     Caller,
@@ -62,6 +61,7 @@ from memtui.service.visibility import (
 from memtui.store import appending, bindings, pending, settings
 from memtui.store.compiled import PendingRow
 from memtui.store.database import DatabaseConnection
+from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 
@@ -174,7 +174,7 @@ class Review(ServiceModule):
         request = request_of(row)
         scope = _owners(row)[0].outside_run()
         async with self._runtime.connected(
-            OperationType.GET, caller, scope, {"pending": row.pending_id}, row.binding_key
+            OperationType.GET, caller, scope, RecordDetails(pending=row.pending_id), row.binding_key
         ) as (entry, connection):
             handles = _handles(request)
             found = await self._runtime.found(connection, handles, scope) if handles else {}
@@ -255,13 +255,14 @@ class Review(ServiceModule):
         row = await self._find(caller, pending_id, "refuse")
         runtime, company_id = self._runtime, caller.company_id
         owners = _owners(row)
-        asked = {
+        asked: ChangeDetails = {
             "decision": "refuse",
             "pending": row.pending_id,
             "author": row.principal,
-            **({"reason": redact(reason)[0]} if reason else {}),
-            **at_once(together),
         }
+        if reason:
+            asked["reason"] = redact(reason)[0]
+        asked = grouped(asked, together)
         async with runtime.recorder.recorded(
             OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)
         ) as entry:
@@ -311,7 +312,7 @@ class Review(ServiceModule):
             NotFound: no such binding.
         """
         rule = _checked(rule, binding_key)
-        asked = {"add_rule": rule.model_dump(mode="json"), **at_once(together)}
+        asked = grouped(SettingDetails(add_rule=rule.model_dump(mode="json")), together)
 
         def added(rules: Rules) -> Rules:
             once = rule.test is RuleTest.PER_RUN  # of two, only the smaller would have an effect
@@ -333,7 +334,7 @@ class Review(ServiceModule):
                 raise Invalid(f"{binding_key} has no rule {rule.name}; it has: {known}.")
             return tuple(one for one in rules if one != rule)
 
-        asked = {"remove_rule": rule.model_dump(mode="json")}
+        asked = SettingDetails(remove_rule=rule.model_dump(mode="json"))
         return await self._change_rules(caller, binding_key, asked, without)
 
     def rule_from(self, one: PendingWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
@@ -364,7 +365,11 @@ class Review(ServiceModule):
         return _checked(ReviewRule(action=action, test=test, value=value), one.binding_key)
 
     async def _change_rules(
-        self, caller: Caller, binding_key: str, asked: Json, make: Callable[[Rules], Rules]
+        self,
+        caller: Caller,
+        binding_key: str,
+        asked: SettingDetails,
+        make: Callable[[Rules], Rules],
     ) -> Rules:
         def change(database: DatabaseConnection) -> Rules:
             row = find_binding(database, caller.company_id, binding_key)
@@ -384,7 +389,7 @@ class Review(ServiceModule):
             return find(await asyncio.to_thread(self._rows, caller), pending_id)
         except MemtuiError:
             scope = Scope(company_id=caller.company_id)
-            asked = {"decision": decision, "pending": pending_id[:_MOST_CHARS]}
+            asked = ChangeDetails(decision=decision, pending=pending_id[:_MOST_CHARS])
             async with self._runtime.recorder.recorded(OperationType.REVIEW, caller, scope, asked):
                 raise
 
