@@ -221,6 +221,9 @@ class SettingDetails(CommonDetails, total=False):
     added: int
     at_least: bool
     binding_key: str
+    capture_comments: bool
+    capture_documents: bool
+    capture_post_run: bool
     config: list[str]
     """Names of the options that were set."""
     embeds: bool

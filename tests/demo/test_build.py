@@ -23,6 +23,7 @@ from memtui.demo.content import load
 from memtui.pruning.candidates import Reason
 from memtui.service import MemoryService, Operation, open_service
 from memtui.service.context.pruning import PruneRequest
+from memtui.store.details import DETAILS
 from tests.demo.conftest import CALLER
 from tests.demos import END, Built, build_in
 
@@ -44,6 +45,18 @@ async def _log(service: MemoryService, **chosen: object) -> Sequence[Operation]:
         before = page.next_before
     wanted = chosen.items()
     return [one for one in _whole_log if all(getattr(one, name) == it for name, it in wanted)]
+
+
+async def test_every_operation_says_what_its_type_may_say(service: MemoryService) -> None:
+    seen: defaultdict[OperationType, set[str]] = defaultdict(set)
+    for one in await _log(service):
+        seen[one.operation_type] |= one.request.keys()
+    assert len(seen) > 10
+    assert not {kind: more for kind, names in seen.items() if (more := names - names_of(kind))}
+
+
+def names_of(kind: OperationType) -> set[str]:
+    return set(DETAILS[kind].__annotations__)
 
 
 async def _records(service: MemoryService, key: str = "default") -> Sequence[Record]:
