@@ -132,6 +132,14 @@ def _do(
     )
 
 
+def _of_dialog(noun: str, keys: str = "escape q", *, words: str = "Go back.") -> tuple[Action, ...]:
+    """Return what every dialog with a list has: its help, and the way back."""
+    return (
+        _do("help", "question_mark f1", f"Show every key of the {noun}."),
+        _do("leave", keys, words, label="back"),
+    )
+
+
 _SERVICE = (Need.SERVICE,)
 _ROW = (*_SERVICE, Need.ROW)
 _NOW_ROW = (*_ROW, Need.NOW)
@@ -641,16 +649,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("queries", "W", "Show the queries that returned it.", label="who read it"),
         _do("runs", "T", "Show the runs that were told it.", label="runs told"),
         _do("copy", "y", "Copy the text of the record."),
-        _do("help", "question_mark f1", "Show every key of the review."),
-        _do("leave", "escape q", "Go back; nothing is forgotten.", label="back"),
+        *_of_dialog("review", words="Go back; nothing is forgotten."),
     ),
     "insights": (
         _do("prune", "P", "Review which of its owner's records could go.", _ROW),
         _do("records", "b", "Show its owner's records.", _ROW),
         _do("read", "r f5", "Look again.", label="look again"),
         _do("copy", "y", "Copy what shows.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q", "Go back.", label="back"),
+        *_of_dialog("list"),
     ),
     "impact": (
         _do("operation", "o", "Show in Operations what asked for the answer last.", _ROW),
@@ -659,8 +665,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("stop", "x", "Stop trying."),
         _do("read", "r f5", "Try again.", label="try again"),
         _do("copy", "y", "Copy the question.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q", "Go back; nothing was changed.", label="back"),
+        *_of_dialog("list", words="Go back; nothing was changed."),
     ),
     "limits": (
         _do("add", "a n", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
@@ -670,8 +675,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _REDO,
         _do("read", "r f5", "Add up again what was spent.", label="read again"),
         _do("copy", "y", "Copy the limit with what was spent of it.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q dollar_sign", "Go back.", label="back"),
+        *_of_dialog("list", "escape q dollar_sign"),
     ),
     "review": (
         _do("accept", "a", "Accept it, or everything that is marked.", _CHANGE_LISTED),
@@ -705,8 +709,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("operation", "O", "Show the operation that asked for it.", _ROW),
         _do("copy", "y", "Copy the text.", _ROW),
         _do("read", "r f5", "Read again what waits.", label="read again"),
-        _do("help", "question_mark f1", "Show every key of the queue."),
-        _do("leave", "escape q Q", "Go back.", label="back"),
+        *_of_dialog("queue", "escape q Q"),
     ),
     "namespaces": (
         _do("add", "a n", "Make a namespace.", _CHANGE, label="new"),
@@ -722,8 +725,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("undo", "u", "Bring back the records of the namespace that was deleted last.", _CHANGE),
         _do("read", "r", "Read the namespaces again.", label="read again"),
         _do("copy", "y", "Copy the name of the namespace.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q", "Go back.", label="back"),
+        *_of_dialog("list"),
     ),
     "conformance": (
         _do("run", "r", "Check the plugin against its contract, after a yes.", _CHANGE),
@@ -731,8 +733,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("failures", "f", "Show what failed alone, or all.", label="failed only"),
         _do("export", "w", "Write the report to a JSON file.", label="write JSON"),
         _do("copy", "y", "Copy the check with its request and reply.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the report."),
-        _do("leave", "escape q", "Go back; a run is stopped first.", label="back"),
+        *_of_dialog("report", words="Go back; a run is stopped first."),
     ),
     "migration": (
         _do("plan", "p", "Do the dry run again.", label="dry run"),
@@ -758,8 +759,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("stop", "x", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the migration."),
-        _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
+        *_of_dialog("migration", words="Go back; what runs is stopped first."),
     ),
     "in_sync": (
         _do("look", "p", "Do the dry run again.", label="dry run"),
@@ -782,8 +782,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("stop", "x", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
+        *_of_dialog("list", words="Go back; what runs is stopped first."),
     ),
     "runs": (
         _do(
@@ -796,8 +795,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("filter", "slash", "List the runs with an operation that passes a filter."),
         _do("read", "r f5", "Read the runs again.", label="read again"),
         _do("copy", "y", "Copy the id of the run.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q t", "Go back.", label="back"),
+        *_of_dialog("list", "escape q t"),
     ),
     "sources": (
         _do("records", "R", "Show the records that came from it; enter does too.", _ROW),
@@ -806,8 +804,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("filter", "slash", "List what made the writes that pass a filter."),
         _do("read", "r f5", "Read the list again.", label="read again"),
         _do("copy", "y", "Copy the source.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q w", "Go back.", label="back"),
+        *_of_dialog("list", "escape q w"),
     ),
     "replay": (
         _do(
@@ -828,8 +825,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("read", "r f5", "Read again what is there today.", label="read again"),
         _do("copy", "y", "Copy the text that it was told, or what the step was about.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the replay."),
-        _do("leave", "escape q", "Go back.", label="back"),
+        *_of_dialog("replay"),
     ),
     "timeline": (
         _do(
@@ -839,8 +835,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("operation", "O", "Show the operation that made the version.", _ROW),
         _do("read", "r f5", "Read the versions again.", label="read again"),
         _do("copy", "y", "Copy the text of the version.", _ROW),
-        _do("help", "question_mark f1", "Show every key of the timeline."),
-        _do("leave", "escape q h", "Go back.", label="back"),
+        *_of_dialog("timeline", "escape q h"),
     ),
     "changes": (
         _do("since", "left_square_bracket", "Choose the earlier moment.", label="from"),
@@ -853,8 +848,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("copy", "y", "Copy the change as a difference.", _ROW),
         _do("export", "x", "Write all changes to a file: CSV, JSON or Parquet.", _ROW),
         _do("read", "r f5", "Compare again.", label="read again"),
-        _do("help", "question_mark f1", "Show every key of the list."),
-        _do("leave", "escape q", "Go back.", label="back"),
+        *_of_dialog("list"),
     ),
     "list": (
         _do("down", "j down", "Move down one row."),

@@ -851,10 +851,9 @@ class MemtuiApp(App[None]):
     def action_limits(self) -> None:
         """Show the spending limits with the current spending; they can be changed there."""
         from memtui.screens.limits import LimitsScreen
-        from memtui.screens.modal import show_over
 
         if self.frame is not None:
-            self.frame.talk(show_over(self.frame, LimitsScreen(self.state)))
+            self.frame.talk(self.frame.visit(LimitsScreen(self.state)))
 
     def action_past(self) -> None:
         """Ask for a past moment and show everything as of then; in the past, go back to now."""
@@ -870,18 +869,16 @@ class MemtuiApp(App[None]):
     def action_changes(self) -> None:
         """Show what changed between two moments."""
         from memtui.screens.changes import ChangesScreen
-        from memtui.screens.modal import show_over
 
         if self.frame is not None:
-            self.frame.talk(show_over(self.frame, ChangesScreen(self.state)))
+            self.frame.talk(self.frame.visit(ChangesScreen(self.state)))
 
     def action_review(self) -> None:
         """Show the review queue."""
-        from memtui.screens.modal import show_over
         from memtui.screens.review import ReviewScreen
 
         if self.frame is not None:
-            self.frame.talk(show_over(self.frame, ReviewScreen(self.state)))
+            self.frame.talk(self.frame.visit(ReviewScreen(self.state)))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, user, issue and run."""

@@ -213,8 +213,7 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
                 '    "prune": (',
                 '    "doors": (\n'
                 '        _do("knock", "K", "Knock at the door."),\n'
-                '        _do("help", "question_mark f1", "Show every key of the doors."),\n'
-                '        _do("leave", "escape q", "Go back.", label="back"),\n'
+                '        *_of_dialog("doors"),\n'
                 "    ),\n"
                 '    "prune": (',
             ),

@@ -45,7 +45,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
-from functools import wraps
+from functools import partial, wraps
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar
 
@@ -67,10 +67,11 @@ from memtui.filters import (
     refuse_unsupported,
     unsupported,
 )
-from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting
+from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting, number_in
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
+from memtui.screens.list_columns import choose_columns, choose_order
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase
 from memtui.widgets import format as fmt
@@ -93,6 +94,7 @@ from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Notice
 from memtui.widgets.sized import AT_ONCE_SECONDS, SizedScreen
 from memtui.widgets.typed import KeysFree
+from memtui.widgets.virtual_list import ColumnsAsked, OrderAsked
 
 if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
@@ -127,7 +129,7 @@ def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[
     return begin
 
 
-class ServiceScreen(SizedScreen[None]):
+class ServiceScreen(SizedScreen[GoTo]):
     """Base of numbered and modal screens: toasts, clipboard, questions, changes and undo."""
 
     ACTION_GROUP: ClassVar[str]
@@ -161,6 +163,9 @@ class ServiceScreen(SizedScreen[None]):
             raise MemtuiError(Need.SERVICE.value)
         return self.state.session
 
+    def load(self) -> None:
+        """Start reading the data of the screen; called only with the service open."""
+
     def unmet(self, need: Need) -> str:
         """Return why a need is not met that does not depend on shown data, or nothing."""
         state = self.state
@@ -169,6 +174,14 @@ class ServiceScreen(SizedScreen[None]):
         if need is Need.WRITABLE:
             return state.no_change
         return need.value if need is Need.NOW and state.as_of is not None else ""
+
+    @on(ColumnsAsked)
+    def _choose_columns(self, event: ColumnsAsked) -> None:
+        choose_columns(self, event.rows_list)
+
+    @on(OrderAsked)
+    def _choose_order(self, event: OrderAsked) -> None:
+        choose_order(self, event.rows_list)
 
     def happened(self, news: News) -> None:
         """React to new operations in the log; called while the screen is hidden, too."""
@@ -188,7 +201,7 @@ class ServiceScreen(SizedScreen[None]):
         self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
         self.toast(said)
 
-    def talk(self, conversation: Coroutine[Any, Any, None]) -> None:
+    def talk(self, conversation: Coroutine[Any, Any, object]) -> None:
         """Start a conversation; `fail` shows its error."""
         self.acts.talk(conversation, self.fail)
 
@@ -250,6 +263,19 @@ class ServiceScreen(SizedScreen[None]):
         self.app.push_screen(dialog, answer.set_result)
         return await answer
 
+    async def ask_number(self, title: str, value: int, *, most: int, go: str = "set") -> int | None:
+        """Ask for a number from 1 to `most`; None: the person went back."""
+        prompt = Prompt(title, value=str(value), go=go, check=partial(number_in, most=most))
+        text = await self.ask(prompt)
+        return None if text is None else number_in(text, most)
+
+    async def visit(self, over: Screen[GoTo]) -> bool:
+        """Show a modal screen; if it leads to another screen, go there and return True."""
+        wanted = await self.ask(over)
+        if wanted is not None:
+            self.post_message(wanted)
+        return wanted is not None
+
     async def change(self, work: Work[T]) -> T:
         """Carry out a change, which cannot be cancelled; return its result or raise its error.
 
@@ -260,6 +286,14 @@ class ServiceScreen(SizedScreen[None]):
         done = await self._carry_out(work)
         if session is not None:
             session.undone.clear()
+        return done
+
+    async def configure(self, work: Work[T], said: str) -> T:
+        """Change what screens show of the company's settings, say what was done, and read again."""
+        done = await self.change(work)
+        self.toast(said)
+        self.post_message(ConfigurationChanged())
+        self.load()
         return done
 
     async def _carry_out(self, work: Work[T]) -> T:
@@ -490,6 +524,18 @@ class ServiceScreen(SizedScreen[None]):
             raise error
         raise type(error)(f"{error} {told.format(await self.came_back(done))}") from error
 
+    @conversation
+    async def action_undo(self) -> None:
+        """Undo the last change, after a yes."""
+        await self.undo_last()
+        self.load()
+
+    @conversation
+    async def action_redo(self) -> None:
+        """Redo what was undone last, also on another screen."""
+        await self.redo_last()
+        self.load()
+
     async def take_back(self, operation_ids: Iterable[str], done: list[MutationAnswer]) -> None:
         """Undo changes, each with the changes made together with it; answers go into `done`."""
         session = self.session
@@ -559,9 +605,6 @@ class MemtuiScreen(ServiceScreen):
     def compose_body(self) -> ComposeResult:
         """Yield the widgets of this screen."""
         yield from ()
-
-    def load(self) -> None:
-        """Start reading the data of the screen; called only with the service open."""
 
     async def prepare(self) -> None:
         """Read the first data while nobody types; only for reads that are not logged."""

@@ -16,7 +16,7 @@ from memtui.filters import FilterTarget, parse_when, supported_by
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.exports import export
-from memtui.screens.modal import ModalListScreen, show_over
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
@@ -118,7 +118,18 @@ class ChangesScreen(ModalListScreen["Difference"]):
 
     def detail(self, row: Difference, width: int) -> Content:
         """Return a difference whole."""
-        return difference_content(row, self.state, width)
+        record = _record(row)
+        sign, style, _ = _KINDS[row.kind.value]
+        whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
+        kind = display(f"{sign} {row.kind.value}", style=f"{STRONG} {style}")
+        before, after = row.before, row.after
+        fields = changed_fields(before, after) if before and after else []
+        changed: list[Line] = [
+            *diff_lines(before.text if before else None, after.text if after else None),
+            *(labelled(*one) for one in fields),
+        ]
+        made, hints = _made(row, self.state), spread(_hints(row), width)
+        return joined([[line(kind, whose, gap="  ")], changed, made, [hints]], width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
@@ -172,7 +183,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         answer = self._answer
         if answer is not None:
             record = _record(self.row)
-            await show_over(self, TimelineScreen(self.state, answer.binding_key, record))
+            await self.visit(TimelineScreen(self.state, answer.binding_key, record))
 
     def action_record(self) -> None:
         """Show the record in Records."""
@@ -258,21 +269,6 @@ def _who(found: Difference) -> str | None:
 def _where(found: Difference) -> str:
     scope = _record(found).scope
     return scope.project_id or scope.agent_id or scope.subject_id or "company"
-
-
-def difference_content(found: Difference, state: AppState, width: int) -> Content:
-    """Return a difference whole: the change word by word, then who made it and why."""
-    record = _record(found)
-    sign, style, _ = _KINDS[found.kind.value]
-    whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
-    head = [line(display(f"{sign} {found.kind.value}", style=f"{STRONG} {style}"), whose, gap="  ")]
-    before, after = found.before, found.after
-    fields = changed_fields(before, after) if before and after else []
-    changed: list[Line] = [
-        *diff_lines(before.text if before else None, after.text if after else None),
-        *(labelled(*one) for one in fields),
-    ]
-    return joined([head, changed, _made(found, state), [spread(_hints(found), width)]], width)
 
 
 def _made(found: Difference, state: AppState) -> list[Line]:

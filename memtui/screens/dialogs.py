@@ -77,6 +77,8 @@ class Dialog(DimmingScreen[T]):
     BINDINGS = [("escape", "back", "back")]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""
+    THROWN_AWAY: ClassVar[tuple[str, ...] | None] = None
+    """Arguments of `throw_away` to ask before text is discarded; None: it is discarded unasked."""
 
     def __init__(self, title: str, keys: str | Content) -> None:
         super().__init__()
@@ -96,8 +98,16 @@ class Dialog(DimmingScreen[T]):
         yield from ()
 
     def action_back(self) -> None:
-        """Go back without an answer."""
-        self.dismiss(None)
+        """Go back without an answer, after a yes if text would be discarded."""
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
+            if yes:
+                self.dismiss(None)
+
+        if self.THROWN_AWAY is not None and self.is_written:
+            self.app.push_screen(throw_away(*self.THROWN_AWAY), answered)
+        else:
+            self.dismiss(None)
 
     def on_resize(self) -> None:
         """Drop the frame if question and keys need its lines."""
@@ -413,6 +423,13 @@ class Confirm(Dialog[bool]):
             self.dismiss(False)  # noqa: FBT003 - the answer itself
 
 
+def throw_away(
+    question: str = "Throw away what you wrote?", verb: str = "throw it away"
+) -> Confirm:
+    """Return the question whether text may be discarded."""
+    return Confirm(question, verb=verb, otherwise="go on", final=True)
+
+
 def _detail(text: str) -> Iterator[Static]:
     if text:
         shown = display(text, limit=2_000, keep_newlines=True)
@@ -489,6 +506,14 @@ class Prompt(Dialog[str]):
         self.app.push_screen(waiting, lambda _: None)
 
 
+def number_in(text: str, most: int) -> int:
+    """Return the number from 1 to `most` that was written; raises `Invalid` for anything else."""
+    written = text.strip()
+    if not written.isascii() or not written.isdigit() or not 0 < int(written[:9]) <= most:
+        raise Invalid(f"{written!r} is not a number from 1 to {most:,}; write one.")
+    return int(written)
+
+
 class TypedConfirm(Prompt):
     """Ask for a yes by typing `word`, for changes with a wide reach."""
 
@@ -517,8 +542,6 @@ class _Editor(Dialog[T]):
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "save", "save")]
     BOX = "dialog-editor"
-    THROWN_AWAY: tuple[str, str]
-    """The question before a text is discarded, and its verb."""
 
     def on_mount(self) -> None:
         """Begin at the end of the text."""
@@ -530,24 +553,6 @@ class _Editor(Dialog[T]):
     def text(self) -> str:
         """What is written."""
         return self.query_one(ForeignTextArea).text
-
-    @property
-    def is_written(self) -> bool:
-        """Whether there is something to lose."""
-        raise NotImplementedError
-
-    def action_back(self) -> None:
-        """Go back, after a yes where something was written."""
-
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self.dismiss(None)
-
-        if self.is_written:
-            question, verb = self.THROWN_AWAY
-            self.app.push_screen(Confirm(question, verb=verb, final=True), answered)
-        else:
-            self.dismiss(None)
 
 
 class EditText(_Editor[str]):

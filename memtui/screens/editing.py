@@ -659,15 +659,13 @@ class EditingScreen(ListScreen[R]):
         another screen from there.
         """
         from memtui.screens.impact import ImpactScreen
-        from memtui.screens.modal import show_over
 
         held: dict[str, list[RecordHandle]] = defaultdict(list)
         for record in records:
             held[self.binding_of(record)].append(record.handle)
         what = fmt.record_name(records[0]) if len(records) == 1 else ""
         shown = ImpactScreen(self.state, held, what or fmt.counted(len(records), "record"))
-        await show_over(over or self, shown)
-        return shown.outcome if shown.wanted is None else None
+        return None if await (over or self).visit(shown) else shown.outcome
 
     def _reads_of(self, records: Sequence[Record]) -> str:
         never = sum(self.name_of(record) not in self.stats for record in records)

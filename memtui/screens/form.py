@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs import HIGH, LOW, TALL, Confirm, Dialog, KeyLine
+from memtui.screens.dialogs import HIGH, LOW, TALL, Dialog, KeyLine
 from memtui.widgets.display import BAD, DIM, display, lines
 
 T = TypeVar("T")
@@ -112,6 +112,7 @@ class Form(Dialog[T]):
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "submit", "go on")]
     BOX: ClassVar[str] = "dialog-editor dialog-form"
+    THROWN_AWAY = ()
 
     def __init__(self, title: str, *, go: str, about: tuple[str, ...] = ()) -> None:
         """Begin with `go` on the button that goes on, and sentences on what is asked."""
@@ -188,18 +189,6 @@ class Form(Dialog[T]):
         else:
             self.action_back()
 
-    def action_back(self) -> None:
-        """Go back, after a yes where something was written."""
-
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self.dismiss(None)
-
-        if self.is_written:
-            self.app.push_screen(throw_away(), answered)
-        else:
-            self.dismiss(None)
-
     def failed(self, error: MemtuiError) -> None:
         """Say why what is written cannot be taken, at the fields too that the error names."""
         fields = getattr(error, "fields", {})
@@ -240,9 +229,3 @@ class Form(Dialog[T]):
 
 def _keys(go: str) -> str:
     return f"ctrl+s {go}   tab next field   esc go back"
-
-
-def throw_away() -> Confirm:
-    """Return the question whether what was written in a form may go."""
-    question = "Throw away what you wrote?"
-    return Confirm(question, verb="throw it away", otherwise="go on", final=True)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
 
-from memtui.contract import Filter, Invalid, MemtuiError, RecordHandle
+from memtui.contract import Filter, MemtuiError, RecordHandle
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import RunScreen
 from memtui.screens.operations.view import request_words
 from memtui.screens.state import GoTo
@@ -29,8 +28,6 @@ from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, li
 from memtui.widgets.panes import Fitted
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
-
     from memtui.screens.state import AppState
     from memtui.service import Effect
     from memtui.service.context.impact import AnsweredRecord, Impact, ReplayProgress
@@ -105,7 +102,40 @@ class ImpactScreen(RunScreen["Effect"]):
 
     def detail(self, row: Effect, width: int) -> Content:
         """Return an answer, as it is and as it would be."""
-        return effect_content(row, self.state.clock(), self.state.zone, width)
+        now, zone = self.state.clock(), self.state.zone
+        operation = row.operation
+        kind = display(operation.operation_type.value, style=STRONG)
+        head: list[Line] = [
+            line(kind, display(f"#{fmt.count(operation.seq)}", style=DIM), gap="  "),
+            display(moment(operation.started_at, now, zone), style=DIM),
+            display(row.question, limit=2_000, keep_newlines=True),
+        ]
+        about: list[Line] = [
+            labelled("differs", fmt.effect_words(row)),
+            labelled("asked", fmt.counted(row.times, "time")),
+            labelled("with", display(request_words(operation), limit=300)),
+            labelled("by", display(", ".join((*row.agents, *row.principals)), limit=300)),
+            labelled("users", display(", ".join(row.subjects), limit=300)),
+            labelled("projects", display(", ".join(row.projects), limit=300)),
+            labelled("runs", display(", ".join(row.runs), limit=300)),
+            key_hint("o", "the operation"),
+        ]
+        still = dict.fromkeys(row.still_said, "still said")
+        blocks: list[Sequence[Line]] = [head, about]
+        if row.gone:
+            gone = (_told(told, "-", BAD, still.get(told.place, "")) for told in row.gone)
+            blocks.append([heading("falls out"), *gone])
+        if row.come:
+            blocks.append([heading("comes in"), *(_told(told, "+", OK) for told in row.come)])
+        if row.before.text is not None:
+            before, after = (side.tokens or 0 for side in (row.before, row.after))
+            shorter = heading("the text", f"{fmt.count(before)} → {fmt.counted(after, 'token')}")
+            blocks.append([shorter, *diff_lines(row.before.text, row.after.text)])
+        else:
+            there = [_told(told, " ", "") for told in row.after.records]
+            nothing = [display("nothing", style=BAD)]
+            blocks.append([heading("then finds"), *(there or nothing)])
+        return joined(blocks, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
@@ -154,11 +184,9 @@ class ImpactScreen(RunScreen["Effect"]):
     async def action_last(self) -> None:
         """Ask how many of the newest questions to try."""
         title = "Try how many of the newest queries and contexts?"
-        value = str(self._last)
-        if (
-            text := await self.ask(Prompt(title, value=value, go="try", check=_number))
-        ) is not None:
-            self._last = _number(text)
+        last = await self.ask_number(title, self._last, most=_MOST, go="try")
+        if last is not None:
+            self._last = last
             self.action_read()
 
     def action_operation(self) -> None:
@@ -168,13 +196,6 @@ class ImpactScreen(RunScreen["Effect"]):
     def action_copy(self) -> None:
         """Copy the question."""
         self.copy(self.row.question, "Copied the question.")
-
-
-def _number(text: str) -> int:
-    written = text.strip()
-    if not written.isascii() or not written.isdigit() or not 0 < int(written[:6]) <= _MOST:
-        raise Invalid(f"{written!r} is not a number from 1 to {_MOST:,}; write one.")
-    return int(written)
 
 
 def summary(found: Impact) -> Iterator[Content]:
@@ -201,45 +222,6 @@ def _limit(one: Effect) -> str | None:
 def _question(one: Effect) -> Cell:
     words = " ".join(one.question[:_TEXT_CHARS].split())
     return Cell(words, "") if words else Cell("a context without a prompt", "muted")
-
-
-def effect_content(one: Effect, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return an answer whole: who got it, what falls out of it and what takes the place."""
-    operation = one.operation
-    kind = display(operation.operation_type.value, style=STRONG)
-    head: list[Line] = [
-        line(kind, display(f"#{fmt.count(operation.seq)}", style=DIM), gap="  "),
-        display(moment(operation.started_at, now, zone), style=DIM),
-        display(one.question, limit=2_000, keep_newlines=True),
-    ]
-    about: list[Line] = [
-        labelled("differs", fmt.effect_words(one)),
-        labelled("asked", fmt.counted(one.times, "time")),
-        labelled("with", display(request_words(operation), limit=300)),
-        labelled("by", display(", ".join((*one.agents, *one.principals)), limit=300)),
-        labelled("users", display(", ".join(one.subjects), limit=300) if one.subjects else None),
-        labelled("projects", display(", ".join(one.projects), limit=300) if one.projects else None),
-        labelled("runs", display(", ".join(one.runs), limit=300) if one.runs else None),
-        key_hint("o", "the operation"),
-    ]
-    still_said = set(one.still_said)
-    gone = [
-        _told(told, "-", BAD, "still said" if told.place in still_said else "") for told in one.gone
-    ]
-    blocks: list[Sequence[Line]] = [head, about]
-    if gone:
-        blocks.append([heading("falls out"), *gone])
-    if one.come:
-        blocks.append([heading("comes in"), *(_told(told, "+", OK) for told in one.come)])
-    if one.before.text is not None:
-        before, after = (side.tokens or 0 for side in (one.before, one.after))
-        shorter = f"{fmt.count(before)} → {fmt.counted(after, 'token')}"
-        blocks.append([heading("the text", shorter), *diff_lines(one.before.text, one.after.text)])
-    else:
-        there = [_told(told, " ", "") for told in one.after.records]
-        nothing = [display("nothing", style=BAD)]
-        blocks.append([heading("then finds"), *(there or nothing)])
-    return joined(blocks, width)
 
 
 def _told(told: AnsweredRecord, sign: str, style: str, note: str = "") -> Content:

@@ -12,7 +12,7 @@ from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.scope_choices import seen_scopes
+from memtui.screens.scope_choices import offered_target, read_targets
 from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit, SpendingStatus
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
@@ -97,7 +97,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             "Limit whose spending?",
             self._targets,
             placeholder="type a project or an agent",
-            offer=_offered,
+            offer=offered_target,
         )
         if (target := await self.ask(whose)) is None:
             return
@@ -110,19 +110,14 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         if (counted := await self.ask(asked)) is not None:
             await self._ask_amount(target, *counted)
 
-    async def _targets(self) -> list[Choice[tuple[LimitTarget, str]]]:
-        session, scopes = self.session, await seen_scopes(self.session)
+    async def _targets(self) -> list[Choice[tuple[str, str]]]:
+        session = self.session
         bindings = await session.service.bindings.all(session.caller)
-        names: dict[LimitTarget, list[str | None]] = {
-            LimitTarget.COMPANY: [session.company.company_id],
-            LimitTarget.BINDING: [one.key for one in bindings],
-            LimitTarget.AGENT: [one.agent_id for one in scopes],
-            LimitTarget.PROJECT: [one.project_id for one in scopes],
-        }
+        whole, *named = await read_targets(session)
         return [
-            Choice((target, name), "the whole company" if target == "company" else name, target)
-            for target, known in names.items()
-            for name in filter(None, dict.fromkeys(known))
+            whole,
+            *(Choice(("binding", one.key), one.key, "binding") for one in bindings),
+            *named,
         ]
 
     @conversation
@@ -135,7 +130,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     async def _ask_amount(
         self,
-        target: tuple[LimitTarget, str],
+        target: tuple[str, str],
         measure: LimitMeasure,
         period: LimitPeriod,
         value: str = "",
@@ -151,7 +146,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 return
             value, (target_type, target_id) = text, target
             limit = SpendingLimit(
-                target_type=target_type,
+                target_type=LimitTarget(target_type),
                 target_id=target_id,
                 measure=measure,
                 period=period,
@@ -160,7 +155,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             try:
                 self.written = self.key(limit)
                 set_limit = partial(session.service.limits.set, session.caller, limit)
-                await self.alter(
+                await self.configure(
                     set_limit,
                     f"The {spending.target(limit)} may spend "
                     f"{spending.amount(limit)} a {period}; it warns from 80% on.",
@@ -185,7 +180,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             measure=one.measure,
             period=one.period,
         )
-        await self.alter(remove, f"Removed the limit of {named}; u brings it back.")
+        await self.configure(remove, f"Removed the limit of {named}; u brings it back.")
 
     def action_copy(self) -> None:
         """Copy how the limit stands."""
@@ -196,10 +191,5 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 _UNITS = {"usd": "US dollars", "tokens": "tokens"}
 
 
-def _offered(text: str) -> list[Choice[tuple[LimitTarget, str]]]:
-    named = LimitTarget.AGENT, LimitTarget.PROJECT
-    return [Choice((target, text), f"{text}  — as written", target) for target in named]
-
-
-def _target_words(target: LimitTarget, name: str) -> str:
+def _target_words(target: str, name: str) -> str:
     return "whole company" if target == "company" else f"{target} {name}"

@@ -16,7 +16,7 @@ For a screen author. Derive from `ListScreen`, implement what `MemtuiScreen` req
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,16 +25,13 @@ from textual.content import Content
 from memtui.actions import ACTIONS, Need
 from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
-from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.kept import SavedView
 from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
-    ColumnsAsked,
     Highlighted,
     MarkAsked,
     Opened,
-    OrderAsked,
     PagesWanted,
     SelectionChanged,
     SortAsked,
@@ -139,10 +136,6 @@ class RowsScreen(ServiceScreen, Generic[R]):
     @on(MarkAsked)
     def _turn_mark(self) -> None:
         self.turn_mark()
-
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        choose_columns(self, self.rows_list)
 
     def action_mark(self) -> None:
         """Mark or unmark the row, or the range."""
@@ -252,10 +245,6 @@ class ListScreen(MemtuiScreen, RowsScreen[R]):
     def _sort(self, event: SortAsked) -> None:
         self.sort(event.column)
 
-    @on(OrderAsked)
-    def _choose_order(self) -> None:
-        choose_order(self, self.rows_list)
-
     @on(SelectionChanged)
     def _marked(self) -> None:
         self.look()
@@ -304,62 +293,3 @@ class ListScreen(MemtuiScreen, RowsScreen[R]):
         self.rows_list.refresh()
         self._marked()
         self.toast(f"Marked all {fmt.count(len(found))}.")
-
-
-def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
-    """Offer to show or hide one column of a list; the last shown column cannot be hidden.
-
-    A column left out for lack of room can be shown in place of others.
-    """
-    drawn = rows_list.shown_columns
-
-    def state(column: str) -> str:
-        if column in drawn:
-            return "● shown"
-        return "○ hidden" if column in rows_list.hidden else "○ no room"
-
-    choices = [
-        Choice(column.key, column.title, state(column.key))
-        for column in rows_list.columns
-        if drawn != [column.key]
-    ]
-
-    def turn(key: str | None) -> None:
-        if key is None:
-            return
-        if key in drawn:
-            rows_list.hidden |= {key}
-            rows_list.wanted -= {key}
-        else:
-            _show_column(rows_list, key)
-
-    screen.app.push_screen(Choose("Columns: enter shows or hides one", choices), turn)
-
-
-def choose_order(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
-    """Offer to sort a list by any column, and show that column; preselect the next one."""
-    columns, drawn = [one for one in rows_list.columns if one.title], rows_list.shown_columns
-    now, descending = rows_list.sort or ("", True)
-
-    def state(column: str) -> str:
-        if column == now:
-            return "↓ now" if descending else "↑ now"
-        return "" if column in drawn else "○ not shown"
-
-    def order(key: str | None) -> None:
-        if key is None:
-            return
-        if key not in drawn:
-            _show_column(rows_list, key)
-        rows_list.post_message(SortAsked(rows_list, key))
-
-    choices = [Choice(one.key, one.title, state(one.key)) for one in columns]
-    keys = [one.key for one in columns]
-    following = keys[(keys.index(now) + 1) % len(keys)] if now in keys else None
-    screen.app.push_screen(Choose("Sort by which column?", choices, now=following), order)
-
-
-def _show_column(rows_list: VirtualList[Any], key: str) -> None:
-    """Show a column, in place of others if there is no room."""
-    rows_list.hidden -= {key}
-    rows_list.wanted |= {key}

@@ -15,10 +15,10 @@ For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, and give
 - `action_<verb>()` for each action of the group. There are `read`, `filter` (for a screen that has
   `FILTERS`), `undo`, `redo`, `help` and `leave` (which asks `may_leave`).
 
-A change of what is listed goes through `alter`, which says what was done and reads again. A list
+A change of what is listed goes through `configure`, which says so and reads again. A list
 that comes in pages sets `following` in `read`, and gives `read_on()`.
 
-Show it with `show_over`. A `GoTo` posted on it closes it and goes to that screen.
+Show it with `visit`. A `GoTo` posted on it closes it and goes to that screen.
 
 Call `draw()` after a change of anything that head, details or footer depend on. The rows of a
 `RunScreen` come from a longer job instead of from `read`: start it in `begin()` with `run`, and
@@ -40,13 +40,13 @@ from textual.screen import ModalScreen
 from memtui.actions import ACTIONS, KEEPS_ORDER, Need
 from memtui.contract import Filter, MemtuiError
 from memtui.filters import FilterTarget
-from memtui.screens.base import ServiceScreen, conversation, past_words
+from memtui.screens.base import conversation, past_words
 from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
 from memtui.screens.list_screen import RowsScreen
-from memtui.screens.state import AppState, ConfigurationChanged, GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Stoppable, Work
+from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Column
 from memtui.widgets.display import WARN, display
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
@@ -59,7 +59,7 @@ R = TypeVar("R")
 _ORDERING = {"list.sort", "list.reverse", "list.wider", "list.narrower"}
 
 
-class ModalListScreen(RowsScreen[R], ModalScreen[None]):
+class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     """A list with details over the whole screen; see the module's text."""
 
     READING: ClassVar[str] = ""
@@ -73,8 +73,6 @@ class ModalListScreen(RowsScreen[R], ModalScreen[None]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
-        self.wanted: GoTo | None = None
-        """Where to go after the screen closes."""
         self.rows: AppendedRows[R] = AppendedRows(self.key)
         self.following: int | None = None
         """Where the next page begins; None: all rows came."""
@@ -194,18 +192,10 @@ class ModalListScreen(RowsScreen[R], ModalScreen[None]):
         if not self.reads.busy and self.following is not None:
             self.load_on()
 
-    async def alter(self, work: Work[object], said: str) -> None:
-        """Change what is listed, say so, and read again; raises why it cannot be."""
-        await self.change(work)
-        self.toast(said)
-        self.post_message(ConfigurationChanged())
-        self.action_read()
-
     def on_go_to(self, message: GoTo) -> None:
         """Close, then go to another screen."""
         message.stop()
-        self.wanted = replace(message)
-        self.dismiss(None)
+        self.dismiss(replace(message))
 
     def draw(self) -> None:
         """Draw head, details and keys again."""
@@ -263,18 +253,6 @@ class ModalListScreen(RowsScreen[R], ModalScreen[None]):
             self.chosen = chosen
             self.action_read()
 
-    @conversation
-    async def action_undo(self) -> None:
-        """Take the last change back, after a yes."""
-        await self.undo_last()
-        self.action_read()
-
-    @conversation
-    async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen."""
-        await self.redo_last()
-        self.action_read()
-
     def action_help(self) -> None:
         """Show every key."""
         group = self.ACTION_GROUP
@@ -287,13 +265,6 @@ class ModalListScreen(RowsScreen[R], ModalScreen[None]):
             self.close_row()
         elif self.may_leave():
             self.dismiss(None)
-
-
-async def show_over(screen: ServiceScreen, over: ModalListScreen[Any]) -> None:
-    """Show a modal screen in a conversation; then follow the `GoTo` posted on it, if any."""
-    await screen.ask(over)
-    if over.wanted is not None:
-        screen.post_message(over.wanted)
 
 
 class RunScreen(ModalListScreen[R]):

@@ -20,7 +20,6 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     Filter,
-    Invalid,
     MemtuiError,
     NotFound,
     OperationType,
@@ -35,8 +34,8 @@ from memtui.pruning.candidates import PruneRules, Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, by_words, section_word
-from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.modal import ModalListScreen, show_over
+from memtui.screens.dialogs import Choice, Choose, Confirm
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import (
     WORDS,
     LeftReview,
@@ -80,6 +79,7 @@ _NO_RECORD = "No record is selected."
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
 _NONE_COULD_GO = "None of its records could go: each says something of its own, or must stay."
+_MOST_DAYS = 36_500
 _SOON_SECONDS = 0.3
 """Seconds to wait for all bindings before partial results are shown."""
 
@@ -452,10 +452,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
     @conversation
     async def action_stale(self) -> None:
         """Ask after how many days without a reading a record is stale."""
-        value = str(self._rules.stale_days)
         title = "Stale after how many days without being read?"
-        if (text := await self.ask(Prompt(title, value=value, go="set", check=_days))) is not None:
-            self._rules = self._rules.model_copy(update={"stale_days": _days(text)})
+        days = await self.ask_number(title, self._rules.stale_days, most=_MOST_DAYS)
+        if days is not None:
+            self._rules = self._rules.model_copy(update={"stale_days": days})
             self._read()
 
     @conversation
@@ -554,7 +554,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         from memtui.screens.timeline import TimelineScreen
 
         name, record = self._at
-        await show_over(self, TimelineScreen(self.state, name.binding_key, record))
+        await self.visit(TimelineScreen(self.state, name.binding_key, record))
 
     @conversation
     async def action_queries(self) -> None:
@@ -569,7 +569,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
         name, record = self._at
         told = (name.binding_key, record.handle, record.text)
-        await show_over(self, RunsScreen(self.state, told))
+        await self.visit(RunsScreen(self.state, told))
 
     @property
     def _at(self) -> tuple[RecordName, Record]:
@@ -849,10 +849,3 @@ def line_content(shown: ReviewLine, review: ReviewedPlans, now: datetime, width:
         if record.pinned:
             about.append(labelled("pinned", "⚑ yes, so it is never suggested"))
     return joined([[display(shown.text, keep_newlines=True)], about], width)
-
-
-def _days(text: str) -> int:
-    written = text.strip()
-    if not written.isascii() or not written.isdigit() or not 0 < int(written[:6]) <= 36_500:
-        raise Invalid(f"{written!r} is not a number of days; give 1 to 36500.")
-    return int(written)

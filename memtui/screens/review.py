@@ -432,9 +432,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         if await self.ask(asked):
             session = self.session
             remove = partial(session.service.review.remove_rule, session.caller, key, rule)
-            await self.change(remove)
-            self.toast(f"{key}: {rule.name} removed; u undoes it.")
-            self.post_message(ConfigurationChanged())
+            await self.configure(remove, f"{key}: {rule.name} removed; u undoes it.")
 
     async def _make(self, key: str, test: RuleTest, there: Collection[ReviewRule]) -> None:
         """Ask what to do with what a test finds, and for its value."""

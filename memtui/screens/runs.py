@@ -12,7 +12,7 @@ from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
-from memtui.screens.modal import ModalListScreen, show_over
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
@@ -33,7 +33,6 @@ from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, li
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, tzinfo
 
     from memtui.screens.following import News
     from memtui.screens.state import AppState
@@ -70,7 +69,22 @@ class RunsScreen(ModalListScreen["Run"]):
 
     def columns(self) -> list[Column[Run]]:
         """Return the columns of the list."""
-        return run_columns(self.state.clock)
+        clock = self.state.clock
+        return [
+            Column("run", "run", lambda one: one.run_id, 10, flexible=True, keep=100),
+            Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
+                   tone="muted"),
+            Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, flexible=True,
+                   keep=94),
+            Column("project", "project", lambda one: ", ".join(one.projects) or None, 13, keep=93),
+            Column("told", "told", lambda one: _number(one.tokens_given), 6, "right", keep=90),
+            Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=86),
+            Column("wrote", "wrote", lambda one: _number(one.writes), 5, "right", keep=87),
+            Column("fixed", "fixed", lambda one: _number(one.corrections), 5, "right", keep=60),
+            Column("forgot", "forgot", lambda one: _number(one.forgets), 6, "right", keep=60),
+            Column("failed", "failed", _failed, 6, "right", keep=70),
+            Column("cost", "$", words.short_cost, 8, "right", keep=92, tone="muted"),
+        ]  # fmt: skip
 
     def key(self, row: Run) -> str:
         """Return the id of a run."""
@@ -93,7 +107,26 @@ class RunsScreen(ModalListScreen["Run"]):
 
     def detail(self, row: Run, width: int) -> Content:
         """Return a run, without its steps."""
-        return run_content(row, self.state.clock(), self.state.zone, width)
+        now, zone = self.state.clock(), self.state.zone
+        whose: list[Line] = [
+            labelled("agent", ", ".join(row.agents)),
+            labelled("project", ", ".join(row.projects)),
+            labelled("user", ", ".join(row.subjects)),
+            labelled("issue", ", ".join(row.issues)),
+            labelled("by", ", ".join(row.principals)),
+            labelled("through", ", ".join(row.channels)),
+        ]
+        did: list[Line] = [
+            labelled("given", words.given(row)),
+            labelled("did", words.did(row)),
+            labelled("failed", display(words.failed(row), style=WARN)),
+            labelled("cost", words.cost(row)),
+        ]
+        when: list[Line] = [
+            labelled("from", moment(row.started_at, now, zone)),
+            labelled("to", moment(row.last_at, now, zone)),
+        ]
+        return joined([[display(row.run_id, limit=200, style=STRONG)], whose, when, did], width)
 
     def happened(self, news: News) -> None:
         """Read the runs again if one has new steps, unless the person has scrolled down."""
@@ -136,7 +169,7 @@ class RunsScreen(ModalListScreen["Run"]):
     @conversation
     async def action_replay(self) -> None:
         """Replay the run under the cursor."""
-        await show_over(self, ReplayScreen(self.state, self.row.run_id))
+        await self.visit(ReplayScreen(self.state, self.row.run_id))
 
     def action_operations(self) -> None:
         """Show all operations of the run."""
@@ -151,54 +184,12 @@ class RunsScreen(ModalListScreen["Run"]):
 # How runs read.
 
 
-def run_columns(clock: Callable[[], datetime]) -> list[Column[Run]]:
-    """Return the columns of the list."""
-    return [
-        Column("run", "run", lambda one: one.run_id, 10, flexible=True, keep=100),
-        Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
-               tone="muted"),
-        Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, flexible=True,
-               keep=94),
-        Column("project", "project", lambda one: ", ".join(one.projects) or None, 13, keep=93),
-        Column("told", "told", lambda one: _number(one.tokens_given), 6, "right", keep=90),
-        Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=86),
-        Column("wrote", "wrote", lambda one: _number(one.writes), 5, "right", keep=87),
-        Column("fixed", "fixed", lambda one: _number(one.corrections), 5, "right", keep=60),
-        Column("forgot", "forgot", lambda one: _number(one.forgets), 6, "right", keep=60),
-        Column("failed", "failed", _failed, 6, "right", keep=70),
-        Column("cost", "$", words.short_cost, 8, "right", keep=92, tone="muted"),
-    ]  # fmt: skip
-
-
 def _number(count: int) -> Cell:
     return Cell(fmt.count(count), "" if count else "muted")
 
 
 def _failed(run: Run) -> Cell:
     return Cell(fmt.count(run.failures), "error" if run.failures else "muted")
-
-
-def run_content(run: Run, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return the details of a run, without its steps."""
-    whose: list[Line] = [
-        labelled("agent", ", ".join(run.agents)),
-        labelled("project", ", ".join(run.projects)),
-        labelled("user", ", ".join(run.subjects)),
-        labelled("issue", ", ".join(run.issues)),
-        labelled("by", ", ".join(run.principals)),
-        labelled("through", ", ".join(run.channels)),
-    ]
-    did: list[Line] = [
-        labelled("given", words.given(run)),
-        labelled("did", words.did(run)),
-        labelled("failed", display(words.failed(run), style=WARN)),
-        labelled("cost", words.cost(run)),
-    ]
-    when: list[Line] = [
-        labelled("from", moment(run.started_at, now, zone)),
-        labelled("to", moment(run.last_at, now, zone)),
-    ]
-    return joined([[display(run.run_id, limit=200, style=STRONG)], whose, when, did], width)
 
 
 class ReplayScreen(ModalListScreen["RunStep"]):
@@ -216,7 +207,16 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     def columns(self) -> list[Column[RunStep]]:
         """Return the columns of the list."""
-        return step_columns(self._offset, self._today)
+        return [
+            Column("at", "at", self._offset, 7, "right", keep=90, tone="muted"),
+            Column("step", "step", _verb, 12, keep=100),
+            Column("what", "what", words.what, 20, flexible=True, keep=95),
+            Column("records", "records", lambda one: one.operation.result_count, 7, "right",
+                   keep=70),
+            Column("today", self._today, _today, 9, keep=75),
+            Column("tokens", "tokens", _tokens, 7, "right", keep=80),
+            Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
+        ]  # fmt: skip
 
     def key(self, row: RunStep) -> str:
         """Return the id of the operation."""
@@ -249,7 +249,20 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     def detail(self, row: RunStep, width: int) -> Content:
         """Return a step whole."""
-        return step_content(row, self.state.clock(), self.state.zone, width)
+        now, zone = self.state.clock(), self.state.zone
+        operation = row.operation
+        number = display(f"#{fmt.count(operation.seq)}", style=DIM)
+        verb = display(words.verb(row), style=STRONG)
+        head: list[Line] = [
+            line(verb, number, outcome_words(operation), gap="  "),
+            display(moment(operation.started_at, now, zone), style=DIM),
+        ]
+        head += ending_lines(operation, row.found)
+        blocks = [head, list(_about(row))]
+        blocks += [_record(one) for one in row.records]
+        if row.context is None:
+            blocks.append(list(usage_lines(operation)))
+        return joined(blocks, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
@@ -319,7 +332,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         if record is None or record.binding_key is None:
             return
         told = (record.binding_key, record.handle, record.text or "")
-        await show_over(self, RunsScreen(self.state, told))
+        await self.visit(RunsScreen(self.state, told))
 
     async def _chosen(self, title: str) -> RunRecord | None:
         """Return the only record of the step, else ask which one; None: the person went back."""
@@ -342,22 +355,6 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
 
 # How a step reads.
-
-
-def step_columns(offset: Callable[[RunStep], str], today: str) -> list[Column[RunStep]]:
-    """Return the columns of the list; `offset` says how far into its run a step was.
-
-    `today` is the word for the moment at which records are looked up.
-    """
-    return [
-        Column("at", "at", offset, 7, "right", keep=90, tone="muted"),
-        Column("step", "step", _verb, 12, keep=100),
-        Column("what", "what", words.what, 20, flexible=True, keep=95),
-        Column("records", "records", lambda one: one.operation.result_count, 7, "right", keep=70),
-        Column("today", today, _today, 9, keep=75),
-        Column("tokens", "tokens", _tokens, 7, "right", keep=80),
-        Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
-    ]
 
 
 def _verb(step: RunStep) -> Cell:
@@ -385,23 +382,6 @@ def _cost(step: RunStep) -> str:
         return fmt.short_money(price.cost_usd, unpriced=not price.priced)
     operation = step.operation
     return fmt.short_money(operation.cost_usd, unpriced=operation.unpriced)
-
-
-def step_content(step: RunStep, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return the details of a step."""
-    operation = step.operation
-    number = display(f"#{fmt.count(operation.seq)}", style=DIM)
-    verb = display(words.verb(step), style=STRONG)
-    head: list[Line] = [
-        line(verb, number, outcome_words(operation), gap="  "),
-        display(moment(operation.started_at, now, zone), style=DIM),
-    ]
-    head += ending_lines(operation, step.found)
-    blocks = [head, list(_about(step))]
-    blocks += [_record(one) for one in step.records]
-    if step.context is None:
-        blocks.append(list(usage_lines(operation)))
-    return joined(blocks, width)
 
 
 def _about(step: RunStep) -> Iterator[Line]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
 
 _SEEN_OPERATIONS = 1_000
+_TARGETS = ("project", "agent")
 
 FIELDS = {word: field for field, word in SCOPE_WORDS.items()}
 
@@ -45,6 +46,19 @@ class ChooseScope(Choose[ScopeStep]):
 async def seen_scopes(session: ServiceSession) -> list[Scope]:
     """Return the scopes of the newest operations."""
     return await session.service.log.scopes(session.caller, _SEEN_OPERATIONS)
+
+
+async def read_targets(session: ServiceSession) -> list[Choice[tuple[str, str]]]:
+    """Return the sorts and names that a setting can be for: the company, its projects, agents."""
+    whole = Choice(("company", session.company.company_id), "the whole company", "company")
+    seen = await seen_scopes(session)
+    names = [(sort, getattr(one, f"{sort}_id")) for sort in _TARGETS for one in seen]
+    return [whole, *(Choice(one, one[1], one[0]) for one in dict.fromkeys(names) if one[1])]
+
+
+def offered_target(text: str) -> list[Choice[tuple[str, str]]]:
+    """Return the choices for a project or an agent that nothing is known of."""
+    return [Choice((sort, text), f"{text}  — as written", sort) for sort in _TARGETS]
 
 
 def chooser_title(state: AppState) -> str:

@@ -19,8 +19,6 @@ from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
-
     from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.answers import WriteSource
@@ -72,7 +70,29 @@ class Sources(ModalListScreen["WriteSource"]):
 
     def detail(self, row: WriteSource, width: int) -> Content:
         """Return a source whole."""
-        return source_content(row, self.state.clock(), self.state.zone, width)
+        now, zone = self.state.clock(), self.state.zone
+        named = row.source.model_dump(exclude_none=True, exclude={"company_id"})
+        return joined(
+            [
+                [display(fmt.write_source(row.source, row.run_id), limit=300, style=STRONG)],
+                [labelled(name.removesuffix("_id").replace("_", " "), str(value))
+                 for name, value in named.items()],
+                [
+                    labelled("wrote", f"{fmt.counted(row.records, 'record')} in "
+                                      f"{fmt.counted(row.writes, 'write')}"),
+                    labelled("from", moment(row.first_at, now, zone)),
+                    labelled("to", moment(row.last_at, now, zone)),
+                ],
+                [
+                    display("the last write", style=DIM),
+                    labelled("by", f"{row.principal} at {row.channel}"),
+                    labelled("agent", row.agent_id),
+                    labelled("run", row.run_id),
+                    labelled("binding", row.binding_key),
+                ],
+            ],
+            width,
+        )  # fmt: skip
 
     def happened(self, news: News) -> None:
         """Read the list again where something was written."""
@@ -125,29 +145,3 @@ def _of(one: WriteSource) -> str:
 
 
 # How sources read.
-
-
-def source_content(one: WriteSource, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a source whole: what it is, what it wrote, and who wrote last."""
-    named = one.source.model_dump(exclude_none=True, exclude={"company_id"})
-    return joined(
-        [
-            [display(fmt.write_source(one.source, one.run_id), limit=300, style=STRONG)],
-            [labelled(name.removesuffix("_id").replace("_", " "), str(value))
-             for name, value in named.items()],
-            [
-                labelled("wrote", f"{fmt.counted(one.records, 'record')} in "
-                                  f"{fmt.counted(one.writes, 'write')}"),
-                labelled("from", moment(one.first_at, now, zone)),
-                labelled("to", moment(one.last_at, now, zone)),
-            ],
-            [
-                display("the last write", style=DIM),
-                labelled("by", f"{one.principal} at {one.channel}"),
-                labelled("agent", one.agent_id),
-                labelled("run", one.run_id),
-                labelled("binding", one.binding_key),
-            ],
-        ],
-        width,
-    )  # fmt: skip

@@ -128,7 +128,7 @@ class Background:
             await under_way[0].wait()
 
     def talk(
-        self, conversation: Coroutine[Any, Any, None], failed: Callable[[MemtuiError], None]
+        self, conversation: Coroutine[Any, Any, object], failed: Callable[[MemtuiError], None]
     ) -> None:
         """Begin a conversation with the person.
 

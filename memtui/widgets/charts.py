@@ -2,6 +2,10 @@
 
 plotext draws lines; title, scale, axis and the selected bucket are put around it. Series are told
 apart by what they are drawn with, never by colour alone.
+
+Bars are drawn here. Those of plotext end at a whole cell, or at signs that many fonts lack; it
+stacks what is below zero onto what is above, leaves no cell between two bars, and no bar where a
+value is small. A bar of one line, as of a budget, it draws only with an axis below.
 """
 
 from __future__ import annotations

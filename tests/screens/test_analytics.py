@@ -499,7 +499,7 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "run before" in screen_text(app))
         await pilot.press("r")
-        await until(pilot, lambda: "Rename mine to" in screen_text(app))
+        await until(pilot, lambda: "Another name for the statement mine" in screen_text(app))
         await pilot.press("end", "2", "enter")
         await until(pilot, lambda: names() == ["mine2"])
         await until(pilot, lambda: "r rename" in screen_text(app))

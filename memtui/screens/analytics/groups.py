@@ -95,20 +95,14 @@ def group_columns(groups: Sequence[FigureGroup], dimension: str) -> list[Column[
 
     title = words_of(dimension)
     columns: list[Column[FigureGroup]] = [
-        Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100)
-    ]
-    for key, head, keep, cell, _ in _NUMBERS:
-        columns.append(Column(key, head, cell, width(head, cell), "right", keep=keep))
-    columns.insert(2, Column("share", "", share, _BAR, keep=20, tone="accent"))
+        Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100,
+               order=lambda one: name_of(one).casefold())
+    ]  # fmt: skip
+    for key, head, keep, cell, order in _NUMBERS:
+        columns.append(Column(key, head, cell, width(head, cell), "right", keep=keep, order=order))
+    number = columns[1].order
+    columns.insert(2, Column("share", "", share, _BAR, keep=20, tone="accent", order=number))
     return columns
-
-
-def sort_key(column: str) -> Callable[[FigureGroup], Any]:
-    """Return what a column orders groups by."""
-    if column == "name":
-        return lambda one: name_of(one).casefold()
-    wanted = "operations" if column == "share" else column
-    return next(value for key, *_, value in _NUMBERS if key == wanted)
 
 
 _MEASURES = {

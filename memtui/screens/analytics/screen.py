@@ -40,7 +40,6 @@ from memtui.screens.analytics.groups import (
     filter_of_group,
     group_columns,
     name_of,
-    sort_key,
     statement_of,
     statement_of_group,
     words_of,
@@ -51,7 +50,6 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
 from memtui.screens.following import News
-from memtui.screens.list_screen import choose_columns, choose_order
 from memtui.screens.state import GoTo
 from memtui.visible import visible
 from memtui.widgets import format as fmt
@@ -62,10 +60,8 @@ from memtui.widgets.frame import Pressed
 from memtui.widgets.panes import DetailPane, Fitted, Notice, Split, State
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import (
-    ColumnsAsked,
     Highlighted,
     Opened,
-    OrderAsked,
     SortAsked,
     VirtualList,
 )
@@ -476,16 +472,8 @@ class AnalyticsScreen(MemtuiScreen):
 
     def _order(self) -> None:
         column, descending = self._table.sort or ("operations", True)
-        self._groups.order(sort_key(column), descending=descending)
+        self._groups.order(self._table.column(column).rank, descending=descending)
         self._table.rows_changed()
-
-    @on(OrderAsked, "#group-list")
-    def _choose_order(self) -> None:
-        choose_order(self, self._table)
-
-    @on(ColumnsAsked, "#group-list")
-    def _choose_columns(self) -> None:
-        choose_columns(self, self._table)
 
     # From figures to operations.
 
@@ -549,9 +537,8 @@ class AnalyticsScreen(MemtuiScreen):
     def action_insights(self) -> None:
         """Show what shows over the memories of each owner."""
         from memtui.screens.insights import Insights
-        from memtui.screens.modal import show_over
 
-        self.talk(show_over(self, Insights(self.state)))
+        self.talk(self.visit(Insights(self.state)))
 
     def action_bucket(self) -> None:
         """Cut time into longer pieces; after the longest come the shortest."""

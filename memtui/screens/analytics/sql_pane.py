@@ -24,7 +24,6 @@ from memtui.screens.analytics.files import Table
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
-from memtui.screens.list_screen import choose_columns, choose_order
 from memtui.visible import visible
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -32,7 +31,7 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import SEPARATOR
 from memtui.widgets.display import BAD, DIM, WARN, display, hanging, line, lines
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import ColumnsAsked, Opened, OrderAsked, SortAsked, VirtualList
+from memtui.widgets.virtual_list import Opened, SortAsked, VirtualList
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
@@ -249,16 +248,6 @@ class SqlPane(Container):
         known.sort(key=sort_key(place), reverse=descending)
         self._rows.replace([*known, *(row for row in rows if row.values[place] is None)])
         self._list.rows_changed()
-
-    @on(OrderAsked)
-    def _choose_order(self) -> None:
-        if self._list.columns:
-            choose_order(frame_of(self), self._list)
-
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        if self._list.columns:
-            choose_columns(frame_of(self), self._list)
 
     @on(Opened)
     def _open_row(self) -> None:

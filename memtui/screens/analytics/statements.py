@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 from memtui.screens.base import ServiceScreen
-from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
+from memtui.screens.dialogs import Choice, Choose, Prompt
+from memtui.screens.keeping import delete, rename
 from memtui.screens.kept import (
     SavedStatement,
     checked_name,
-    delete_named,
     load_named,
-    rename_named,
     save_named,
 )
 
@@ -69,10 +67,11 @@ async def choose_statement(
     screen: ServiceScreen, earlier: Sequence[str], opened: Callable[[str], None]
 ) -> None:
     """Let a person open a saved statement or one run before; rename and delete until then."""
-    path = screen.state.paths.queries_file
+    path, names = screen.state.paths.queries_file, list[str]()
 
     async def choices() -> list[Choice[Chosen]]:
         found = await asyncio.to_thread(load_named, path, SavedStatement)
+        names[:] = [one.name for one in found]
         saved = {one.statement for one in found}
         listed = [(one.statement, one.name) for one in found]
         listed += [(text, "") for text in earlier if text not in saved]
@@ -84,19 +83,13 @@ async def choose_statement(
     while True:
         if (chosen := await screen.ask(ChooseQuery("Statements", choices))) is None:
             return
-        name = chosen.name
         if chosen.what == "open":
             opened(chosen.statement)
             return
+        one = SavedStatement(name=chosen.name, statement=chosen.statement)
         if chosen.what == "rename":
-            prompt = Prompt(f"Rename {name} to", value=name, go="rename", check=checked_name)
-            if (other := await screen.ask(prompt)) is None:
-                return
-            one = SavedStatement(name=name, statement=chosen.statement)
-            await screen.change(partial(asyncio.to_thread, rename_named, path, one, other))
+            kept = await rename(screen, path, one, names)
         else:
-            question = Confirm(f"Delete the saved statement {name}?", verb="delete it", final=True)
-            if not await screen.ask(question):
-                return
-            gone = partial(delete_named, path, SavedStatement, name)
-            await screen.change(partial(asyncio.to_thread, gone))
+            kept = await delete(screen, path, one)
+        if kept is None:
+            return

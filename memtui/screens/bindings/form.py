@@ -22,10 +22,11 @@ from textual.widget import Widget
 from textual.widgets import Button, Select, Switch
 
 from memtui.contract import Health, Json
+from memtui.screens.bindings.view import HEALTH_MARKS
 from memtui.screens.form import FieldRow, Form
 from memtui.visible import visible
 from memtui.widgets.background import Background
-from memtui.widgets.display import BAD, DIM, OK, WARN, display, lines
+from memtui.widgets.display import DIM, WARN, display, lines
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.format import counted
 
@@ -48,7 +49,6 @@ _OF_SECRETS = (
     "that name, then the keyring under the service memtui."
 )
 _LIST = "Several with commas between them, or a JSON list."
-_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
 _KEY, _READ_ONLY = "binding key", "binding read-only"
 """The form's own fields; a space is in no provider's name of one."""
 
@@ -255,7 +255,7 @@ class BindingForm(Form[FormAnswer]):
             self.say(display("It was changed meanwhile; check it again.", style=WARN), "check")
             return
         self._passed = draft
-        mark, style = _MARKS[health.status]
+        mark, style = HEALTH_MARKS[health.status]
         records = "" if health.records is None else counted(health.records, "record")
         words = "   ".join(filter(None, (f"{mark} {health.status}", records, health.message)))
         problems = [f"! {one.sentence()}" for one in health.problems[:_PROBLEMS]]

@@ -43,12 +43,11 @@ from memtui.screens.bindings.view import (
     target_words,
     whose,
 )
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Sheet
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Sheet, throw_away
 from memtui.screens.following import News
-from memtui.screens.form import throw_away
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
-from memtui.screens.scope_choices import seen_scopes
+from memtui.screens.scope_choices import offered_target, read_targets
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
@@ -357,11 +356,10 @@ class BindingsScreen(MemtuiScreen):
 
     def _open_agent(self, agent: Connected) -> None:
         """Replay the run of an agent; one without a run shows all that it was told and did."""
-        from memtui.screens.modal import show_over
         from memtui.screens.runs import ReplayScreen
 
         if agent.run_id is not None:
-            self.talk(show_over(self, ReplayScreen(self.state, agent.run_id)))
+            self.talk(self.visit(ReplayScreen(self.state, agent.run_id)))
         else:
             own = format_filter(Filter(principal=agent.principal, channel=agent.channel))
             whole = Scope(company_id=self.session.caller.company_id)
@@ -406,11 +404,7 @@ class BindingsScreen(MemtuiScreen):
         self, change: Callable[..., Awaitable[T]], *given: Any, said: str, **named: Any
     ) -> T:
         """Change the configuration, say what was done, and read everything again."""
-        done = await self.change(partial(change, self.session.caller, *given, **named))
-        self.toast(said)
-        self.post_message(ConfigurationChanged())
-        self.load()
-        return done
+        return await self.configure(partial(change, self.session.caller, *given, **named), said)
 
     @conversation
     async def action_add(self) -> None:
@@ -567,18 +561,6 @@ class BindingsScreen(MemtuiScreen):
             self.toast(f"Saved the settings of {saved.name}.")
             self.post_message(ConfigurationChanged())
 
-    @conversation
-    async def action_undo(self) -> None:
-        """Take the last change back, after a yes."""
-        await self.undo_last()
-        self.load()
-
-    @conversation
-    async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen."""
-        await self.redo_last()
-        self.load()
-
     async def _view_of(self, provider: str) -> ProviderView | None:
         """Return what can be set of a provider; of one that is not used, say why."""
         if provider in self._known:
@@ -636,28 +618,14 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_target(self) -> None:
         """Choose whom this binding serves."""
-        session, key = self.session, self._binding.key
-
-        async def targets() -> list[Choice[tuple[str, str]]]:
-            company = session.company.company_id
-            choices = [Choice(("company", company), "the whole company", "company")]
-            seen = await seen_scopes(session)
-            for sort in ("project", "agent"):
-                names = (getattr(scope, f"{sort}_id") for scope in seen)
-                choices += [Choice((sort, one), one, sort) for one in dict.fromkeys(names) if one]
-            return choices
-
-        chosen = await self.ask(
-            Choose(
-                f"Who should {key} serve?",
-                targets,
-                placeholder="type a project or an agent",
-                offer=lambda text: [
-                    Choice((sort, text), f"{text}  — as written", sort)
-                    for sort in ("project", "agent")
-                ],
-            )
+        key = self._binding.key
+        asked: Choose[tuple[str, str]] = Choose(
+            f"Who should {key} serve?",
+            partial(read_targets, self.session),
+            placeholder="type a project or an agent",
+            offer=offered_target,
         )
+        chosen = await self.ask(asked)
         if chosen is not None:
             sort, name = chosen
             served = "the whole company" if sort == "company" else f"{sort} {name}"

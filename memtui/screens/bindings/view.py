@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)
 """What stands before a row that belongs to a binding."""
-_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
+HEALTH_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
+"""Sign and style of each state of a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,7 @@ def health_words(binding: BindingView, health: BindingHealth | None) -> tuple[st
         return "○", "checking", DIM
     if health.breaker_open:
         return "✗", "paused after failures", BAD
-    mark, style = _MARKS[health.health.status]
+    mark, style = HEALTH_MARKS[health.health.status]
     return mark, health.health.status, style
 
 

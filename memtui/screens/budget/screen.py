@@ -625,10 +625,9 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_prune(self) -> None:
         """Review which facts could go."""
-        from memtui.screens.modal import show_over
         from memtui.screens.prune import PruneReview
 
-        await show_over(self, PruneReview(self, self.view))
+        await self.visit(PruneReview(self, self.view))
 
     # Looking.
 
@@ -720,11 +719,10 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_history(self) -> None:
         """Show every version of the fact."""
-        from memtui.screens.modal import show_over
         from memtui.screens.timeline import TimelineScreen
 
         [record] = await self.records_of([self.row])
-        await show_over(self, TimelineScreen(self.state, self.binding_of(record), record))
+        await self.visit(TimelineScreen(self.state, self.binding_of(record), record))
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""

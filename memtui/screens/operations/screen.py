@@ -388,28 +388,25 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs of agents."""
-        from memtui.screens.modal import show_over
         from memtui.screens.runs import RunsScreen
 
-        await show_over(self, RunsScreen(self.state))
+        await self.visit(RunsScreen(self.state))
 
     @conversation
     async def action_sources(self) -> None:
         """Show what wrote memories lately."""
-        from memtui.screens.modal import show_over
         from memtui.screens.sources import Sources
 
-        await show_over(self, Sources(self.state))
+        await self.visit(Sources(self.state))
 
     @conversation
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
-        from memtui.screens.modal import show_over
         from memtui.screens.runs import ReplayScreen
 
         if (run_id := self.row.scope.run_id) is None:
             raise NotFound("This operation belongs to no run.")
-        await show_over(self, ReplayScreen(self.state, run_id))
+        await self.visit(ReplayScreen(self.state, run_id))
 
     def action_same_run(self) -> None:
         """Narrow every screen to the run of this operation."""
@@ -558,7 +555,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen."""
+        """Redo what was undone last, also on another screen; the log is followed."""
         await self.redo_last()
 
 

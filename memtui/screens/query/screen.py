@@ -629,11 +629,10 @@ class QueryScreen(MemtuiScreen):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
-        from memtui.screens.modal import show_over
         from memtui.screens.runs import RunsScreen
 
         key, snippet = self._result
-        await show_over(self, RunsScreen(self.state, (key, snippet.handle, snippet.text)))
+        await self.visit(RunsScreen(self.state, (key, snippet.handle, snippet.text)))
 
     @conversation
     async def action_tags(self) -> None:

@@ -593,7 +593,6 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_prune(self) -> None:
         """Review which records could go; what the screen is narrowed to is shown first."""
-        from memtui.screens.modal import show_over
         from memtui.screens.prune import PruneReview
         from memtui.screens.prune_review import Narrowing
 
@@ -604,7 +603,7 @@ class RecordsScreen(EditingScreen[Record]):
             filter=supported_by(self.state.filter, self.NARROWS),
             now=self.state.clock(),
         )
-        await show_over(self, PruneReview(self, narrowing=narrowing))
+        await self.visit(PruneReview(self, narrowing=narrowing))
 
     # The record under the cursor.
 
@@ -702,10 +701,9 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
-        from memtui.screens.modal import show_over
         from memtui.screens.timeline import TimelineScreen
 
-        await show_over(self, TimelineScreen(self.state, self.binding_of(self.row), self.row))
+        await self.visit(TimelineScreen(self.state, self.binding_of(self.row), self.row))
 
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
@@ -792,12 +790,11 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
-        from memtui.screens.modal import show_over
         from memtui.screens.runs import RunsScreen
 
         record = self.row
         told = (self.binding_of(record), record.handle, record.text)
-        await show_over(self, RunsScreen(self.state, told))
+        await self.visit(RunsScreen(self.state, told))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
