@@ -395,16 +395,16 @@ class MemtuiApp(App[None]):
     def _is_busy(self) -> bool:
         is_checked = self.state.health is not None or bool(self.state.resolution_problem)
         is_shown = self.frame is not None and not self.frame.reading
-        return not is_checked or self._typed.held or not is_shown
+        return not is_checked or self._typed.paused or not is_shown
 
     async def _show(self, mode: str) -> None:
         """Show a screen; typed keys wait until the screen has set its focus."""
-        self._typed.held = True
+        self._typed.paused = True
         await self.switch_mode(mode)
         self.call_later(self._give_typed)
 
     def _give_typed(self) -> None:
-        self._typed.held = False
+        self._typed.paused = False
         self._typed.begin()
 
     def _leave_on_signals(self) -> None:

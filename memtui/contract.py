@@ -217,7 +217,7 @@ def _docstrings_in(module: ModuleType | None) -> dict[str, dict[str, str]]:
 
     found: dict[str, dict[str, str]] = {}
 
-    def told(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    def documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
         for above, below in pairwise(body):
             match above, below:
                 case (
@@ -230,7 +230,7 @@ def _docstrings_in(module: ModuleType | None) -> dict[str, dict[str, str]]:
         for inner in ast.iter_child_nodes(node):
             match inner:
                 case ast.ClassDef(name=name, body=body):
-                    found[outside + name] = dict(told(body))
+                    found[outside + name] = dict(documented(body))
                     look(inner, f"{outside}{name}.")
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     look(inner, f"{outside}{name}.<locals>.")

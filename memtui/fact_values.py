@@ -73,8 +73,8 @@ def entry_of(record: Record) -> Entry | None:
     """Return namespace and key of a record; None: it is not a `key: value` fact."""
     if record.kind != "fact":
         return None
-    told, pair = record.metadata, pair_of(record.text)
-    key = pair.key if pair else told.get("key") if told.get("entry_type") in _KEYED else None
+    more, pair = record.metadata, pair_of(record.text)
+    key = pair.key if pair else more.get("key") if more.get("entry_type") in _KEYED else None
     return Entry((record.topic or "").casefold(), key.casefold()) if isinstance(key, str) else None
 
 

@@ -126,10 +126,10 @@ def _strings(value: Any, name: str = "") -> Iterator[str]:
 
 
 def _fields(record: Record, zone: tzinfo | None) -> _Fields:
-    told = {name: getattr(record, name) for name in _NAMES}
-    told["tags"], told["pinned"] = ", ".join(record.tags), "yes" if record.pinned else ""
-    told["expires_at"] = _moment(record.expires_at, zone) if record.expires_at else ""
-    fields = {(_NAMES[name], ""): value for name, value in told.items() if value}
+    values = {name: getattr(record, name) for name in _NAMES}
+    values["tags"], values["pinned"] = ", ".join(record.tags), "yes" if record.pinned else ""
+    values["expires_at"] = _moment(record.expires_at, zone) if record.expires_at else ""
+    fields = {(_NAMES[name], ""): value for name, value in values.items() if value}
     members = _leaves(record.metadata) if record.metadata else ()
     return fields | {("metadata", path): value for path, value in members}
 

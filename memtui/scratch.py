@@ -35,20 +35,20 @@ class Scratch:
             folder = tempfile.mkdtemp(prefix=_BESIDE if within else _PREFIX, dir=within)
             self.path = Path(folder)
             try:
-                held = os.open(self.path, os.O_RDONLY)
+                descriptor = os.open(self.path, os.O_RDONLY)
             except FileNotFoundError:  # another process removed it, as below
                 continue
             with suppress(OSError):  # no locks, as on NFS: none is removed
-                fcntl.flock(held, fcntl.LOCK_EX)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             if self.path.is_dir():
                 break
-            os.close(held)  # another process removed it as abandoned
+            os.close(descriptor)  # another process removed it as abandoned
         link = None
         if within is not None:
             with suppress(OSError):  # not writable, as on a full disk
                 link = Path(tempfile.gettempdir(), self.path.name[1:])
                 link.symlink_to(self.path.absolute())
-        self._end = weakref.finalize(self, _remove, self.path, held, link)
+        self._end = weakref.finalize(self, _remove, self.path, descriptor, link)
 
     def close(self) -> None:
         """Remove the folder; a second call does nothing."""
@@ -87,9 +87,9 @@ def _remove_known() -> None:
         remove_left()
 
 
-def _remove(folder: Path, held: int, link: Path | None) -> None:
+def _remove(folder: Path, descriptor: int, link: Path | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    os.close(held)
+    os.close(descriptor)
     if link is not None:
         with suppress(OSError):
             link.unlink(missing_ok=True)
@@ -104,13 +104,13 @@ def _remove_unheld(path: Path) -> Iterator[Path]:
     if link is not None and (folder.name != f".{link.name}" or not folder.is_dir()):
         link.unlink()
         return
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if os.fstat(held).st_uid != os.geteuid():
+        if os.fstat(descriptor).st_uid != os.geteuid():
             raise PermissionError
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
+        os.close(descriptor)
         return
-    _remove(folder, held, link)
+    _remove(folder, descriptor, link)
     yield folder

@@ -33,7 +33,7 @@ Watch = Callable[[int, int], None]
 """Called with the numbers of checked and of all operations; an exception stops the check."""
 
 _SPAN = 16_384
-_TOLD = 1_000
+_WATCHED_EVERY = 1_000
 """Operations between two calls of `Watch`."""
 _MEMORY_MB = 256
 
@@ -295,9 +295,9 @@ class _Proof:
         for segment in segments:
             seq, logged = self._segments.pop(segment.span, (0, {}))
             if logged.get("name") != segment.name:
-                told = f"operation {seq} names {logged['name']}" if seq else "the log does not"
+                actual = f"operation {seq} names {logged['name']}" if seq else "the log does not"
                 return segment.first_seq, (
-                    f"The manifest names the segment {segment.name}, but {told}."
+                    f"The manifest names the segment {segment.name}, but {actual}."
                 )
             for table in TABLES:
                 path = folder.file(segment, table)
@@ -336,7 +336,7 @@ def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int |
     at_noted = GENESIS
     try:
         for seq, operation in log.operations():
-            if seq % _TOLD == 0:
+            if seq % _WATCHED_EVERY == 0:
                 watch(seq, log.head.seq)
             if operation is None:
                 return seq, f"Operation {seq} is missing."
@@ -353,10 +353,10 @@ def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int |
     broken = proof.missing_value() or proof.broken_segment(log.folder, log.segments)
     if not broken and noted and at_noted != noted.digest and not proof.is_lost(noted.seq):
         is_cut = noted.seq > seq
-        told = f"but the log ends at {seq}" if is_cut else "which had another digest"
+        but = f"but the log ends at {seq}" if is_cut else "which had another digest"
         why = "its end was cut off" if is_cut else "it was rewritten"
         return min(noted.seq, seq + 1), (
-            f"This machine has seen operation {noted.seq}, {told}: {why}, or an older database was "
+            f"This machine has seen operation {noted.seq}, {but}: {why}, or an older database was "
             "brought back."
         )
     return broken or (None, None)

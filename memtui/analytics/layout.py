@@ -242,10 +242,10 @@ def log_ends(database: Database, company_id: str) -> LogEnds:
 def is_settled(database: Database, folder: ArchiveFolder) -> bool:
     """Whether a killed seal left nothing to clean up; does not lock the folder. Blocking."""
     with usable(folder):
-        return not folder.path.exists() or _is_as_told(database, folder)
+        return not folder.path.exists() or _agrees_with_log(database, folder)
 
 
-def _is_as_told(database: Database, folder: ArchiveFolder) -> bool:
+def _agrees_with_log(database: Database, folder: ArchiveFolder) -> bool:
     manifest = folder.read()
     ends = log_ends(database, folder.company_id)
     if ends.head < manifest.sealed_through or folder.waiting_file.exists():

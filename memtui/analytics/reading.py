@@ -500,7 +500,7 @@ class _Early:
         self._log = log
         self._tell = tell
         self._recent: list[int] = []
-        self._told = 0
+        self._passed_on = 0
 
     def begin(self, recent: Sequence[int]) -> None:
         """Pass on the matches in the database, whose numbers are given oldest first."""
@@ -517,8 +517,8 @@ class _Early:
             self._look([*self._recent, *(seq for (seq,) in rows)])
 
     def _look(self, found: Sequence[int]) -> None:
-        if self._tell is not None and len(found) > self._told:
-            self._told = len(found)
+        if self._tell is not None and len(found) > self._passed_on:
+            self._passed_on = len(found)
             self._tell(self._log.operations(found))
 
 

@@ -70,15 +70,15 @@ def _revision(path: Path) -> int:
 
 
 def _segment(duck: Any, manifest: Manifest, path: Path, named: dict[str, _Named]) -> Segment:
-    told = named.get(path.name)
-    if told is not None:
+    logged = named.get(path.name)
+    if logged is not None:
         first, _, last = path.name.partition(".")[0].partition("-")
-        made = told.made._replace(revision=_revision(path))
+        made = logged.made._replace(revision=_revision(path))
         try:
             segment = described(duck, path, manifest, (int(first), int(last)), made)
         except Conflict:
             segment = None
-        if segment is not None and segment.proof() == told.proof:
+        if segment is not None and segment.proof() == logged.proof:
             return segment
     raise Unavailable(
         f"{path} is not what the log says was sealed, so no manifest was written; bring the "

@@ -439,7 +439,7 @@ def memory_ceiling(extra_mb: int) -> Iterator[None]:
         _blocks += 1
         if _blocks == 1:
             _before, hard = resource.getrlimit(kind)
-            wanted = _held_bytes() + extra_mb * 2**20
+            wanted = _used_bytes() + extra_mb * 2**20
             others = [limit for limit in (_before, hard) if limit != resource.RLIM_INFINITY]
             resource.setrlimit(kind, (min([wanted, *others]), hard))
     try:
@@ -451,6 +451,6 @@ def memory_ceiling(extra_mb: int) -> Iterator[None]:
                 resource.setrlimit(kind, (_before, resource.getrlimit(kind)[1]))
 
 
-def _held_bytes() -> int:
+def _used_bytes() -> int:
     lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))

@@ -399,12 +399,12 @@ class _Search:
     def _claude_memory(
         self, path: Path, key: str, title: str, why: str, **config: str
     ) -> Iterator[DiscoveredMemory]:
-        held = self._listed(path)
-        if (memories := held.documents()) or held.problems:
+        listed = self._listed(path)
+        if (memories := listed.documents()) or listed.problems:
             count = len([name for name in memories if name != INDEX]) or 1
             yield _found(
                 "claude-memory", path, key, title, why,
-                problems=held.problems, records=count, **config,
+                problems=listed.problems, records=count, **config,
             )  # fmt: skip
 
     def _moved_memories(self) -> Iterator[DiscoveredMemory]:
@@ -497,26 +497,26 @@ class _Search:
             for top, _, rest in tops
             for name in (_list_folder(folder / top).names if rest else ("",))
         )
-        held = (
+        entries = (
             "/".join(filter(None, (top, name, mark)))
             for top, name in parts
             for mark, is_there in (("facts.md", is_file), ("memory", is_folder))
             if is_there(folder / top / name / mark)
         )
-        if marks := list(islice(held, 3)):
+        if marks := list(islice(entries, 3)):
             why = f"{why} It holds {', '.join(marks)}."
             yield _found("vault", folder, folder.name or "root", f"Vault {folder}", why)
 
     def _memsearch(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
         path = folder / ".memsearch" / "memory"
-        held = self._listed(path)
-        logs = [path / name for name in held.documents()]
-        if logs or held.problems:
-            count = None if held.capped else _count(logs, _TURN)
+        listed = self._listed(path)
+        logs = [path / name for name in listed.documents()]
+        if logs or listed.problems:
+            count = None if listed.capped else _count(logs, _TURN)
             title, key = f"memsearch logs of {folder}", folder.name or "root"
             yield _found(
                 "memsearch", path, key, title, why,
-                problems=held.problems, records=count, **self._project(folder),
+                problems=listed.problems, records=count, **self._project(folder),
             )  # fmt: skip
 
     def _milvus(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
@@ -527,8 +527,8 @@ class _Search:
                 names = self._listed(path / "collections").names
                 title, key = f"Milvus collections {path}", path.stem
                 if own := [name for name in names if name.startswith("aq_")]:
-                    held = f"{why} It holds {', '.join(own[:4])}."
-                    yield _found("milvus", path, key, title, held)
+                    detail = f"{why} It holds {', '.join(own[:4])}."
+                    yield _found("milvus", path, key, title, detail)
                 elif names or (is_file(path) and "milvus" in path.name):
                     yield _named("milvus", path, title, why, _NOT_OURS if names else _OLD_MILVUS)
 
@@ -587,8 +587,8 @@ class _Search:
             written = variables.get(_VARIABLE) if isinstance(variables, dict) else None
             if isinstance(written, str) and written.strip():
                 yield self._graph(written.strip(), why)
-            told = json.dumps(server).casefold()
-            if mark := next((one for one in _HOSTED if one in told), None):
+            text = json.dumps(server).casefold()
+            if mark := next((one for one in _HOSTED if one in text), None):
                 title = f"{_HOSTED[mark]} of the MCP server {name}"
                 yield _named("mem0", path, title, why, _HOW_MEM0[_HOSTED[mark]])
 

@@ -111,8 +111,8 @@ def _below(reader: FileReader, folder: Path) -> Iterator[Path]:
     while waiting:
         if count > _MOST_FOLDERS:
             names = " and ".join(_BELOW)
-            told = f"Only the first {_MOST_FOLDERS:,} subfolders were searched for {names}."
-            reader.report(told, folder)
+            problem = f"Only the first {_MOST_FOLDERS:,} subfolders were searched for {names}."
+            reader.report(problem, folder)
             return
         above, count = waiting.popleft(), count + 1
         reader.look(above)

@@ -86,9 +86,9 @@ class FileChange:
     @property
     def token(self) -> str:
         """What a yes to this change is given by: another file or change has another."""
-        told = (str(self.path).encode(), self.before or b"", self.after or b"")
-        lengths = b"".join(len(part).to_bytes(8, "big") for part in told)
-        return hashlib.sha256(lengths + b"".join(told)).hexdigest()[:_TOKEN_CHARS]
+        parts = (str(self.path).encode(), self.before or b"", self.after or b"")
+        lengths = b"".join(len(part).to_bytes(8, "big") for part in parts)
+        return hashlib.sha256(lengths + b"".join(parts)).hexdigest()[:_TOKEN_CHARS]
 
     def lines(self) -> list[str]:
         """Return the change as a unified diff."""
@@ -142,8 +142,8 @@ def read(path: Path) -> bytes | None:
 
 def unchanged(path: Path) -> FileChange:
     """Return the change of a file that stays as it is."""
-    held = read(path)
-    return FileChange(path, held, held)
+    content = read(path)
+    return FileChange(path, content, content)
 
 
 class Addition(NamedTuple):
@@ -200,9 +200,9 @@ def _with(path: Path, document: Json, additions: Sequence[Addition]) -> Json:
             holder = holder.setdefault(name, {})
             _require(path, one, isinstance(holder, dict))
         if one.listed:
-            held = holder.setdefault(one.path[-1], [])
-            _require(path, one, isinstance(held, list))
-            held.append(one.value)
+            entries = holder.setdefault(one.path[-1], [])
+            _require(path, one, isinstance(entries, list))
+            entries.append(one.value)
         else:
             _require(path, one, one.path[-1] not in holder)
             holder[one.path[-1]] = one.value
@@ -577,13 +577,13 @@ class ClientPlan:
     @property
     def token(self) -> str:
         """What a yes to all of it is given by."""
-        told = "\0".join([*(self.command or ()), *(one.token for one in self.changes)])
-        return hashlib.sha256(told.encode()).hexdigest()[:_TOKEN_CHARS]
+        text = "\0".join([*(self.command or ()), *(one.token for one in self.changes)])
+        return hashlib.sha256(text.encode()).hexdigest()[:_TOKEN_CHARS]
 
     def lines(self) -> list[str]:
         """Return it for a person: the command, then the files' differences."""
-        told = [f"$ {shlex.join(self.command)}"] if self.command else []
-        return [*told, *(line for one in self.changes for line in one.lines())]
+        command = [f"$ {shlex.join(self.command)}"] if self.command else []
+        return [*command, *(line for one in self.changes for line in one.lines())]
 
     def carry_out(self, made: set[Path]) -> None:
         """Do it; `made` are the folders that plans made, and are kept in sync.
@@ -612,5 +612,5 @@ def _run(command: Sequence[str]) -> None:
         raise Unavailable(f"{command[0]} could not be run: {error}.") from error
     if ended.returncode != 0:
         words = (ended.stderr or ended.stdout).strip().splitlines()
-        told = words[-1] if words else f"exit code {ended.returncode}"
-        raise Unavailable(f"{command[0]} refused: {told}")
+        reason = words[-1] if words else f"exit code {ended.returncode}"
+        raise Unavailable(f"{command[0]} refused: {reason}")

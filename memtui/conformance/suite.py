@@ -49,10 +49,10 @@ class PluginConformance:
         if result.outcome == "not_applicable":
             pytest.skip(visible(result.detail))
         if result.outcome == "fail":
-            pytest.fail(_told(result), pytrace=False)
+            pytest.fail(_report(result), pytrace=False)
 
 
-def _told(result: CheckResult) -> str:
+def _report(result: CheckResult) -> str:
     lines = [f"{result.name}: {visible(result.detail)}", f"{result.rule} ({result.source})"]
     if result.request is not None:
         sent = f"{result.request.method} {result.request.path} {result.request.body or ''}"

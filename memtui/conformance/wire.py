@@ -106,16 +106,16 @@ class Exchange:
             self.fail(f"Answered {self.status} to a good request.")
         return self
 
-    def expect_fields(self, wanted: Json, held: Json | None = None) -> None:
+    def expect_fields(self, wanted: Json, row: Json | None = None) -> None:
         """Raise `Failed` where the body, or an object in it, holds something else."""
-        held = self.fields if held is None else held
+        row = self.fields if row is None else row
         for field, value in wanted.items():
-            if held.get(field) != value:
-                self.fail(f"{field} is {quoted(held.get(field))}; {quoted(value)} is due.")
+            if row.get(field) != value:
+                self.fail(f"{field} is {quoted(row.get(field))}; {quoted(value)} is due.")
 
-    def expect_expiry(self, wanted: datetime, held: Json | None = None) -> None:
+    def expect_expiry(self, wanted: datetime, row: Json | None = None) -> None:
         """Raise `Failed` where the body, or an object in it, expires at another moment."""
-        moment = self.moment("expires_at", held)
+        moment = self.moment("expires_at", row)
         if abs(moment - wanted) > _SECOND:
             self.fail(f"expires_at is {moment.isoformat()}; {wanted.isoformat()} is due.")
 

@@ -148,7 +148,7 @@ class Contents(Model):
     """The whole file: how many changes there were, and the records that are kept."""
 
     stored: int = 0
-    held: tuple[HostedRecord, ...] = ()
+    records: tuple[HostedRecord, ...] = ()
 
 
 class HostedStore:
@@ -231,7 +231,7 @@ class HostedAdapter(Adapter):
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record under an id of the provider's own, and bill its embedding."""
-        handle = await self._change(lambda held: self._stored(held, request))
+        handle = await self._change(lambda contents: self._stored(contents, request))
         usage = [self._config.embedding(request.content, self._config.write_usd)]
         if request.mode is WriteMode.SUMMARIZE:
             usage.append(self._config.summary(request.content))
@@ -252,7 +252,9 @@ class HostedAdapter(Adapter):
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove records; while the provider lags they are returned for a while longer."""
-        return ForgetReply(missing=await self._change(lambda held: self._removed(held, request)))
+        return ForgetReply(
+            missing=await self._change(lambda contents: self._removed(contents, request))
+        )
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page."""
@@ -262,7 +264,7 @@ class HostedAdapter(Adapter):
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a record in place and bill its embedding."""
-        record = await self._change(lambda held: self._corrected(held, request))
+        record = await self._change(lambda contents: self._corrected(contents, request))
         usage = self._config.embedding(record.text, self._config.write_usd)
         return CorrectReply(handle=request.handle, usage=(usage,))
 
@@ -322,12 +324,12 @@ class HostedAdapter(Adapter):
 
     def _returned(self) -> list[Record]:
         now = self._context.now()
-        return [held.record for held in self._store.read().held if _is_returned(held, now)]
+        return [one.record for one in self._store.read().records if _is_returned(one, now)]
 
     def _search(self, request: QueryRequest) -> Sequence[Snippet]:
         contents = self._store.read()
         if contents is not self._indexed:
-            self._index.fill([held.record for held in contents.held])
+            self._index.fill([one.record for one in contents.records])
             self._indexed = contents
         known = {record.handle for record in self._returned()}
         found = (
@@ -343,7 +345,7 @@ class HostedAdapter(Adapter):
     def _stored(self, contents: Contents, request: WriteRequest) -> tuple[Contents, RecordHandle]:
         """Add the record of a write; an upsert of a known id replaces that one."""
         number, now = contents.stored + 1, self._context.now()
-        ids = {held.record.handle.provider_record_id for held in contents.held}
+        ids = {one.record.handle.provider_record_id for one in contents.records}
         name = _new_id(number, request.content)
         if request.mode is WriteMode.UPSERT and request.record_id in ids:
             name = request.record_id
@@ -359,8 +361,8 @@ class HostedAdapter(Adapter):
             revision=f"r{number}",
             **{name: getattr(request, name) for name in _AS_WRITTEN},
         )
-        kept = tuple(held for held in contents.held if held.record.handle != handle)
-        return Contents(stored=number, held=(*kept, HostedRecord(record=record))), handle
+        kept = tuple(one for one in contents.records if one.record.handle != handle)
+        return Contents(stored=number, records=(*kept, HostedRecord(record=record))), handle
 
     def _removed(
         self, contents: Contents, request: ForgetRequest
@@ -368,27 +370,27 @@ class HostedAdapter(Adapter):
         """Remove records, at once or when the lag ends; return the handles that named none."""
         now, lag = self._context.now(), self._trouble(Trouble.LAG)
         present = {
-            held.record.handle: held.record
-            for held in contents.held
-            if (held.gone_at is None or held.gone_at > now) and sees(request.scope, held.record)
+            one.record.handle: one.record
+            for one in contents.records
+            if (one.gone_at is None or one.gone_at > now) and sees(request.scope, one.record)
         }
         going = [handle for handle in request.handles if handle in present]
         for handle in going:
             seen = request.revisions.get(handle.provider_record_id)
             check_revision(present[handle], seen)
-        held = tuple(
+        records = tuple(
             HostedRecord(record=one.record, gone_at=lag and lag.end)
             if one.record.handle in going
             else one
-            for one in contents.held
+            for one in contents.records
             if lag or one.record.handle not in going
         )
         missing = tuple(handle for handle in request.handles if handle not in present)
-        return contents.model_copy(update={"held": held}), missing
+        return contents.model_copy(update={"records": records}), missing
 
     def _corrected(self, contents: Contents, request: CorrectRequest) -> tuple[Contents, Record]:
         """Change one record and return it."""
-        mine = [one for one in contents.held if one.record.handle == request.handle]
+        mine = [one for one in contents.records if one.record.handle == request.handle]
         if not mine or mine[0].gone_at is not None or not sees(request.scope, mine[0].record):
             raise NotFound(f"There is no record {request.handle.provider_record_id} here.")
         record = mine[0].record
@@ -403,10 +405,10 @@ class HostedAdapter(Adapter):
             given["expires_at"] = request.expires_at
         update = {**given, "updated_at": self._context.now(), "revision": f"r{number}"}
         changed = record.model_copy(update=update)
-        held = tuple(
-            HostedRecord(record=changed) if one is mine[0] else one for one in contents.held
+        records = tuple(
+            HostedRecord(record=changed) if one is mine[0] else one for one in contents.records
         )
-        return Contents(stored=number, held=held), changed
+        return Contents(stored=number, records=records), changed
 
 
 def sees(scope: Scope, record: Record) -> bool:
@@ -415,7 +417,7 @@ def sees(scope: Scope, record: Record) -> bool:
     if record.scope.project_id is None:
         fields.append("agent_id")
     pairs = [(getattr(scope, field), getattr(record.scope, field)) for field in fields]
-    return all(asked is None or held is None or asked == held for asked, held in pairs)
+    return all(asked is None or value is None or asked == value for asked, value in pairs)
 
 
 def _summed_up(records: Sequence[Record]) -> str:
@@ -423,15 +425,15 @@ def _summed_up(records: Sequence[Record]) -> str:
     topics = Counter(record.topic for record in records if record.topic)
     about = ", ".join(topic for topic, _ in topics.most_common(_TOPICS))
     leading = sorted(records, key=lambda one: (one.pinned, one.updated_at or _EVER), reverse=True)
-    held = "1 memory" if len(records) == 1 else f"{len(records)} memories"
-    lines = [held + (f", most about {about}." if about else ".")]
+    total = "1 memory" if len(records) == 1 else f"{len(records)} memories"
+    lines = [total + (f", most about {about}." if about else ".")]
     lines += [(one.summary or one.text.split("\n", 1)[0])[:200] for one in leading[:_LEADING]]
     return "\n".join(lines)
 
 
-def _is_returned(held: HostedRecord, now: datetime) -> bool:
-    expires = held.record.expires_at
-    return (held.gone_at is None or now < held.gone_at) and (expires is None or now < expires)
+def _is_returned(one: HostedRecord, now: datetime) -> bool:
+    expires = one.record.expires_at
+    return (one.gone_at is None or now < one.gone_at) and (expires is None or now < expires)
 
 
 def _new_id(number: int, text: str) -> str:

@@ -325,11 +325,11 @@ async def _make(
 
 
 async def _play(player: Player, paths: Paths, progress: Progress | None) -> None:
-    steps, told = timeline(), -1
+    steps, reported = timeline(), -1
     for number, step in enumerate(steps):
         percent = 100 * number // len(steps)
-        if number >= _STEPS_A_REPORT and percent >= told + _PERCENT_A_MARK:
-            told = percent
+        if number >= _STEPS_A_REPORT and percent >= reported + _PERCENT_A_MARK:
+            reported = percent
             begun = Marker(begun=True, percent=percent, binding_ids=_binding_ids())
             _write_marker(paths, begun)
         if progress is not None and number % _STEPS_A_REPORT == 0:

@@ -92,7 +92,7 @@ class Recall:
             kind = OperationType.BROWSE
             asked = {"filter": {}, "sort": read.sort, "limit": read.limit, "cursor": None}
             own = [
-                one for one in self._held(where) if one.scope.project_id == step.scope.project_id
+                one for one in self._read(where) if one.scope.project_id == step.scope.project_id
             ]
             count = min(read.limit, len(own))
         else:
@@ -129,7 +129,7 @@ class Recall:
                 append_all(connection, self._drafts)
             self._drafts.clear()
 
-    def _held(self, where: Resolution) -> Iterable[Record]:
+    def _read(self, where: Resolution) -> Iterable[Record]:
         records = self._records[where.binding_key]
         return (one for one in records if one.handle.provider_record_id in self.there)
 

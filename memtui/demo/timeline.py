@@ -49,7 +49,7 @@ _SEED = 31
 _RUNBOOK = "First five minutes of an incident"
 _BALANCE = "Margit's reach went from"
 _BEFORE_ASKING = timedelta(seconds=2)
-_NEWEST_TOLD = 15
+_NEWEST_HYDRATED = 15
 _BREAKER_OPEN = timedelta(minutes=2)
 """A breaker that opened in an outage refuses calls for a little longer."""
 
@@ -74,7 +74,7 @@ def timeline() -> tuple[PlannedStep, ...]:
     }
     steps += Mishaps(company, names).steps()
     steps += records.leftovers()
-    steps += _told(runs, content.company.person)
+    steps += _hydrations(runs, content.company.person)
     last = Scope(
         company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"
     )
@@ -84,7 +84,7 @@ def timeline() -> tuple[PlannedStep, ...]:
     return tuple(map(_settled, steps))
 
 
-def _told(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[PlannedStep]:
+def _hydrations(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[PlannedStep]:
     """Yield what runs are told as they begin: of two people's one every other day, and the newest.
 
     Each is told for somebody who works in its project.
@@ -94,7 +94,7 @@ def _told(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[Pla
         for one in runs
         if one.channel == "hook" and isinstance(one.action, Ask) and not is_hosted(one.scope)
     ]
-    chosen = {one.scope.run_id: one for one in begun[-_NEWEST_TOLD:]}
+    chosen = {one.scope.run_id: one for one in begun[-_NEWEST_HYDRATED:]}
     for project, hour in (("mech-fighters", 9.2), ("infra", 10.6)):
         own = [one for one in begun if one.scope.project_id == project]
         for day in range(1, 60, 2):
@@ -104,8 +104,8 @@ def _told(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[Pla
         person = next(one.id for one in people if first.scope.project_id in one.projects)
         scope = first.scope.model_copy(update={"subject_id": person})
         if isinstance(first.action, Ask):
-            told = Hydrate(first.action.text)
-            yield replace(first, ago=first.ago + _BEFORE_ASKING, scope=scope, action=told)
+            hydrate = Hydrate(first.action.text)
+            yield replace(first, ago=first.ago + _BEFORE_ASKING, scope=scope, action=hydrate)
 
 
 def _by_shelf(steps: Iterable[PlannedStep]) -> Shelves:

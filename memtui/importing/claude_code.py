@@ -145,13 +145,13 @@ class Transcripts:
     ) -> OperationDraft:
         did, failed = call.did, bool(result.get("is_error"))
         reply = line.get("toolUseResult")
-        told = structured(reply) or structured(result.get("content"))
-        kind, record_ids = did.kind, did.record_ids or returned(told)
+        returned_value = structured(reply) or structured(result.get("content"))
+        kind, record_ids = did.kind, did.record_ids or returned(returned_value)
         if call.tool == "Write" and isinstance(reply, dict) and reply.get("type") == "update":
             kind = OperationType.CORRECT
         origin = _origin(path, call.line, key, call.values) | {"tool": call.tool}
-        if LOGGED in told:
-            origin[LOGGED] = told[LOGGED]
+        if LOGGED in returned_value:
+            origin[LOGGED] = returned_value[LOGGED]
         took = (_moment(line) or call.started_at) - call.started_at
         return OperationDraft(
             **self._of_session(path, call.line, call.values),
@@ -197,18 +197,18 @@ class Transcripts:
         if at is None:
             raise ValueError("it has no timestamp")
         key = str(message.get("id") or said.get("uuid") or key_of("line", said))
-        held = messages.get(key)
-        if held is None:
+        current = messages.get(key)
+        if current is None:
             asked_at = times.get(str(said.get("parentUuid")))
-            held = messages[key] = _Message(line, said, usage, asked_at, at, at)
+            current = messages[key] = _Message(line, said, usage, asked_at, at, at)
         else:
             self.repeated += 1
-            held.ended_at = max(held.ended_at, at)
-            if _output(usage) >= _output(held.usage):
-                held.usage = usage
+            current.ended_at = max(current.ended_at, at)
+            if _output(usage) >= _output(current.usage):
+                current.usage = usage
         for part in _parts(message):
-            if part not in held.parts:
-                held.parts.append(part)
+            if part not in current.parts:
+                current.parts.append(part)
         return messages.popitem(last=False) if len(messages) > _OPEN_MESSAGES else None
 
     def _finished(self, path: Path, key: str, message: _Message) -> Iterator[ParsedOperation]:
@@ -281,8 +281,8 @@ class Transcripts:
             an_hour = min(an_hour, counts["cache_creation_input_tokens"])
             details["ephemeral_1h_input_tokens"] = an_hour
         model = values.identifier(message.first["message"].get("model"))
-        told = message.first.get("costUSD")
-        cost = None if told is None else values.money(told)
+        dollars = message.first.get("costUSD")
+        cost = None if dollars is None else values.money(dollars)
         if cost is None:
             found = cost_of(
                 ModelCall(

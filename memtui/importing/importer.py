@@ -21,7 +21,7 @@ from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
 
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
-_TOLD = 10
+_LISTED = 10
 """Bad rows that are told with their reason."""
 _TRANSCRIPTS: FormatName = "claude-code"
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9._-]+")
@@ -169,7 +169,7 @@ class Import:
             self._counted(staging.in_order()),
             name=self._name(),
             asked={
-                "files": [path.name for path in self.files[:_TOLD]],
+                "files": [path.name for path in self.files[:_LISTED]],
                 "file_count": len(self.files),
                 "format": self.form,
             },
@@ -239,7 +239,7 @@ class Import:
 
     def _refuse(self, path: Path, line: int, reason: str) -> None:
         self.bad_count += 1
-        if len(self.bad) < _TOLD:
+        if len(self.bad) < _LISTED:
             self.bad.append(BadRow(file=path.name, line=line, reason=reason))
 
     def _refusal(self) -> Invalid:

@@ -57,10 +57,10 @@ def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
             yield Loss(what=what, records=records[name], carried=carried)
 
 
-def fields_held(record: Record, names: Collection[str]) -> list[str]:
+def filled_fields(record: Record, names: Collection[str]) -> list[str]:
     """Return those of the named fields that are not empty in a record."""
-    held = [name for name in names if getattr(record, name) not in (None, False, "", (), {})]
-    return [name for name in held if name != "kind" or record.kind != FACT]
+    filled = [name for name in names if getattr(record, name) not in (None, False, "", (), {})]
+    return [name for name in filled if name != "kind" or record.kind != FACT]
 
 
 def unable(can: Capabilities) -> set[str]:
@@ -82,8 +82,8 @@ def as_json(record: Record) -> dict[str, Any]:
 
 def prints_of(record: Record) -> bytes:
     """Return one hash per field, concatenated in the order of `FIELDS`."""
-    held = as_json(record)
-    return b"".join(_hash(held[name], _BYTES) for name in FIELDS)
+    fields = as_json(record)
+    return b"".join(_hash(fields[name], _BYTES) for name in FIELDS)
 
 
 def print_of(prints: bytes, name: str) -> bytes:
@@ -258,10 +258,10 @@ def pack(
     """
     record = envelope.record
     unsent = {name for name in _FILLED if not getattr(record, name)}
-    held = as_json(record)
+    fields = as_json(record)
     is_blank = not record.text.strip()
     kept = {
-        name: held[name]
+        name: fields[name]
         for name in FIELDS
         if (name in {*lost, *unsent} if name != "text" else is_blank)
     }

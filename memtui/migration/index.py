@@ -13,14 +13,14 @@ from memtui.migration.envelope import Envelope, differing, identity_of, print_of
 from memtui.scratch import Scratch
 
 _SCHEMA = """
-CREATE TABLE held (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, state TEXT,
+CREATE TABLE stored (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, state TEXT,
     scope TEXT, revision TEXT, origin TEXT, alike BLOB, has_metadata INTEGER, taken INTEGER);
-CREATE INDEX pending_id ON held (id);
-CREATE INDEX pending_identity ON held (identity);
-CREATE INDEX pending_alike ON held (alike);
+CREATE INDEX pending_id ON stored (id);
+CREATE INDEX pending_identity ON stored (identity);
+CREATE INDEX pending_alike ON stored (alike);
 CREATE TABLE wanted (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, home BLOB,
     origin BLOB, alike BLOB, scope TEXT);
-CREATE TABLE pair (wanted INTEGER PRIMARY KEY, held INTEGER UNIQUE);
+CREATE TABLE pair (wanted INTEGER PRIMARY KEY, stored INTEGER UNIQUE);
 """
 _PASSES = (
     ("identity || hex(prints)", "identity || hex(prints)"),
@@ -37,13 +37,13 @@ INSERT INTO pair SELECT w.row, h.row FROM
         FROM wanted WHERE row NOT IN (SELECT wanted FROM pair)) AS w
 JOIN
     (SELECT row, {1} AS key, row_number() OVER (PARTITION BY {1} ORDER BY row) AS number
-        FROM held WHERE row NOT IN (SELECT held FROM pair)) AS h
+        FROM stored WHERE row NOT IN (SELECT stored FROM pair)) AS h
 ON w.key = h.key AND w.number = h.number
 """
 _MISSING = "wanted WHERE row NOT IN (SELECT wanted FROM pair)"
-_EXTRA = "held WHERE origin = ? AND row NOT IN (SELECT held FROM pair)"
+_EXTRA = "stored WHERE origin = ? AND row NOT IN (SELECT stored FROM pair)"
 _DIFFERENT = (
-    "pair JOIN wanted AS w ON w.row = pair.wanted JOIN held AS h ON h.row = pair.held"
+    "pair JOIN wanted AS w ON w.row = pair.wanted JOIN stored AS h ON h.row = pair.stored"
     " WHERE w.prints <> h.prints"
 )
 _ALL = -1
@@ -115,7 +115,7 @@ class RecordIndex:
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
         """Add records of the destination."""
-        self._insert("held VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", self._held_row, envelopes)
+        self._insert("stored VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", self._row_of, envelopes)
 
     def add_source(self, envelopes: Iterable[Envelope]) -> None:
         """Add records of the source."""
@@ -131,13 +131,13 @@ class RecordIndex:
         self._database.executemany(f"INSERT INTO {into}", map(row, envelopes))
         self._database.execute("COMMIT")
 
-    def _held_row(self, envelope: Envelope) -> tuple[object, ...]:
-        held, migration_record = DestinationRecord.of(envelope), envelope.migration_record
+    def _row_of(self, envelope: Envelope) -> tuple[object, ...]:
+        record, migration_record = DestinationRecord.of(envelope), envelope.migration_record
         return (
-            _storable(held.id),
-            *held[1:4],
-            held.scope.model_dump_json(),
-            held.revision,
+            _storable(record.id),
+            *record[1:4],
+            record.scope.model_dump_json(),
+            record.revision,
             migration_record.binding if migration_record else None,
             _alike(envelope.prints),
             bool(migration_record or envelope.record.metadata),
@@ -170,7 +170,7 @@ class RecordIndex:
         None if any record of the destination has metadata: then the destination stores metadata,
         and migrated records are found by their migration records.
         """
-        if self._database.execute("SELECT 1 FROM held WHERE has_metadata LIMIT 1").fetchone():
+        if self._database.execute("SELECT 1 FROM stored WHERE has_metadata LIMIT 1").fetchone():
             return None
         return self._one("alike = ? AND NOT taken", _alike(prints), take=True)
 
@@ -178,7 +178,7 @@ class RecordIndex:
         self, condition: str, value: object, *, take: bool = False
     ) -> DestinationRecord | None:
         row = self._database.execute(
-            "SELECT row, id, prints, identity, state, scope, revision FROM held WHERE "  # noqa: S608 — constants
+            "SELECT row, id, prints, identity, state, scope, revision FROM stored WHERE "  # noqa: S608 — constants
             f"{condition} ORDER BY row LIMIT 1",
             (value,),
         ).fetchone()
@@ -186,7 +186,7 @@ class RecordIndex:
             return None
         number, record_id, prints, identity, state, scope, revision = row
         if take:
-            self._database.execute("UPDATE held SET taken = 1 WHERE row = ?", (number,))
+            self._database.execute("UPDATE stored SET taken = 1 WHERE row = ?", (number,))
         own = _text_of(record_id), prints, identity, state
         return DestinationRecord(*own, Scope.model_validate_json(scope), revision)
 
@@ -209,7 +209,7 @@ class RecordIndex:
             "missing": checked - paired,
             "different": different,
             "extra": extra,
-            "others": self._count("held") - paired - extra,
+            "others": self._count("stored") - paired - extra,
         }
 
     def _count(self, where: str, *values: object) -> int:

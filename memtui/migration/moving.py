@@ -36,7 +36,7 @@ from memtui.migration.envelope import (
     Loss,
     differing,
     digest_of,
-    fields_held,
+    filled_fields,
     identity_of,
     is_empty,
     living,
@@ -90,12 +90,12 @@ class Pace:
         self._report = report
         self._clock = clock
         self._marks = deque([(clock(), 0)])
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
     def add(self, records: int = 1) -> None:
         """Count records as finished."""
         self.done += records
-        if self._clock() - self._told_at >= _BETWEEN_SECONDS:
+        if self._clock() - self._reported_at >= _BETWEEN_SECONDS:
             self.tell()
 
     def search(self, found: int) -> None:
@@ -107,7 +107,7 @@ class Pace:
 
     def tell(self) -> None:
         """Report now."""
-        now = self._told_at = self._clock()
+        now = self._reported_at = self._clock()
         self._marks.append((now, self.done))
         while len(self._marks) > 2 and self._marks[1][0] <= now - _WINDOW_SECONDS:
             self._marks.popleft()
@@ -272,7 +272,7 @@ class _Mover:
 
     def _count(self, envelope: Envelope) -> None:
         self.counts["redacted"] += bool(envelope.redacted)
-        self._lacking.update(fields_held(envelope.record, self._lost_of(envelope)))
+        self._lacking.update(filled_fields(envelope.record, self._lost_of(envelope)))
         self._lacking["id"] += not self._endpoints.destination.capabilities.keeps_ids
 
     def _lost_of(self, envelope: Envelope) -> set[str]:
@@ -293,17 +293,17 @@ class _Mover:
         The state is None where neither has a migration record: then nobody knows which side
         changed, and the destination's record is left as it is.
         """
-        held = self._index.migrated(identity_of(self._endpoints.source.key, envelope.record_id))
-        if held is not None:
-            return held, held.state
+        copy = self._index.migrated(identity_of(self._endpoints.source.key, envelope.record_id))
+        if copy is not None:
+            return copy, copy.state
         migration_record = envelope.migration_record
         if (
             migration_record is not None
             and migration_record.binding == self._endpoints.destination.key
         ):
-            held = self._index.named(migration_record.record_id)
-            if held is not None:
-                return held, migration_record.state
+            copy = self._index.named(migration_record.record_id)
+            if copy is not None:
+                return copy, migration_record.state
         return self._index.take_alike(envelope.prints), None
 
     async def _move(self, envelope: Envelope, found: _Found) -> _Outcome:
@@ -313,33 +313,33 @@ class _Mover:
             Conflict: the record was changed in the destination since it was migrated.
             Invalid: the destination refuses the record, or stored another text.
         """
-        held, base = found
-        if held is None:
-            held = await self._write_new(envelope)
-            if held is None:
+        copy, base = found
+        if copy is None:
+            copy = await self._write_new(envelope)
+            if copy is None:
                 return "written"
-            base = held.state
-        if held.prints == envelope.prints or base is None:
+            base = copy.state
+        if copy.prints == envelope.prints or base is None:
             return "unchanged"
-        self._refuse_edited(envelope, held, base)
-        await self._settle(envelope, await self._replace(envelope, held))
+        self._refuse_edited(envelope, copy, base)
+        await self._settle(envelope, await self._replace(envelope, copy))
         return "replaced"
 
-    def _refuse_edited(self, envelope: Envelope, held: DestinationRecord, base: str) -> None:
-        if digest_of(held.prints) == base:
+    def _refuse_edited(self, envelope: Envelope, copy: DestinationRecord, base: str) -> None:
+        if digest_of(copy.prints) == base:
             return
         destination = self._endpoints.destination
         can = destination.capabilities
         kept = {"text": True, "pinned": can.pin, "expires_at": can.expiry}
         edited = [
             name
-            for name in differing(held.prints, envelope.prints)
-            if kept.get(name, name in {"topic", "tags"} and not is_empty(held.prints, name))
+            for name in differing(copy.prints, envelope.prints)
+            if kept.get(name, name in {"topic", "tags"} and not is_empty(copy.prints, name))
         ]
         if edited:
             raise Conflict(
                 f"Its {' and '.join(edited).replace('_', ' ')} changed in {destination.key} "
-                f"(as {held.id}) since it was migrated; forget it there to have the source's again."
+                f"(as {copy.id}) since it was migrated; forget it there to have the source's again."
             )
 
     async def _write_new(self, envelope: Envelope) -> DestinationRecord | None:
@@ -379,9 +379,9 @@ class _Mover:
             self._lost |= {(envelope.record.kind, name) for name in lost}
         if stored.migration_record is None or not lost:
             return
-        held = stored.record.metadata
-        extra = held.keys() - metadata.keys()
-        if extra and all(held.get(name) == value for name, value in metadata.items()):
+        actual = stored.record.metadata
+        extra = actual.keys() - metadata.keys()
+        if extra and all(actual.get(name) == value for name, value in metadata.items()):
             self._added |= extra
             lost.discard("metadata")
         self._lost |= {(envelope.record.kind, name) for name in lost}
@@ -391,23 +391,23 @@ class _Mover:
             names = ", ".join(differing(left.prints, envelope.prints)).replace("_", " ")
             raise Invalid(f"{key} did not keep its {names}.")
 
-    async def _replace(self, envelope: Envelope, held: DestinationRecord) -> MutationAnswer:
+    async def _replace(self, envelope: Envelope, copy: DestinationRecord) -> MutationAnswer:
         request, destination = self._packed(envelope), self._endpoints.destination
         can = destination.capabilities
         # Forgetting and rewriting a fact would add a false version to its past.
         in_place = can.keeps_ids or (can.validity and request.kind == "fact")
-        if in_place and held.scope == envelope.record.scope:
-            update = {"record_id": held.id, "mode": WriteMode.UPSERT}
+        if in_place and copy.scope == envelope.record.scope:
+            update = {"record_id": copy.id, "mode": WriteMode.UPSERT}
             return await self._write(request.model_copy(update=update))
         # Forgotten and rewritten at once; the source still has the record.
-        handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=held.id)
+        handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=copy.id)
         await self._endpoints.service.forget(
             self._endpoints.caller,
             ForgetRequest(
-                scope=held.scope.outside_run(),
+                scope=copy.scope.outside_run(),
                 handles=(handle,),
                 binding_key=destination.key,
-                revisions={held.id: held.revision} if held.revision else {},
+                revisions={copy.id: copy.revision} if copy.revision else {},
             ),
         )
         return await self._write(request)

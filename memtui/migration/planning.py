@@ -12,7 +12,7 @@ from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Rec
 from memtui.migration.endpoints import Endpoints
 from memtui.migration.envelope import (
     Loss,
-    fields_held,
+    filled_fields,
     living,
     losses,
     unable,
@@ -110,7 +110,7 @@ class _Survey:
             self.has["record"] += 1
             self.has["undated"] += record.created_at is None
             self.has["history"] += self._endpoints.source.capabilities.history
-            self._lacking.update(fields_held(record, self._lacks))
+            self._lacking.update(filled_fields(record, self._lacks))
             self._lacking["id"] += not self._endpoints.destination.capabilities.keeps_ids
             self.has["secret"] += bool(envelope.redacted)
             home, no_home = self._home(record)

@@ -227,7 +227,7 @@ class _Sync:
         self._conflicts: list[Divided] = []
         self._failures: list[Failure] = []
         self._failed = self._in_a_row = self._same = 0
-        self._held: list[HeldBack] = []
+        self._kept: list[HeldBack] = []
         self._noted: list[SyncedRecord] = []
         self._dropped: list[SyncedRecord] = []
         self._state: InSync
@@ -329,9 +329,9 @@ class _Sync:
         return _other_fields(self._prints(record), prints)
 
     def _prints(self, record: Record) -> bytes:
-        held = as_json(_own(record))
+        fields = as_json(_own(record))
         return b"".join(
-            blake2b(repr(held[name]).encode("utf-8", "surrogatepass"), digest_size=_BYTES,
+            blake2b(repr(fields[name]).encode("utf-8", "surrogatepass"), digest_size=_BYTES,
                     key=self._state.salt).digest()
             for name in _COMPARED
         )  # fmt: skip
@@ -630,7 +630,7 @@ class _Sync:
 
     async def _delete(self, doomed: _Doomed, confirmed: int | None, pairs: int) -> None:
         reasons = [
-            self._why_held(1 - there, ones, pairs) if ones else None
+            self._why_kept(1 - there, ones, pairs) if ones else None
             for there, ones in enumerate(doomed)
         ]
         asked = sum(len(ones) for ones, why in zip(doomed, reasons, strict=True) if why)
@@ -643,12 +643,12 @@ class _Sync:
         for there, (ones, why) in enumerate(zip(doomed, reasons, strict=True)):
             if why is not None and confirmed is None:
                 ids = tuple(pair.ids[there] for pair, _ in ones)
-                self._held.append(HeldBack(key=self._sides[there].key, record_ids=ids, reason=why))
+                self._kept.append(HeldBack(key=self._sides[there].key, record_ids=ids, reason=why))
                 continue
             for pair, record in ones:
                 await self._try(self._forget(pair, record, there), record, "deleted", there)
 
-    def _why_held(  # noqa: PLR0911 — one reason after the other
+    def _why_kept(  # noqa: PLR0911 — one reason after the other
         self, gone: int, ones: Sequence[tuple[SyncedRecord, Record]], pairs: int
     ) -> str | None:
         """Say why what is gone on a side is not deleted on the other; None: it may be."""
@@ -709,9 +709,9 @@ class _Sync:
         self._state = self._state.model_copy(
             update={
                 "synced_at": datetime.now(UTC),
-                "made": self._state.made if self._held else {**self._state.made, **made},
+                "made": self._state.made if self._kept else {**self._state.made, **made},
                 "conflicts": len(self._conflicts),
-                "held_back": sum(len(one.record_ids) for one in self._held),
+                "held_back": sum(len(one.record_ids) for one in self._kept),
             }
         )
         await self._note()
@@ -723,7 +723,7 @@ class _Sync:
             left=self._sides[0].key, right=self._sides[1].key,
             records=(self._sides[0].count, self._sides[1].count),
             in_sync=self._same, failed=self._failed, failures=tuple(self._failures),
-            conflicts=tuple(self._conflicts), held_back=tuple(self._held), dry_run=self._dry_run,
+            conflicts=tuple(self._conflicts), held_back=tuple(self._kept), dry_run=self._dry_run,
             **{name: dict(counts) for name, counts in self._counts.items()},
         )  # fmt: skip
 

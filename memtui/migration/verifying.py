@@ -205,14 +205,14 @@ async def _look_for_extra(endpoints: Endpoints, index: RecordIndex) -> int:
     """
     added = 0
     for name, scope in await asyncio.to_thread(index.surplus):
-        held = await _found_by_id(endpoints, endpoints.destination, [name], scope)
-        migration_record = unpack(held).migration_record if held else None
-        if held is None or migration_record is None:
+        copy = await _found_by_id(endpoints, endpoints.destination, [name], scope)
+        migration_record = unpack(copy).migration_record if copy else None
+        if copy is None or migration_record is None:
             continue
         names = [migration_record.record_id]
         found = await _found_by_id(endpoints, endpoints.source, names, scope)
         if found is None:
-            await _search_for(endpoints, endpoints.source, held)
+            await _search_for(endpoints, endpoints.source, copy)
             found = await _found_by_id(endpoints, endpoints.source, names, scope)
         envelopes = living([found] if found else [], unpack_clean)
         await asyncio.to_thread(index.add_source, envelopes)

@@ -162,10 +162,10 @@ def refused_by_system(name: str, error: OSError) -> MemtuiError:
 
     `name` begins the sentence.
     """
-    told = f"{name} cannot be changed ({error.strerror or type(error).__name__})"
+    problem = f"{name} cannot be changed ({error.strerror or type(error).__name__})"
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return Denied(f"{told}; look at its rights and at those of its folder.")
-    return Unavailable(f"{told}; nothing was changed there.")
+        return Denied(f"{problem}; look at its rights and at those of its folder.")
+    return Unavailable(f"{problem}; nothing was changed there.")
 
 
 def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:
@@ -217,8 +217,8 @@ def is_nested_deeper(value: object, most: int) -> bool:
     """Whether lists and objects are nested more than `most` deep; works without recursion."""
     level = [value]
     for _ in range(most + 1):
-        held = [one for one in level if isinstance(one, (dict, list))]
+        nodes = [one for one in level if isinstance(one, (dict, list))]
         level = [
-            one for part in held for one in (part.values() if isinstance(part, dict) else part)
+            one for part in nodes for one in (part.values() if isinstance(part, dict) else part)
         ]
-    return bool(held)
+    return bool(nodes)

@@ -106,7 +106,7 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
 def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
     match test:
         case "is":
-            return value in held(record, field)
+            return value in values_of(record, field)
         case "has":
             return has_tag(record.tags, value)
         case "from":
@@ -117,7 +117,7 @@ def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
     return finds(value, text) if test == "finds" else value in folded(text)
 
 
-def held(record: Record, field: str) -> tuple[object, ...]:
+def values_of(record: Record, field: str) -> tuple[object, ...]:
     """Return a record's values in a field of `conditions`; None stands for no value."""
     if field == "tags":
         return record.tags
@@ -133,7 +133,7 @@ def sees(scope: Scope, other: Scope) -> bool:
     """Whether `scope` sees records of another: no field set in both differs."""
     pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
     return scope.company_id == other.company_id and not any(
-        asked is not None and held is not None and asked != held for asked, held in pairs
+        asked is not None and value is not None and asked != value for asked, value in pairs
     )
 
 
@@ -153,5 +153,5 @@ def eligible(request: QueryRequest) -> Callable[[Record], bool]:
 
 def has_metadata(record: Record, wanted: Json) -> bool:
     """Whether a record's metadata has every name and value of a `metadata_filter`."""
-    held = record.metadata
-    return all(name in held and held[name] == value for name, value in wanted.items())
+    metadata = record.metadata
+    return all(name in metadata and metadata[name] == value for name, value in wanted.items())

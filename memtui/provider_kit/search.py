@@ -114,8 +114,8 @@ class TextIndex:
             return
         needles = words.terms or (words.literal,)
         for record in self._records:
-            held = folded(f"{record.title or ''}\n{record.text}")
-            if all(needle in held for needle in needles):
+            text = folded(f"{record.title or ''}\n{record.text}")
+            if all(needle in text for needle in needles):
                 yield record, 0.0
 
     def _matched(self, expression: str) -> list[tuple[int, float]]:

@@ -253,9 +253,9 @@ def as_text(value: object) -> object:
 def _said(body: bytes) -> str:
     """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON."""
     try:
-        told = json.loads(body)
-        told = next(told[name] for name in ("error", "message", "detail") if name in told)
-        message = told["message"] if isinstance(told, dict) else told
+        reply = json.loads(body)
+        reply = next(reply[name] for name in ("error", "message", "detail") if name in reply)
+        message = reply["message"] if isinstance(reply, dict) else reply
     except (ValueError, RecursionError, KeyError, TypeError, StopIteration):
         return ""
     words = " ".join(str(message)[: 4 * _MESSAGE_CHARS].split())[:_MESSAGE_CHARS]

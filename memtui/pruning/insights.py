@@ -42,7 +42,7 @@ class InsightRules(Model):
     """Least growth of a topic in the last week, in tokens …"""
     growing_times: float = 1.5
     """… and as a multiple of the weekly mean of the four weeks before."""
-    growing_told: int = 10
+    growing_listed: int = 10
     """At most so many growing topics, the fastest ones."""
 
 
@@ -95,7 +95,7 @@ def find_insights(
         found += _never_read(own, now, rules)
         found += _read_by_one(own, rules)
         growing += _growing(own, now, rules)
-    fastest = sorted(growing, key=lambda one: (-one.tokens, one.sentence))[: rules.growing_told]
+    fastest = sorted(growing, key=lambda one: (-one.tokens, one.sentence))[: rules.growing_listed]
     order = list(InsightKind)
     return tuple(
         sorted(

@@ -19,7 +19,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _WIDE = (("agent_id", "orchestrator"),)
 """Owners besides the company whose facts every project and agent reads (seed 002 §7)."""
 _NEAREST_FIRST = (*OWNER_FIELDS, "company_id")
-_QUOTED, _TOLD = 40, 4
+_QUOTED, _LISTED = 40, 4
 
 
 class PatternKind(StrEnum):
@@ -118,12 +118,12 @@ def _changes(
     starts = [value[0].record.valid_from for value in values]
     recent = [at for at in starts[1:] if at is not None and at > since]
     if len(recent) >= rules.often:
-        told = values[-len(recent) - 1 :]
-        said = " → ".join(_quoted(value[0].record) for value in told[-_TOLD:])
+        newest = values[-len(recent) - 1 :]
+        said = " → ".join(_quoted(value[0].record) for value in newest[-_LISTED:])
         yield _pattern(
             PatternKind.CHANGES_OFTEN,
             f"It changed {len(recent)} times in {rules.often_days} days: {said}.",
-            [value[0] for value in told],
+            [value[0] for value in newest],
         )
     if len(values) < 2 or starts[-2] is None or starts[-1] is None:
         return
@@ -141,20 +141,20 @@ def _disagreeing(rivals: Sequence[FactVersion]) -> Iterator[Pattern]:
     """Yield the disagreements among current values of a key that are read together."""
     together: dict[int, set[int]] = {}
     for (left, one), (right, other) in combinations(enumerate(rivals), 2):
-        if _are_told_together(one.record, other.record) and _said(one.record) != _said(
+        if _are_read_together(one.record, other.record) and _said(one.record) != _said(
             other.record
         ):
             joined = together.get(left, {left}) | together.get(right, {right})
             together.update(dict.fromkeys(joined, joined))
     for group in {min(places): places for places in together.values()}.values():
         sides = sorted((rivals[place] for place in group), key=_nearness)
-        said = [f"{_place(one)} says {_quoted(one.record)}" for one in sides[:_TOLD]]
-        more = f"; and {len(sides) - _TOLD} more" if len(sides) > _TOLD else ""
+        said = [f"{_place(one)} says {_quoted(one.record)}" for one in sides[:_LISTED]]
+        more = f"; and {len(sides) - _LISTED} more" if len(sides) > _LISTED else ""
         sentence = "; ".join(said)
         yield _pattern(PatternKind.DISAGREES, f"{sentence[0].upper()}{sentence[1:]}{more}.", sides)
 
 
-def _are_told_together(one: Record, other: Record) -> bool:
+def _are_read_together(one: Record, other: Record) -> bool:
     """Whether both are read together: same owner, one is for all, or one is the other's agent's."""
     left, right = owner_of(one.scope), owner_of(other.scope)
     if left == right or {left, right} & {("company_id", one.scope.company_id), *_WIDE}:

@@ -110,7 +110,7 @@ _DATA = ("session", "scope", "filter", "binding_key", "everywhere", "resolution"
 _OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
 _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """The needs that depend on shown data: all are missing until the screen sets `missing`."""
-TOLD_EVERY_S = 5.0
+PROGRESS_SECONDS = 5.0
 """Seconds between toasts that say that a change is still under way."""
 _READING = "This is still being read; press the key again when it is there."
 
@@ -279,7 +279,7 @@ class ServiceScreen(SizedScreen[GoTo]):
     async def change(self, work: Work[T]) -> T:
         """Carry out a change, which cannot be cancelled; return its result or raise its error.
 
-        A toast every `TOLD_EVERY_S` seconds says that it is still under way. A change that
+        A toast every `PROGRESS_SECONDS` seconds says that it is still under way. A change that
         succeeds clears the redo history.
         """
         session = self.state.session  # another company may be shown when the change ends
@@ -304,7 +304,7 @@ class ServiceScreen(SizedScreen[GoTo]):
                 f"Not done yet, {monotonic() - begun:.0f} s so far; you can go on meanwhile."
             )
 
-        telling = self.app.set_interval(TOLD_EVERY_S, tell)
+        telling = self.app.set_interval(PROGRESS_SECONDS, tell)
         try:
             return await self.acts.change(work)
         finally:
@@ -393,11 +393,12 @@ class ServiceScreen(SizedScreen[GoTo]):
                 "asking its binding", lambda: service.check_outcome(caller, operation_id)
             )
             if found.happened:
-                self.toast(found.told)
+                self.toast(found.sentence)
         if found.happened is None:
-            raise Invalid(f"{found.told} Select a change before it on Operations to undo that one.")
+            select = "Select a change before it on Operations to undo that one."
+            raise Invalid(f"{found.sentence} {select}")
         if not found.happened:
-            raise Invalid(f"{found.told} So there is nothing of it to undo.")
+            raise Invalid(f"{found.sentence} So there is nothing of it to undo.")
         return True
 
     def undo_question(self, found: UndoCandidate) -> Confirm:
@@ -513,16 +514,16 @@ class ServiceScreen(SizedScreen[GoTo]):
             if rest:
                 undoes.append(rest)
             more = "; U goes on with the rest" if rest else ""
-            told = f"Redone before that: {{}}, which u undoes{more}."
-            await self._raise_in_part(error, again, told)
+            addition = f"Redone before that: {{}}, which u undoes{more}."
+            await self._raise_in_part(error, again, addition)
         return undone, again
 
     async def _raise_in_part(
-        self, error: MemtuiError, done: Sequence[MutationAnswer], told: str
+        self, error: MemtuiError, done: Sequence[MutationAnswer], addition: str
     ) -> NoReturn:
         if not done:
             raise error
-        raise type(error)(f"{error} {told.format(await self.came_back(done))}") from error
+        raise type(error)(f"{error} {addition.format(await self.came_back(done))}") from error
 
     @conversation
     async def action_undo(self) -> None:

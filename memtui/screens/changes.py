@@ -299,7 +299,7 @@ def _hints(found: Difference) -> list[Content]:
 def difference_text(found: Difference) -> str:
     """Return a difference as text: what was there behind `-`, what is there now behind `+`."""
     before, after = found.before, found.after
-    told = [
+    changed = [
         f"{sign} {part}"
         for sign, record in (("-", before), ("+", after))
         if record is not None
@@ -307,8 +307,8 @@ def difference_text(found: Difference) -> str:
     ]
     if before is not None and after is not None:
         fields = [f"{name}: {change}" for name, change in changed_fields(before, after)]
-        told = fields if before.text == after.text else told + fields
-    return "\n".join(told)
+        changed = fields if before.text == after.text else changed + fields
+    return "\n".join(changed)
 
 
 def as_table(found: Sequence[Difference]) -> Table:

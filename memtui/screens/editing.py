@@ -111,7 +111,7 @@ class EditingScreen(ListScreen[R]):
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Drop read counts and ghosts when the session or the active binding changes."""
-        if _held_in(before) != _held_in(now):
+        if _asked_of(before) != _asked_of(now):
             self.stats.clear()
             self.ghosts.clear()
         super().watch_state(before, now)
@@ -189,7 +189,7 @@ class EditingScreen(ListScreen[R]):
 
     def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
         """Update `stats` for these record ids, by binding key; not logged as an operation."""
-        session, asked_in = self.session, _held_in(self.state)
+        session, asked_in = self.session, _asked_of(self.state)
 
         async def count() -> dict[RecordName, RetrievalCount]:
             found: dict[RecordName, RetrievalCount] = {}
@@ -199,7 +199,7 @@ class EditingScreen(ListScreen[R]):
             return found
 
         def show(found: dict[RecordName, RetrievalCount]) -> None:
-            if asked_in == _held_in(self.state):
+            if asked_in == _asked_of(self.state):
                 self.stats.update(found)
                 self.reorder()
 
@@ -260,11 +260,11 @@ class EditingScreen(ListScreen[R]):
 
     async def _changeable(self, rows: Sequence[R]) -> list[Record]:
         """Return the changeable records of rows; raises `Denied` if all are read-only."""
-        held = await self.records_of(rows)
-        records = [record for record in held if not record.read_only]
+        found = await self.records_of(rows)
+        records = [record for record in found if not record.read_only]
         if not records:
             raise Denied(Need.MEMORY.value)
-        if files := len(held) - len(records):
+        if files := len(found) - len(records):
             self.toast(
                 f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
             )
@@ -524,8 +524,8 @@ class EditingScreen(ListScreen[R]):
             self.toast("Its summary is as it was, nothing was changed.")
             return
         answer = await self.correct(record, summary=text.strip())
-        told = "The summary is set." if text.strip() else "It has no summary any more."
-        self.toast(said(f"{told} u undoes it.", answer))
+        notice = "The summary is set." if text.strip() else "It has no summary any more."
+        self.toast(said(f"{notice} u undoes it.", answer))
 
     async def taken_up(self) -> NewRecord | None:
         """Return an unwritten text of this company to begin a new record with; None: there is none.
@@ -660,11 +660,11 @@ class EditingScreen(ListScreen[R]):
         """
         from memtui.screens.impact import ImpactScreen
 
-        held: dict[str, list[RecordHandle]] = defaultdict(list)
+        handles: dict[str, list[RecordHandle]] = defaultdict(list)
         for record in records:
-            held[self.binding_of(record)].append(record.handle)
+            handles[self.binding_of(record)].append(record.handle)
         what = fmt.record_name(records[0]) if len(records) == 1 else ""
-        shown = ImpactScreen(self.state, held, what or fmt.counted(len(records), "record"))
+        shown = ImpactScreen(self.state, handles, what or fmt.counted(len(records), "record"))
         return None if await (over or self).visit(shown) else shown.outcome
 
     def _reads_of(self, records: Sequence[Record]) -> str:
@@ -673,8 +673,8 @@ class EditingScreen(ListScreen[R]):
             counted = self.stats.get(self.name_of(records[0]))
             read = fmt.read_words(counted, self.state.clock()) if counted else "It was never read."
             goes_with = str(records[0].metadata.get("goes_with", ""))
-            told = f"\n{goes_with[:100]} go with it." if goes_with else ""
-            return f"“{fmt.record_name(records[0])[:100]}”{told}\n{read}"
+            addition = f"\n{goes_with[:100]} go with it." if goes_with else ""
+            return f"“{fmt.record_name(records[0])[:100]}”{addition}\n{read}"
         if never == len(records):
             return "None of them was ever read."
         return f"{fmt.count(never)} of them {'was' if never == 1 else 'were'} never read."
@@ -701,12 +701,12 @@ class EditingScreen(ListScreen[R]):
             raise Invalid("Facts of several places cannot become one; mark those of one place.")
         ordered, now = sorted(records, key=lambda one: not one.pinned), self.state.clock()
 
-        def told(one: Record) -> str:
+        def described(one: Record) -> str:
             return f"{'⚑ ' * one.pinned}{fmt.ago(one.updated_at or one.created_at, now)}"
 
         chooser: Choose[str] = Choose(
             f"Merge {fmt.count(len(ordered))} facts into one: which wording stays?",
-            [Choice(one.text, one.text, told(one)) for one in ordered],
+            [Choice(one.text, one.text, described(one)) for one in ordered],
             placeholder="type to narrow, or a new wording",
             offer=lambda text: [Choice(text, text, "new")],
         )
@@ -758,8 +758,8 @@ class EditingScreen(ListScreen[R]):
                 asked |= names_in(answer, (*answer.handles, *answer.missing))
             self.gone(asked, ghosts)
         if gone.failed:
-            told = " ".join(one.sentence for one in gone.failed)
-            kept = f"{told} What the other bindings forgot is gone; u brings it back."
+            failures = " ".join(one.sentence for one in gone.failed)
+            kept = f"{failures} What the other bindings forgot is gone; u brings it back."
             is_conflict = any(one.error_kind == "conflict" for one in gone.failed)
             raise (Conflict if is_conflict else Unavailable)(kept)
         return gone.answers
@@ -901,7 +901,7 @@ def _as_begun(record: Record, draft: Draft) -> Record:
     return record.model_copy(update={"text": begun.text, "revision": begun.revision})
 
 
-def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:
+def _asked_of(state: AppState) -> tuple[ServiceSession | None, str | None]:
     """Return the session and the active binding that `stats` and `ghosts` belong to."""
     return state.session, state.resolution.binding_key if state.resolution else None
 

@@ -33,7 +33,7 @@ _FRESH = timedelta(minutes=1)
 """Older operations give no notice: they come from an imported log or the like."""
 _MOST = 200
 """Most operations that one poll reads: the newest."""
-_TOLD_CHARACTERS = 120
+_NOTICE_CHARACTERS = 120
 _CHANGED = (OperationStatus.OK, OperationStatus.UNKNOWN)
 
 
@@ -207,7 +207,7 @@ def _words(saved: list[Operation]) -> str:
     content = saved[0].request.get("content")
     text = content if isinstance(content, str) and content else "a memory of the company"
     first = text.strip().partition("\n")[0]
-    words = first if len(first) <= _TOLD_CHARACTERS else f"{first[: _TOLD_CHARACTERS - 1]}…"
+    words = first if len(first) <= _NOTICE_CHARACTERS else f"{first[: _NOTICE_CHARACTERS - 1]}…"
     more = f", and {count(len(saved) - 1)} more" if len(saved) > 1 else ""
     return f"Remembered: {words}{more}"
 

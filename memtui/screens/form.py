@@ -97,9 +97,9 @@ class FieldRow(Vertical):
 
     def say(self, wrong: str = "") -> None:
         """Say what is wrong with the field, else what helps; and what a switch says."""
-        told = display(wrong and f"✗ {wrong}", limit=400, style=BAD)
-        if told != self._wrong:
-            self._wrong = told
+        error = display(wrong and f"✗ {wrong}", limit=400, style=BAD)
+        if error != self._wrong:
+            self._wrong = error
             self.refresh(layout=True)
         if isinstance(self.widget, Switch):
             self.refresh()

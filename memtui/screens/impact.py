@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
 _TEXT_CHARS = 400
-_TOLD_SECONDS = 0.2
+_PROGRESS_SECONDS = 0.2
 """Between two drawings of how far it is."""
 _HINT = "agent:coding since:7d   empty: all   enter filter   esc go back"
 
@@ -57,7 +57,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._last = 500
         self._state: State = "running"
         self._progress: ReplayProgress | None = None
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._impact: Impact | None = None
 
     def columns(self) -> list[Column[Effect]]:
@@ -123,16 +123,16 @@ class ImpactScreen(RunScreen["Effect"]):
         still = dict.fromkeys(row.still_said, "still said")
         blocks: list[Sequence[Line]] = [head, about]
         if row.gone:
-            gone = (_told(told, "-", BAD, still.get(told.place, "")) for told in row.gone)
+            gone = (_line(each, "-", BAD, still.get(each.place, "")) for each in row.gone)
             blocks.append([heading("falls out"), *gone])
         if row.come:
-            blocks.append([heading("comes in"), *(_told(told, "+", OK) for told in row.come)])
+            blocks.append([heading("comes in"), *(_line(each, "+", OK) for each in row.come)])
         if row.before.text is not None:
             before, after = (side.tokens or 0 for side in (row.before, row.after))
             shorter = heading("the text", f"{fmt.count(before)} → {fmt.counted(after, 'token')}")
             blocks.append([shorter, *diff_lines(row.before.text, row.after.text)])
         else:
-            there = [_told(told, " ", "") for told in row.after.records]
+            there = [_line(each, " ", "") for each in row.after.records]
             nothing = [display("nothing", style=BAD)]
             blocks.append([heading("then finds"), *(there or nothing)])
         return joined(blocks, width)
@@ -176,8 +176,8 @@ class ImpactScreen(RunScreen["Effect"]):
 
     def _tell(self, so_far: ReplayProgress) -> None:
         self._progress = so_far
-        if self.is_attached and monotonic() - self._told_at > _TOLD_SECONDS:
-            self._told_at = monotonic()
+        if self.is_attached and monotonic() - self._reported_at > _PROGRESS_SECONDS:
+            self._reported_at = monotonic()
             self.query_one("#modal-head", Fitted).fit(self.draw_head)
 
     @conversation
@@ -200,7 +200,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
 def summary(found: Impact) -> Iterator[Content]:
     """Yield the lines that say what would change, the first in the colour of it."""
-    style = BAD if found.would_lose else WARN if found.differ or found.held else OK
+    style = BAD if found.would_lose else WARN if found.differ or found.with_a_record else OK
     for words in fmt.impact_words(found):
         yield display(words, limit=400, style=style)
         style = DIM
@@ -224,10 +224,10 @@ def _question(one: Effect) -> Cell:
     return Cell(words, "") if words else Cell("a context without a prompt", "muted")
 
 
-def _told(told: AnsweredRecord, sign: str, style: str, note: str = "") -> Content:
-    words = " ".join(told.text[:_TEXT_CHARS].split())
+def _line(record: AnsweredRecord, sign: str, style: str, note: str = "") -> Content:
+    words = " ".join(record.text[:_TEXT_CHARS].split())
     return line(
-        display(f"{sign}{told.rank:>3}", style=style or DIM),
+        display(f"{sign}{record.rank:>3}", style=style or DIM),
         display(words, limit=_TEXT_CHARS, style=style),
         display(note, style=DIM) if note else None,
         gap="  ",

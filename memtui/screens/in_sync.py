@@ -45,7 +45,7 @@ class InSyncScreen(StepScreen):
         return found.conflicts[row.number]
 
     @property
-    def _held(self) -> int:
+    def _held_back_count(self) -> int:
         return sum(len(one.record_ids) for one in self._found.held_back) if self._found else 0
 
     def draw_head(self, width: int) -> Content:
@@ -78,7 +78,7 @@ class InSyncScreen(StepScreen):
             (_CHANGES, locked, f"The binding {locked} is read-only; w on it in Bindings opens it."),
             (_CHANGES, self._found is None, "See what would be done first; p shows it."),
             ("left right both", self._conflict is None, "No conflict is selected."),
-            ("delete", not self._held, "No deletion is held back."),
+            ("delete", not self._held_back_count, "No deletion is held back."),
             ("rebuild", not lacks, f"{self._right.key} lacks nothing that it held."),
         )
 
@@ -137,7 +137,7 @@ class InSyncScreen(StepScreen):
     @conversation
     async def action_delete(self) -> None:
         """Let the deletions pass that are held back, after a yes."""
-        found, number = self._found, self._held
+        found, number = self._found, self._held_back_count
         if found is None:
             return
         where = ", ".join(f"{len(x.record_ids):,} from {x.key}" for x in found.held_back)
@@ -204,9 +204,9 @@ def rows_of(found: Synced) -> Iterator[StepRow]:
     for one in found.conflicts:
         texts = (record_words(record) if record else "gone" for record in one.records)
         yield StepRow(f"conflict: {conflict_words(one, found)}", None, " ⇄ ".join(texts), "error")
-    for held in found.held_back:
-        what = f"deletions held back in {held.key}"
-        yield StepRow(what, len(held.record_ids), held.reason, "warning")
+    for part in found.held_back:
+        what = f"deletions held back in {part.key}"
+        yield StepRow(what, len(part.record_ids), part.reason, "warning")
     yield StepRow("in sync already", found.in_sync, "the same on both sides", "success")
     would = "to be " if found.dry_run else ""
     for what, where in (("written", "new there"), ("changed", ""), ("deleted", "gone elsewhere")):
@@ -226,7 +226,7 @@ def conflict_words(one: Divided, found: Synced) -> str:
 
 def status_words(found: Synced) -> Content:
     """Return in one line how far both are in sync."""
-    held = sum(len(one.record_ids) for one in found.held_back)
+    kept = sum(len(one.record_ids) for one in found.held_back)
     numbers = {
         name: sum(getattr(found, name).values()) for name in ("written", "changed", "deleted")
     }
@@ -237,7 +237,7 @@ def status_words(found: Synced) -> Content:
         display(fmt.counted(len(found.conflicts), "conflict"), style=BAD)
         if found.conflicts
         else None,
-        display(f"{fmt.counted(held, 'deletion')} held back", style=WARN) if held else None,
+        display(f"{fmt.counted(kept, 'deletion')} held back", style=WARN) if kept else None,
         display(f"{fmt.count(found.failed)} failed", style=BAD) if found.failed else None,
     ]
     return line(*parts, gap="  ")

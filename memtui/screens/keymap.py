@@ -106,24 +106,24 @@ def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
 
 def _key_named(key: str, action_id: str) -> str:
     *modifiers, last = key.split("+") if key != "+" else [key]
-    known, held = _key_names(), sorted(set(modifiers))
+    known, pressed = _key_names(), sorted(set(modifiers))
     if len(last) == 1 and last.isprintable():
-        if held == ["shift"] and last.isalpha():
-            held, last = [], last.upper()
-        elif held == ["ctrl"]:
+        if pressed == ["shift"] and last.isalpha():
+            pressed, last = [], last.upper()
+        elif pressed == ["ctrl"]:
             last = last.lower()
-        elif held and last != last.lower():
-            held, last = sorted({*held, "shift"}), last.lower()
-        if (held, last) != (["ctrl"], "@"):  # which Textual calls so
+        elif pressed and last != last.lower():
+            pressed, last = sorted({*pressed, "shift"}), last.lower()
+        if (pressed, last) != (["ctrl"], "@"):  # which Textual calls so
             last = known.get(last, last)
     elif last not in known.values():
         raise _unfit(f"{_unknown('key', last, known.values())} The keymap gives it to {action_id}.")
-    if wrong := [name for name in held if name not in _MODIFIERS]:
+    if wrong := [name for name in pressed if name not in _MODIFIERS]:
         raise _unfit(
             f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "
             f"modifiers are {', '.join(sorted(_MODIFIERS))}."
         )
-    return "+".join([*held, last])
+    return "+".join([*pressed, last])
 
 
 def _key_names() -> dict[str, str]:

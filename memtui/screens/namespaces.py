@@ -156,7 +156,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         """Delete the namespace once its name was typed."""
         one = self.row
         question = TypedConfirm(
-            f"Delete {one.name} and {fmt.held_words(one)} from {self._binding.key}?",
+            f"Delete {one.name} and {fmt.records_words(one)} from {self._binding.key}?",
             word=one.name,
             verb="delete it",
             detail="The records that can be listed are forgotten first, and u brings them "
@@ -229,7 +229,7 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Namespace]]:
     return [
         Column("name", "name", lambda one: one.name, 20, flexible=True, keep=100, share=0.5),
         Column("kind", "kind", _kind, 9, keep=50, tone="muted"),
-        Column("records", "records", fmt.held, 7, "right", keep=90),
+        Column("records", "records", fmt.record_count, 7, "right", keep=90),
         Column("expires", "expires", lambda one: _expires(one, clock()), 9, "right", keep=80),
     ]
 
@@ -261,7 +261,7 @@ def row_content(one: Namespace, now: datetime, zone: tzinfo | None, width: int) 
     expires = moment(one.expires_at, now, zone) if one.expires_at else "never"
     about: list[Line] = [
         labelled("kind", _kind(one)),
-        labelled("records", fmt.held(one) or "unknown"),
+        labelled("records", fmt.record_count(one) or "unknown"),
         labelled("expires", expires),
     ]
     metadata = [

@@ -106,8 +106,8 @@ def open_source(
     link = session.company.link(source) if source is not None else None
     opening = find_opening(source, link, location)
     if opening is None:
-        told = f"There is nothing to open for {source_line(source)}." if source else _NONE
-        screen.fail(Invalid(told))
+        problem = f"There is nothing to open for {source_line(source)}." if source else _NONE
+        screen.fail(Invalid(problem))
     elif isinstance(opening, LogEntries):
         screen.post_message(GoTo("operations", filter_line=format_filter(opening.filter)))
     elif isinstance(opening, WebAddress):

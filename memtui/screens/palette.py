@@ -39,12 +39,12 @@ def best(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
     matcher, words = Matcher(text.strip()), text.casefold().split()
     scores = [matcher.match(one.label) for one in choices]
     named = sorted((at for at, score in enumerate(scores) if score), key=lambda at: -scores[at])
-    told = (
+    described = (
         at
         for at, one in enumerate(choices)
         if not scores[at] and all(word in one.sentence.casefold() for word in words)
     )
-    return [choices[at] for at in (*named, *told)]
+    return [choices[at] for at in (*named, *described)]
 
 
 def commands(screen: MemtuiScreen) -> Iterable[Command]:

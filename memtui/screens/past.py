@@ -325,8 +325,8 @@ async def _as_shown(state: AppState, moments: Sequence[_Moment]) -> list[DayMome
         operation = found.get(one.operation_id)
         if operation is None or operation.damaged:
             unknown = "the operation is damaged" if operation else "no operation is known"
-            told = one.edge or f"changed; {unknown}"
-            shown.append(DayMoment(one.at, "", told))
+            note = one.edge or f"changed; {unknown}"
+            shown.append(DayMoment(one.at, "", note))
         else:
             words = about(operation) or fmt.counted(operation.result_count, "record")
             what = f"{operation.operation_type.value}: {words}"

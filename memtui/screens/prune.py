@@ -467,8 +467,8 @@ class PruneReview(ModalListScreen[ReviewLine]):
         going, tokens = fmt.counted(len(records), noun), fmt.counted(saved, "token")
         question = f"Forget {going}, {tokens}, from {self._below.where(records)}?"
         tried, breaks = self._tried
-        told = breaks if tried == frozenset(one.handle for one in records) else ""
-        detail = f"{told}\nu brings them back.".lstrip()
+        warning = breaks if tried == frozenset(one.handle for one in records) else ""
+        detail = f"{warning}\nu brings them back.".lstrip()
         if not await self.ask(Confirm(question, verb="forget", detail=detail)):
             return
         self._doing = "forgetting"
@@ -568,8 +568,8 @@ class PruneReview(ModalListScreen[ReviewLine]):
         from memtui.screens.runs import RunsScreen
 
         name, record = self._at
-        told = (name.binding_key, record.handle, record.text)
-        await self.visit(RunsScreen(self.state, told))
+        record_at = (name.binding_key, record.handle, record.text)
+        await self.visit(RunsScreen(self.state, record_at))
 
     @property
     def _at(self) -> tuple[RecordName, Record]:
@@ -786,23 +786,23 @@ def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content
         return line(title, display(words, style=WARN), gap="   ")
     gain = display(f"saves {fmt.counted(saved, 'token')}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
-    told = [spread([title, chosen, _sums(heading, review), gain], width)]
+    shown = [spread([title, chosen, _sums(heading, review), gain], width)]
     for one in review.over_budget:
         fits, of = one.after <= one.budget, f"its budget of {fmt.count(one.budget)}"
         words = f"{one.word} {fmt.count(one.before)} → {fmt.counted(one.after, 'token')}"
-        told.append(
+        shown.append(
             display(f"{words}, within {of}", style=OK)
             if fits
             else display(f"▲ {words}, over {of}", style=WARN)
         )
-    told += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
+    shown += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
     if must_stay := review.must_stay:
         words = f"▲ {fmt.counted(must_stay.total(), 'record')} with a reason to go must stay."
-        told.append(display(f"{words} {' '.join(sorted(must_stay))}", style=WARN, limit=300))
+        shown.append(display(f"{words} {' '.join(sorted(must_stay))}", style=WARN, limit=300))
     if lost := review.lost:
         words = f"▲ {fmt.counted(lost, 'marked record')} would go with all that say the same."
-        told.append(display(words, style=WARN))
-    return lines(told)
+        shown.append(display(words, style=WARN))
+    return lines(shown)
 
 
 def _sums(heading: Heading, review: ReviewedPlans) -> Content:

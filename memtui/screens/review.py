@@ -544,27 +544,27 @@ def difference(found: PendingDetails, zone: tzinfo | None) -> list[Line]:
     """Return what it would make of what is there now."""
     if found.gone:
         return [display(_GONE, style=WARN)]
-    told: list[Line] = []
+    shown: list[Line] = []
     if found.changed:
-        told.append(display("What is there has changed since it was held.", style=WARN))
+        shown.append(display("What is there has changed since it was held.", style=WARN))
     for one in found.differences:
         before, after = one.before, one.after
         if before is not None and len(found.differences) > 1:
-            told.append(display(before.handle.provider_record_id, limit=300, style=DIM))
+            shown.append(display(before.handle.provider_record_id, limit=300, style=DIM))
         texts = (before.text if before else None, after.text if after else None)
-        told += diff_lines(*texts, most=_MOST_LINES, chars=MAX_CHARACTERS)
+        shown += diff_lines(*texts, most=_MOST_LINES, chars=MAX_CHARACTERS)
         if max(len(text or "") for text in texts) > MAX_CHARACTERS:
-            told.append(display(_LONGER, style=WARN))
-        told += [
+            shown.append(display(_LONGER, style=WARN))
+        shown += [
             labelled(name, display(value, limit=MAX_CHARACTERS, keep_newlines=True))
             for name, value in pending.fields(one, zone)
         ]
-    return told
+    return shown
 
 
 def about(one: PendingWrite, state: AppState) -> list[Line]:
     """Return who asked for it, when, where from, and why it waits."""
-    told = pending.about(one, state.true_clock(), state.zone)
+    named = pending.about(one, state.true_clock(), state.zone)
     return [
         labelled(
             name,
@@ -572,7 +572,7 @@ def about(one: PendingWrite, state: AppState) -> list[Line]:
             if name == "rule"
             else display(value, limit=MAX_CHARACTERS, style=WARN if name in _WARNING else ""),
         )
-        for name, value in told
+        for name, value in named
     ]
 
 

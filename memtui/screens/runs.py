@@ -60,12 +60,12 @@ class RunsScreen(ModalListScreen["Run"]):
     READING = "Reading the runs …"
     FILTERS = ("List runs with an operation that passes", _HINT)
 
-    def __init__(self, state: AppState, told: RecordAt | None = None) -> None:
-        """Prepare the list; `told`: only runs whose context or reads included this record."""
+    def __init__(self, state: AppState, record: RecordAt | None = None) -> None:
+        """Prepare the list; `record`: only runs whose context or reads included this record."""
         super().__init__(state)
-        self._told = told
+        self._record = record
         self._total = 0
-        self.chosen = Filter() if told else state.log_filter
+        self.chosen = Filter() if record else state.log_filter
 
     def columns(self) -> list[Column[Run]]:
         """Return the columns of the list."""
@@ -99,8 +99,8 @@ class RunsScreen(ModalListScreen["Run"]):
         """Return the head: which runs are listed, and how many."""
         del width
         what = line("runs of agents", display(self.number, style=STRONG), gap="   ")
-        if self._told is not None:
-            text = display(" ".join(self._told[2].split()), limit=200, style=STRONG)
+        if self._record is not None:
+            text = display(" ".join(self._record[2].split()), limit=200, style=STRONG)
             number = display(self.number, style=DIM)
             what = line("runs that were told", text, number, gap="   ")
         return lines([what, *self.narrowed()])
@@ -144,16 +144,16 @@ class RunsScreen(ModalListScreen["Run"]):
 
     async def _page(self, before: int | None) -> tuple[Run, ...]:
         session = self.session
-        told = (self._told[0], self._told[1].provider_record_id) if self._told else None
+        record = (self._record[0], self._record[1].provider_record_id) if self._record else None
         page = await session.service.runs.page(
-            session.caller, self.chosen, told=told, limit=_PAGE, before=before
+            session.caller, self.chosen, delivered=record, limit=_PAGE, before=before
         )
         self._total, self.following = page.total, page.next_before
         return page.runs
 
     def nothing(self) -> tuple[str, str]:
         """Return what to say where there is no run."""
-        if self._told is not None:
+        if self._record is not None:
             return "No run was told this record, or got it.", "esc goes back."
         if self.chosen != Filter():
             return "No run passes the filter.", "/ changes it; the rest of the runs is not gone."
@@ -240,12 +240,12 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         now = self.state.clock()
         who = " · ".join(filter(None, [", ".join(run.agents), ", ".join(run.projects)]))
         title = line("run", name, display(who, limit=120), fmt.since(run.last_at, now), gap="   ")
-        told = [f"given {words.given(run)}", f"did {words.did(run)}"]
+        figures = [f"given {words.given(run)}", f"did {words.did(run)}"]
         if run.failures:
-            told.append(f"failed {words.failed(run)}")
+            figures.append(f"failed {words.failed(run)}")
         today = words.today(one for _, step in self.rows.held() for one in step.records)
-        told.append(f"{today} {self._today}" if today else "")
-        return lines([title, display("   ".join(filter(None, told)), limit=400, style=DIM)])
+        figures.append(f"{today} {self._today}" if today else "")
+        return lines([title, display("   ".join(filter(None, figures)), limit=400, style=DIM)])
 
     def detail(self, row: RunStep, width: int) -> Content:
         """Return a step whole."""
@@ -267,7 +267,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
         step = self.current
-        if verb in {"record", "told"} and step is not None and not step.records:
+        if verb in {"record", "delivered"} and step is not None and not step.records:
             return "This step touched no record."
         if verb == "assembled_now" and step is not None and step.context is None:
             return "This step delivered no context."
@@ -326,13 +326,13 @@ class ReplayScreen(ModalListScreen["RunStep"]):
             self.post_message(GoTo("records", binding_key=record.binding_key, select=now))
 
     @conversation
-    async def action_told(self) -> None:
+    async def action_delivered(self) -> None:
         """Show the other runs that were told a record of the step."""
         record = await self._chosen("Runs that were told")
         if record is None or record.binding_key is None:
             return
-        told = (record.binding_key, record.handle, record.text or "")
-        await self.visit(RunsScreen(self.state, told))
+        record_at = (record.binding_key, record.handle, record.text or "")
+        await self.visit(RunsScreen(self.state, record_at))
 
     async def _chosen(self, title: str) -> RunRecord | None:
         """Return the only record of the step, else ask which one; None: the person went back."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
-_TOLD_SECONDS = 0.5
+_PROGRESS_SECONDS = 0.5
 """Minimum seconds between two embedding progress updates."""
 _DEMO_SECONDS = 1
 """Seconds between two checks of a demo's progress."""
@@ -298,12 +298,12 @@ class StateController:
         self._counting = Background(app, "review")
         self._planning = Background(app, "prune-figures")
         self._embedding = Background(app, "embedding")
-        self._told_of_embedding = 0.0
+        self._embedding_shown_at = 0.0
         self._purging = Background(app, "purge")
         self._finding = Background(app, "discovery")
         self.tells_of_findings = True
         """Whether a toast may announce memories found on this machine at a first start."""
-        self._told = ""
+        self._last_problem = ""
         self._settling: AppState | None = None
         """The next state, shared once its binding is resolved."""
         self._early_line: str | None = None
@@ -600,7 +600,7 @@ class StateController:
             return
 
         def show(found: list[SpendingStatus]) -> None:
-            self._told = ""
+            self._last_problem = ""
             if self.state.spending != tuple(found):
                 self._set(replace(self.state, spending=tuple(found)))
 
@@ -645,9 +645,9 @@ class StateController:
         if not any(map(keeps_up, state.bindings)):
             return
 
-        def told(key: str, found: Embedding) -> None:
-            if found.is_done or monotonic() - self._told_of_embedding > _TOLD_SECONDS:
-                self._told_of_embedding = monotonic()
+        def went(key: str, found: Embedding) -> None:
+            if found.is_done or monotonic() - self._embedding_shown_at > _PROGRESS_SECONDS:
+                self._embedding_shown_at = monotonic()
                 embeddings = {**self.state.embeddings, key: found}
                 self._set(replace(self.state, embeddings=embeddings))
 
@@ -656,7 +656,7 @@ class StateController:
 
         catch_up = session.service.embedding.catch_up
         self._embedding.latest(
-            lambda: catch_up(session.caller, told, failed), lambda _done: None, self._tell_once
+            lambda: catch_up(session.caller, went, failed), lambda _done: None, self._tell_once
         )
 
     def watch_demo(self) -> None:
@@ -669,8 +669,8 @@ class StateController:
 
     def _tell_once(self, error: MemtuiError) -> None:
         """Show a problem once, even if it recurs."""
-        if str(error) != self._told:
-            self._told = str(error)
+        if str(error) != self._last_problem:
+            self._last_problem = str(error)
             self._failed(error)
 
     def _set(self, state: AppState) -> None:

@@ -118,12 +118,12 @@ class OtherChange(NamedTuple):
     def text(self) -> str:
         """What it changed, on one line."""
         before, after = self.change.before, self.change.after
-        told = [f"{name}: {words}" for name, words in self.fields]
+        parts = [f"{name}: {words}" for name, words in self.fields]
         if after is None:
-            told.append("removed")
+            parts.append("removed")
         elif before is None or before.text != after.text:
-            told.append(after.text)
-        return ", ".join(told) or "nothing that is shown"
+            parts.append(after.text)
+        return ", ".join(parts) or "nothing that is shown"
 
     @property
     def source(self) -> SourceRef | None:
@@ -233,11 +233,11 @@ def rows_of(answer: TimelineAnswer) -> list[Row]:
     changes = {one.operation.operation_id: one for one in answer.changes}
     entries = answer.timeline
     ends = (one for entry in entries for one in (entry.made_by, entry.ended_by) if one)
-    told = {one.operation_id for one in ends}
+    named = {one.operation_id for one in ends}
     others = [
         OtherChange(one)
         for name, one in changes.items()
-        if name not in told and (one.before or one.after)  # else the caller may not know of it
+        if name not in named and (one.before or one.after)  # else the caller may not know of it
     ]
     rows: list[Row] = []
     older = [*[entry.text for entry in entries[1:]], None]
@@ -267,7 +267,7 @@ def columns(state: AppState) -> list[Column[Row]]:
     def at(when: datetime | None, unknown: str) -> str:
         return fmt.minute(when, state.zone) if when else unknown
 
-    def held(one: Row) -> str:
+    def lasted(one: Row) -> str:
         if isinstance(one, OtherChange):
             return ""
         begun, now = one.began, state.clock()
@@ -290,7 +290,7 @@ def columns(state: AppState) -> list[Column[Row]]:
     return [
         Column("from", "from", lambda one: at(one.began, "before"), 16, keep=95),
         Column("until", "until", until, 16, keep=60),
-        Column("held", "held", held, 6, "right", keep=50, tone="muted"),
+        Column("held", "held", lasted, 6, "right", keep=50, tone="muted"),
         Column("by", "by", lambda one: one.who, 10, keep=85),
         Column("why", "why", lambda one: one.source and fmt.source_line(one.source), 16, keep=70),
         Column("text", "text", text, 20, flexible=True, keep=90, share=0.4),
@@ -303,16 +303,16 @@ def row_content(row: Row, now: datetime, zone: tzinfo | None, width: int) -> Con
     fields = [labelled(*one) for one in row.fields]
     if isinstance(row, OtherChange):
         title = fmt.done(row.made_by)
-        held: list[Line] = [labelled("at", moment(row.began, now, zone)), *_made(row, now), *see]
+        window: list[Line] = [labelled("at", moment(row.began, now, zone)), *_made(row, now), *see]
         changed = [heading("what it changed"), *_texts(row.change), *fields]
         if len(changed) == 1:
             changed.append(display(row.text, style=DIM))
     else:
         title = f"version {row.number}"
-        held = [*_held(row, now, zone), *_made(row, now), *see]
+        window = [*_window(row, now, zone), *_made(row, now), *see]
         what = "what it changed" if row.before is not None else "what it said"
         changed = [heading(what), *diff_lines(row.before, row.text), *fields]
-    return joined([[display(title, style=STRONG)], held, changed], width)
+    return joined([[display(title, style=STRONG)], window, changed], width)
 
 
 def _texts(change: Change) -> Iterator[Line]:
@@ -322,7 +322,7 @@ def _texts(change: Change) -> Iterator[Line]:
         yield from change_lines(change)
 
 
-def _held(version: TimelineVersion, now: datetime, zone: tzinfo | None) -> list[Line]:
+def _window(version: TimelineVersion, now: datetime, zone: tzinfo | None) -> list[Line]:
     """Return from when until when a version held."""
     entry = version.entry
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"

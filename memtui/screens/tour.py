@@ -89,7 +89,7 @@ class Tour(Sheet):
 
     def on_mount(self) -> None:
         """Look for memories on this machine, where they can be added."""
-        self.watch(self._frame, "state", self._told)
+        self.watch(self._frame, "state", self._state_changed)
         if not self._is_demo:
             self._looking.latest(find_memories, self._show_findings, self._frame.fail)
 
@@ -185,7 +185,7 @@ class Tour(Sheet):
             self._chosen = place
             self._go_on()
 
-    def _told(self, before: AppState, now: AppState) -> None:
+    def _state_changed(self, before: AppState, now: AppState) -> None:
         if before.demo_percent != now.demo_percent:
             self.show(self._drawn)
         self._go_on()

@@ -189,13 +189,13 @@ class Providers:
             "problem": " ".join(self._namesakes(name)) or None,
         }
         try:
-            told = await self.within(name, partial(self._told, name, class_view))
+            described = await self.within(name, partial(self._described, name, class_view))
         except MemtuiError as error:
             return ProviderView(**known | {"usable": False, "problem": str(error)})
-        view = self._views[name] = ProviderView(**known | told)
+        view = self._views[name] = ProviderView(**known | described)
         return view
 
-    def _told(self, name: str, look: Callable[[type[Adapter]], Json]) -> Json:
+    def _described(self, name: str, look: Callable[[type[Adapter]], Json]) -> Json:
         provider = self.load(name)
         try:
             return look(provider)

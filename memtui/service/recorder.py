@@ -378,7 +378,7 @@ class Recorder:
             yield entry
         except BaseException as error:
             if isinstance(error, Conflict):
-                error.current = as_told(entry, error.current)
+                error.current = as_shown(entry, error.current)
             entry.fail(error)
             await self._finish(entry)
             if entry.status is _UNKNOWN and _is_no_answer(error):
@@ -505,7 +505,7 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
         entry.scope = entry.scope.model_copy(update={"subject_id": min(owners)})
 
 
-def as_told(entry: RunningOperation, record: R | None) -> R | None:
+def as_shown(entry: RunningOperation, record: R | None) -> R | None:
     """Return the record for an error, as the caller may see it; None: it may not."""
     if record is None or not may_read(record.scope, entry.scope, entry.visibility):
         return None

@@ -70,7 +70,7 @@ SETUP_CHANNEL = "setup"
 EXPLICIT_KEY = "because you chose it"
 """The binding reason where the caller named the binding."""
 
-_TOLD_PROBLEMS = 20
+_LISTED_PROBLEMS = 20
 _SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -343,10 +343,10 @@ class ServiceRuntime:
             yield entry, connection
             if operation_type.mutates:
                 return
-            told = await (_unread if all_problems else problems)(entry, connection)
-            if told:
-                entry.request["problems"] = len(told)
-            entry.problems = tuple(told if all_problems else first_of_many(told, connection))
+            found = await (_unread if all_problems else problems)(entry, connection)
+            if found:
+                entry.request["problems"] = len(found)
+            entry.problems = tuple(found if all_problems else first_of_many(found, connection))
 
     @asynccontextmanager
     async def _within(
@@ -732,12 +732,12 @@ async def problems_beside(
 
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
     """Return the first problems, and one more that counts the rest."""
-    more = len(found) - _TOLD_PROBLEMS
+    more = len(found) - _LISTED_PROBLEMS
     if more <= 0:
         return found
     where = f"`memtui bindings health {connection.binding.key}` lists more."
     rest = Problem(message=f"{more} more problems are not listed here; {where}")
-    return [*found[:_TOLD_PROBLEMS], rest]
+    return [*found[:_LISTED_PROBLEMS], rest]
 
 
 def _reason(found: Route, scope: Scope) -> str:

@@ -386,9 +386,9 @@ def versions_for(
 
 
 def _as_agents_read(record: R) -> R:
-    told = {"text": record.text, "summary": record.summary}
+    texts = {"text": record.text, "summary": record.summary}
     update = {
-        name: _prefixed(text, record.handle, record.scope) for name, text in told.items() if text
+        name: _prefixed(text, record.handle, record.scope) for name, text in texts.items() if text
     }
     return record.model_copy(update=update)
 

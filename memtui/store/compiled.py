@@ -513,20 +513,20 @@ ASK_PENDING_AGAIN = Prepared(
     },
 )
 
-CLAIM_HELD = Prepared(
-    "CLAIM_HELD",
+CLAIM_PENDING = Prepared(
+    "CLAIM_PENDING",
     "UPDATE memory_pending SET decider=? WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ? AND memory_pending.decider IS NULL",
     binds="operation=text company=text pending=text",
 )
 
-RELEASE_HELD = Prepared(
-    "RELEASE_HELD",
+RELEASE_PENDING = Prepared(
+    "RELEASE_PENDING",
     "UPDATE memory_pending SET decider=NULL WHERE memory_pending.company_id = ? AND memory_pending.decider = ?",
     binds="company=text operation=text",
 )
 
-REMOVE_HELD = Prepared(
-    "REMOVE_HELD",
+REMOVE_PENDING = Prepared(
+    "REMOVE_PENDING",
     "DELETE FROM memory_pending WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ?",
     binds="company_id=text pending_id=text",
 )

@@ -361,8 +361,8 @@ class Database:
             except OSError as error:
                 import logging
 
-                told = "Where the log of %s ends could not be noted (%s)"
-                logging.getLogger(__name__).warning(told, company_id, error.strerror)
+                message = "Where the log of %s ends could not be noted (%s)"
+                logging.getLogger(__name__).warning(message, company_id, error.strerror)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the pages of a SQLite file, at most five sentences.
@@ -437,8 +437,8 @@ def _failure(error: Exception, path: Path | None) -> MemtuiError:
 def _is_of_another_schema(cause: Any, reason: str) -> bool:
     """Whether a statement failed because a table or column is missing."""
     undefined = {"42P01", "42703"}  # PostgreSQL's codes for a table, a column
-    told = getattr(cause, "sqlstate", None)
-    return told in undefined or reason.startswith(("no such column", "no such table"))
+    sqlstate = getattr(cause, "sqlstate", None)
+    return sqlstate in undefined or reason.startswith(("no such column", "no such table"))
 
 
 @contextmanager

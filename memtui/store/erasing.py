@@ -39,7 +39,7 @@ from memtui.store.digest import (
 )
 from memtui.store.log import LogReader, company_salt, parts
 from memtui.store.operation import Absent, Operation
-from memtui.store.settings import PENDING as HELD_CHANGE
+from memtui.store.settings import PENDING as PENDING_CHANGE
 from memtui.store.tables import (
     HANDLES,
     JOURNAL,
@@ -335,8 +335,8 @@ class Aim:
 def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
     """Return the paths of an operation's fields that are to be erased and still have a value."""
     if operation.operation_type in _KEPT:
-        told = operation.error_message or ""
-        is_kept = "error_message" in operation.absent or not aim.says(told)
+        message = operation.error_message or ""
+        is_kept = "error_message" in operation.absent or not aim.says(message)
         return () if is_kept else ("error_message",)
     is_search = operation.operation_type in {OperationType.QUERY, OperationType.EXPLAIN}
     own = operation.binding_key
@@ -500,7 +500,7 @@ def _decided(before: Json) -> PendingRow | None:
     """Return the pending change from a journal row that records a decision on it; else None."""
     change = before.get("changed") or {}
     kept = change.get("before") or change.get("after")
-    return PendingRow(**kept) if change.get("setting") == HELD_CHANGE and kept else None
+    return PendingRow(**kept) if change.get("setting") == PENDING_CHANGE and kept else None
 
 
 def is_about(row: PendingRow, aim: Aim) -> bool:

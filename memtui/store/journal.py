@@ -30,7 +30,7 @@ class OutcomeCheck(Model):
     """The operation that found it."""
     happened: bool | None
     """None: the provider does not show whether it happened."""
-    told: str
+    sentence: str
     """The result as a sentence."""
 
 
@@ -39,7 +39,7 @@ class OutcomeFinding(NamedTuple):
 
     checked: Operation
     happened: bool | None
-    told: str
+    sentence: str
     steps: Sequence[Step]
     """The records that it changed, before and after."""
 
@@ -92,9 +92,9 @@ def settle(
     `seq` is the check's. An operation that proved to have happened can be undone from now on.
     """
     asked = finding.checked
-    told = check.model_copy(update={"undoes": asked.operation_id})
-    found = {"happened": finding.happened, "told": finding.told}
-    keep(connection, told, seq, [(SETTINGS, {"found": found}, None)])
+    logged = check.model_copy(update={"undoes": asked.operation_id})
+    found = {"happened": finding.happened, "sentence": finding.sentence}
+    keep(connection, logged, seq, [(SETTINGS, {"found": found}, None)])
     if finding.happened is None:
         return
     place = {"company_id": asked.scope.company_id, "operation_id": asked.operation_id}
@@ -247,17 +247,17 @@ def led_back(
 
     Both have the same content; a provider that counts revisions has two revisions of it.
     """
-    told: dict[str, tuple[str | None, Record | None, Record | None]] = {}
+    links: dict[str, tuple[str | None, Record | None, Record | None]] = {}
     for one in ids_of(connection, company_id, binding_key, record_id):
         rows = compiled.STEPS_OF_RECORD.rows(
             connection, company_id=company_id, binding_key=binding_key, provider_record_id=one
         )
         for operation_id, undoes, *states in rows:
             before, after = _step(*states)
-            _, was, now = told.get(operation_id, (undoes, None, None))
+            _, was, now = links.get(operation_id, (undoes, None, None))
             left = after.record if after else None
-            told[operation_id] = undoes, was or before.record, now or left
-    pairs = [(told[undoes][1], now) for undoes, _, now in told.values() if undoes in told]
+            links[operation_id] = undoes, was or before.record, now or left
+    pairs = [(links[undoes][1], now) for undoes, _, now in links.values() if undoes in links]
     return [(found, made) for found, made in pairs if found and made]
 
 

@@ -69,7 +69,7 @@ from memtui.store.visibility import Visibility, seen
 
 _SEQ: Column[int] = OPERATIONS.c.seq
 
-_TOLD = (*READS, OperationType.GET)
+_DELIVERIES = (*READS, OperationType.GET)
 """Types of operation by which a run gets to know a record."""
 _NO_USE = sorted(map(str, (OperationType.CONFIGURE, *CONTROL)))
 """Types of operation that use no memory."""
@@ -520,9 +520,9 @@ class LogReader:
                 of.status == str(OperationStatus.OK),
                 *seen(self.visibility),
             )
-            told = {one.seq: one for one in self.connection.execute(statement)} if wanted else {}
+            rows = {one.seq: one for one in self.connection.execute(statement)} if wanted else {}
             for record_id, seq, score in given:
-                if (one := told.get(seq)) is not None:
+                if (one := rows.get(seq)) is not None:
                     helped = None if score is None else score > 0
                     judged = str(one.request.get("operation_id"))
                     found.append(Word(record_id, judged, one.principal, seq, helped))
@@ -639,20 +639,22 @@ class LogReader:
             for is_there, *row in self.connection.execute(statement)
         }
 
-    def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
+    def runs(
+        self, chosen: Filter, record: tuple[str, Sequence[str]] | None = None
+    ) -> dict[str, int]:
         """Return the runs of the matching operations, each with the last such `seq`.
 
         Args:
             chosen: Its `run_id` is compared with the operation's run, not with its source's.
-            told: A binding and a record's ids there: only operations of `_TOLD` on that record.
+            record: A binding and a record's ids there: only its deliveries.
         """
         run, columns = OPERATIONS.c.run_id, HANDLES.c
         terms = tuple(one for one in chosen.terms if one.field != "run_id")
         where = self._matching(chosen.model_copy(update={"run_id": None, "terms": terms}))
         named = [among(run, test) for test in chosen.field_tests() if test.field == "run_id"]
         where += [run.is_not(None), *named]
-        if told is not None:
-            touched = self._touched(told[0], _TOLD, told[1])
+        if record is not None:
+            touched = self._touched(record[0], _DELIVERIES, record[1])
             where.append(_SEQ.in_(select(columns.seq).where(*touched)))
         own = (*self._own, OPERATIONS.c.channel != APP_CHANNEL)
         found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)

@@ -228,9 +228,9 @@ class OperationPage(Model):
 
 def set_by(operation: OperationDraft) -> list[str]:
     """Return the names of the fields that an edit set, such as `tags` or `unpinned`."""
-    told: Mapping[str, object] = operation.request
-    names = [name for name in _SET if name in told]
-    return ["unpinned" if (name, told[name]) == ("pinned", False) else name for name in names]
+    request: Mapping[str, object] = operation.request
+    names = [name for name in _SET if name in request]
+    return ["unpinned" if (name, request[name]) == ("pinned", False) else name for name in names]
 
 
 _SET = ("content", "content_chars", "pinned", "topic", "tags", "expires_at", "never_expires")

@@ -68,17 +68,17 @@ def claim(
 ) -> bool:
     """Claim a pending change for one operation that decides; returns whether it got it."""
     place = {"company": company_id, "pending": pending_id}
-    return compiled.CLAIM_HELD.run(connection, **place, operation=operation_id) > 0
+    return compiled.CLAIM_PENDING.run(connection, **place, operation=operation_id) > 0
 
 
 def release(connection: DatabaseConnection, company_id: str, operation_id: str) -> None:
     """Give up an operation's claims: their changes are pending again."""
-    compiled.RELEASE_HELD.run(connection, company=company_id, operation=operation_id)
+    compiled.RELEASE_PENDING.run(connection, company=company_id, operation=operation_id)
 
 
 def remove(connection: DatabaseConnection, row: PendingRow) -> SettingChange:
     """Remove a pending change; return the change that undo needs."""
-    compiled.REMOVE_HELD.run(connection, company_id=row.company_id, pending_id=row.pending_id)
+    compiled.REMOVE_PENDING.run(connection, company_id=row.company_id, pending_id=row.pending_id)
     before = to_jsonable_python(asdict(replace(row, decider=None)))
     return SettingChange(
         setting=PENDING, key={"pending_id": row.pending_id}, before=before, after=None

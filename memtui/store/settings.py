@@ -77,7 +77,7 @@ def changes(before: Rows, after: Rows) -> list[SettingChange]:
         if before.get(place) != after.get(place):  # most are unchanged: skip the work below
             was, is_now = (shown(rows, place) for rows in (before, after))
             if not same(was, is_now):
-                key = _told(place)
+                key = _named(place)
                 found.append(SettingChange(setting=place[0], key=key, before=was, after=is_now))
     return found
 
@@ -147,7 +147,7 @@ def _key_of(setting: str) -> tuple[str, ...]:
     return _NAMED_BY.get(setting) or tuple(column.name for column in primary)
 
 
-def _told(place: Place) -> Json:
+def _named(place: Place) -> Json:
     setting, values = place
     named = dict(zip(_key_of(setting), values, strict=True))
     return {name: value for name, value in named.items() if name != "company_id"}

@@ -242,18 +242,18 @@ ASK_PENDING_AGAIN = (
     .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
     .values(times=_pending.times + 1, last_at=bindparam("now"))
 )
-CLAIM_HELD = (
+CLAIM_PENDING = (
     update(_PENDING)
     .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
     .where(_pending.decider.is_(None))
     .values(decider=bindparam("operation"))
 )
-RELEASE_HELD = (
+RELEASE_PENDING = (
     update(_PENDING)
     .where(_pending.company_id == bindparam("company"), _pending.decider == bindparam("operation"))
     .values(decider=null())
 )
-REMOVE_HELD = delete(_PENDING).where(_is(_pending, "company_id", "pending_id"))
+REMOVE_PENDING = delete(_PENDING).where(_is(_pending, "company_id", "pending_id"))
 
 ADD_STEP = insert(tables.JOURNAL)
 REMOVE_STEPS = delete(tables.JOURNAL).where(_is(_step, "company_id", "operation_id"))
@@ -498,8 +498,8 @@ def _row(table: type[SQLModel]) -> Iterator[str]:
         if field.startswith("__"):
             continue
         default = table.model_fields[field].default
-        told = json.dumps(default) if isinstance(default, str) else repr(default)
-        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {told}")
+        written = json.dumps(default) if isinstance(default, str) else repr(default)
+        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {written}")
     yield ""
 
 

@@ -125,7 +125,7 @@ class LogHeadRow(SQLModel, table=True):
     """What subjects are committed with (`memtui.store.digest.salt_of`)."""
 
 
-_HELD_AS: Mapping[Any, Any] = {
+_STORED_AS: Mapping[Any, Any] = {
     bool: Boolean,
     float: Double,
     int: BigInteger,
@@ -139,8 +139,8 @@ def _of_draft(name: str, path: str) -> Column[Any]:
     own = OperationDraft.model_fields.get(path)
     hint = own.annotation if own else str | None
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    held = _HELD_AS.get(get_origin(kinds[0]) or kinds[0], ForeignText)
-    return Column(name, held, nullable=NoneType in kinds, unique=path == "operation_id" or None)
+    kind = _STORED_AS.get(get_origin(kinds[0]) or kinds[0], ForeignText)
+    return Column(name, kind, nullable=NoneType in kinds, unique=path == "operation_id" or None)
 
 
 OPERATIONS = Table(

@@ -482,7 +482,7 @@ class ReadChecks(Kit):
         gone = [handles[0], handles[1]]
         queries = ("badger sett", "the badger of the hill", "heron")
 
-        async def told(by: Adapter) -> list[object]:
+        async def read(by: Adapter) -> list[object]:
             answers = [
                 await by.query(QueryRequest(scope=self.scope(), query=query)) for query in queries
             ]
@@ -495,23 +495,23 @@ class ReadChecks(Kit):
             page = await by.browse(BrowseRequest(scope=self.scope(), sort="title"))
             return [ranks, [record.handle for record in page.records], page.total]
 
-        before = await told(adapter)
+        before = await read(adapter)
         whole = await adapter.without(())
         less = await whole.without([handle.provider_record_id for handle in gone])
         direct = await adapter.without([handle.provider_record_id for handle in gone])
-        assert await told(whole) == before, "without nothing left out must be as it is"
-        assert await told(adapter) == before, "reading without a record must change nothing"
+        assert await read(whole) == before, "without nothing left out must be as it is"
+        assert await read(adapter) == before, "reading without a record must change nothing"
         await self.write(adapter, "The badger of tomorrow.")
-        expected = await told(less)
-        assert await told(direct) == expected, "a copy's copy must be as the adapter's own"
-        assert await told(whole) == before, "a copy must not follow what is written later"
+        expected = await read(less)
+        assert await read(direct) == expected, "a copy's copy must be as the adapter's own"
+        assert await read(whole) == before, "a copy must not follow what is written later"
         for copy in (whole, less, direct):
             await copy.close()
             await copy.close()
         for handle in await self._of_tomorrow(adapter):
             await self.forget(adapter, handle)
         await self.forget(adapter, *gone)
-        assert await told(adapter) == expected, "without a record must be as after its forget"
+        assert await read(adapter) == expected, "without a record must be as after its forget"
 
     async def _of_tomorrow(self, adapter: Adapter) -> list[RecordHandle]:
         found = await adapter.query(QueryRequest(scope=self.scope(), query="tomorrow"))

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 LABEL_CELLS = 10
 _DIFF_LINES, _LINE_CHARS = 60, 2_000
-_TOLD_LINES = 4
-_TOLD_CHARS = 160
+_SHOWN_LINES = 4
+_SHOWN_CHARS = 160
 _AROUND = 40
 """So many characters of what stayed stand before a change in a long line."""
 SCOPE_WORDS = {
@@ -87,7 +87,7 @@ def ending_lines(operation: Operation, found: OutcomeCheck | None) -> Iterator[L
     """Yield what a check found of an operation, then why it failed, as nobody saw its end."""
     why = operation.error_message
     if found is not None:
-        yield display(found.told, limit=2_000, style=STRONG)
+        yield display(found.sentence, limit=2_000, style=STRONG)
         yield display(f"before that: {why}" if why else "", limit=2_000, style=DIM)
     elif why:
         yield display(why, limit=2_000, style=WARN)
@@ -228,10 +228,10 @@ def diff_lines(
 def made_again(now: Record, then: Record) -> str:
     """Return in a few lines what a record becomes that is made again what it was then."""
     lines = [one for one in diff(now.text, then.text) if one.sign != " "]
-    told = [f"{one.sign} {_around_change(one)}" for one in lines[:_TOLD_LINES]]
-    if more := len(lines) - len(told):
-        told.append(f"… and {fmt.counted(more, 'more line')}")
-    return "\n".join([*told, *(": ".join(one) for one in changed_fields(now, then))])
+    shown = [f"{one.sign} {_around_change(one)}" for one in lines[:_SHOWN_LINES]]
+    if more := len(lines) - len(shown):
+        shown.append(f"… and {fmt.counted(more, 'more line')}")
+    return "\n".join([*shown, *(": ".join(one) for one in changed_fields(now, then))])
 
 
 def _around_change(one: DiffLine) -> str:
@@ -239,7 +239,7 @@ def _around_change(one: DiffLine) -> str:
     text = "".join(part for part, _ in one.parts)
     same = "" if one.parts[0][1] else one.parts[0][0]
     start = len(same) - _AROUND if _AROUND < len(same) < len(text) else 0
-    end = start + _TOLD_CHARS
+    end = start + _SHOWN_CHARS
     return f"{'…' * bool(start)}{text[start:end]}{'…' * (end < len(text))}"
 
 

@@ -147,10 +147,10 @@ class FilterLine(Vertical):
         if words and last_term(self._before):
             first = line(Content.styled("tab", ACCENT), display(words[0], limit=80))
             rest = [display(_ending(word), limit=80, style=DIM) for word in words[1:]]
-            told = line(first, *rest, gap="  ")
+            shown = line(first, *rest, gap="  ")
         else:
-            told = line(said, *(display(word, style=DIM) for word in words), gap="  ")
-        self.words = told if is_written or said else None
+            shown = line(said, *(display(word, style=DIM) for word in words), gap="  ")
+        self.words = shown if is_written or said else None
 
     def show_line(self, text: str, chosen: Filter) -> None:
         """Show the filter in force as it is written and read, unless another is being written."""

@@ -92,7 +92,7 @@ def outcome(status: OperationStatus) -> Outcome:
 
 def ending(operation: Operation, found: OutcomeCheck | None) -> str:
     """Return why an operation failed; where a check found out what became of it, that."""
-    return found.told if found is not None else operation.error_message or ""
+    return found.sentence if found is not None else operation.error_message or ""
 
 
 def done(operation: Operation) -> str:
@@ -110,8 +110,8 @@ def reversal(operation: Operation) -> str:
     if _redoes(operation):
         return "redoes it"
     names = operation.request.get("set")
-    told = list(map(str, names)) if isinstance(names, list) else []
-    return f"undoes the {_change(OperationType(undone), told)}"
+    operations = list(map(str, names)) if isinstance(names, list) else []
+    return f"undoes the {_change(OperationType(undone), operations)}"
 
 
 def _change(kind: OperationType, set_names: Collection[str]) -> str:
@@ -141,8 +141,8 @@ def configured(operation: Operation) -> str:
     """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
     if operation.operation_type != OperationType.CONFIGURE:
         return ""
-    told = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
-    words = [*filter(None, starmap(_set_words, told))]
+    named = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
+    words = [*filter(None, starmap(_set_words, named))]
     return ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
 
 
@@ -176,14 +176,14 @@ def read_words(counted: RetrievalCount, now: datetime) -> str:
 
 def judged(operation: Operation) -> str:
     """Return what a person said of a memory or of what waited for review; empty where neither."""
-    told = operation.request
-    verdict = told.get("verdict")
+    request = operation.request
+    verdict = request.get("verdict")
     if isinstance(verdict, str) and verdict in VERDICTS:  # imported ones may be anything
         return VERDICTS[verdict]
     if operation.operation_type is not OperationType.REVIEW:
         return ""
-    words = f"{told.get('decision') or ''} what {told.get('author') or 'somebody'} wrote"
-    return f"{words}: {told['reason']}" if told.get("reason") else words
+    words = f"{request.get('decision') or ''} what {request.get('author') or 'somebody'} wrote"
+    return f"{words}: {request['reason']}" if request.get("reason") else words
 
 
 _LET_IN = {"accept": "accepted", "fix": "fixed and accepted"}
@@ -299,10 +299,10 @@ def taken_back(all_of: Together) -> str:
     counts = {
         "record": all_of.records, "setting": all_of.settings, "held write": all_of.waiting,
     }  # fmt: skip
-    told = [counted(number, what) for what, number in counts.items() if number]
+    parts = [counted(number, what) for what, number in counts.items() if number]
     if all_of.bindings > 1:
-        told[0] += f" in {counted(all_of.bindings, 'binding')}"
-    return " and ".join(told)
+        parts[0] += f" in {counted(all_of.bindings, 'binding')}"
+    return " and ".join(parts)
 
 
 def quoted_name(record: Record) -> str:
@@ -356,7 +356,7 @@ def left_out(internal: int, *, brief: bool = False) -> str:
     return f"{count(internal)} {whose} left out"
 
 
-def held(namespace: Namespace) -> str:
+def record_count(namespace: Namespace) -> str:
     """Return how many records a namespace holds: `12`, `≥ 100`, or nothing if unknown."""
     if namespace.records is not None:
         return count(namespace.records)
@@ -364,7 +364,7 @@ def held(namespace: Namespace) -> str:
     return f"≥ {count(least)}" if isinstance(least, int) else ""
 
 
-def held_words(namespace: Namespace) -> str:
+def records_words(namespace: Namespace) -> str:
     """Return what a namespace holds as part of a sentence: `its 12 records`."""
     if namespace.records is not None:
         return f"its {counted(namespace.records, 'record')}"
@@ -378,10 +378,10 @@ def embedding_words(found: Embedding) -> str:
         return f"by meaning with {found.model}"
     if not found.agreed:
         return f"nobody has agreed that texts go to {found.address}"
-    told = f"{of_total(found.embedded, found.texts)} texts embedded with {found.model}"
+    words = f"{of_total(found.embedded, found.texts)} texts embedded with {found.model}"
     if found.serving in {None, found.model}:
-        return told
-    return f"needs re-index: {told}, {found.serving} answers meanwhile"
+        return words
+    return f"needs re-index: {words}, {found.serving} answers meanwhile"
 
 
 def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
@@ -560,8 +560,9 @@ def impact_words(found: Impact) -> Iterator[str]:
     if found.differ:
         yield _lost_words(found)
     for one in found.untried:
-        held = f" ({count(len(one.held))} had {them} in the answer)" if one.held else ""
-        yield f"{count(len(one.operation_ids))} could not be tried{held}. {one.sentence}"
+        number = len(one.with_a_record)
+        note = f" ({count(number)} had {them} in the answer)" if number else ""
+        yield f"{count(len(one.operation_ids))} could not be tried{note}. {one.sentence}"
 
 
 def _lost_words(found: Impact) -> str:

@@ -88,11 +88,11 @@ class WindowRows(Generic[R]):
         self._count = count
         for ordinal, row in enumerate(rows, start):
             page, offset = divmod(ordinal, self._page_rows)
-            held = self._pages.get(page)
-            if held is None and offset == 0:
+            page_rows = self._pages.get(page)
+            if page_rows is None and offset == 0:
                 self.put(page, [row])
-            elif held is not None and len(held) == offset and not gap:
-                held.append(row)
+            elif page_rows is not None and len(page_rows) == offset and not gap:
+                page_rows.append(row)
                 self._ordinals[self.key(row)] = ordinal
 
     def row(self, index: int) -> R | None:
@@ -269,8 +269,8 @@ class Selection(Generic[R]):
             if row is not None:
                 keys.setdefault(self.model.key(row), row)
         placed = [(self.model.index_of(key), row) for key, row in keys.items()]
-        held = sorted(index for index, _ in placed if index is not None)
-        now = [row for index in held if (row := self.model.row(index)) is not None]
+        indexes = sorted(index for index, _ in placed if index is not None)
+        now = [row for index in indexes if (row := self.model.row(index)) is not None]
         return now + [row for index, row in placed if index is None]
 
     def toggle(self, cursor: int) -> bool:

@@ -13,7 +13,7 @@ from textual.screen import Screen, ScreenResultType
 AT_ONCE_SECONDS = 0.1
 """Within this what is asked for is there at once: it is worth no drawing of its own."""
 
-_TOLD_SECONDS = 0.005
+_SETTLE_SECONDS = 0.005
 """How long widgets take to ask for another layout, once they are told of the last one."""
 _LAYOUTS = 4
 """As many as what comes into view asks for, and no more where something asks for ever."""
@@ -72,7 +72,7 @@ class SizedScreen(RestingScreen[ScreenResultType]):
     async def _lay_out(self) -> None:
         """Lay out until nothing asks for it any more: each scrollbar that comes does once."""
         for _ in range(_LAYOUTS):
-            await asyncio.sleep(_TOLD_SECONDS)
+            await asyncio.sleep(_SETTLE_SECONDS)
             if not self._layout_required:
                 return
             self._refresh_layout()

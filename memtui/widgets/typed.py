@@ -55,7 +55,7 @@ class Typed:
         self._leaves = leaves
         self._waiting: deque[Key | Paste] = deque()
         self._giving: asyncio.Task[None] | None = None
-        self.held = True
+        self.paused = True
         """Whether nothing is given for now."""
         self._rested: _Place | None = None
         """What was shown, and what was in the focus, when all was done with the last key."""
@@ -106,7 +106,7 @@ class Typed:
 
     def _may_give(self) -> bool:
         """Whether something waits that can be given now; drop what never will be."""
-        if self.held or self._app.return_code is not None:
+        if self.paused or self._app.return_code is not None:
             return False
         shown = self._app.screen
         # One below may be about to ask: what lies over it lets it do so.

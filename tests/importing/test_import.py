@@ -20,7 +20,8 @@ from memtui.importing.importer import Import
 from memtui.importing.rows import Row
 from memtui.importing.staging import Staging
 from memtui.importing.translating import Translator
-from memtui.service import Caller, Membership, MemoryService, Role, imports, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.home import imports
 from tests.importing.conftest import Log, json_lines, log_of, map_of, row
 
 THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")

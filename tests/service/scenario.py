@@ -67,7 +67,7 @@ async def told(service: MemoryService, kept: list[RecordHandle]) -> dict[str, An
         "provenance": [await service.log.provenance(ANA, "default", one) for one in kept],
         "retrieval": await service.log.retrieval_stats(ANA, "default", ids),
         "runs": [
-            await service.runs.page(ANA, chosen, told=record, limit=limit)
+            await service.runs.page(ANA, chosen, delivered=record, limit=limit)
             for chosen, record, limit in (
                 (Filter(), None, 1),
                 (Filter(operation_type=OperationType.CORRECT), None, 9),

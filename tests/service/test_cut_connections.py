@@ -214,7 +214,7 @@ async def test_what_broke_off_is_unknown_until_it_is_checked(
             assert f"ops check {unknown.operation_id}" in told
             assert now in (before, after)
             found = await place.service.check_outcome(ANA, unknown.operation_id)
-            assert found.happened is (now == after), found.told
+            assert found.happened is (now == after), found.sentence
             if found.happened:
                 await place.service.undo(ANA, unknown.operation_id)
                 assert await place.texts() == before
@@ -253,7 +253,7 @@ async def test_what_broke_off_in_the_middle_is_had_back(
             done = there if mutation == "undo" else 2 - there
             for one in (await place.service.log.page(ANA, UNKNOWN)).operations:
                 found = await place.service.check_outcome(ANA, one.operation_id)
-                assert (found.happened, "in part" in found.told) == (done > 0, done == 1)
+                assert (found.happened, "in part" in found.sentence) == (done > 0, done == 1)
                 gone = gone or one.operation_id
             with suppress(Conflict, Invalid):  # all of it is undone, or nothing was done
                 await place.service.undo(ANA, gone)

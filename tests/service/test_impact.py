@@ -200,7 +200,7 @@ async def test_records_of_several_bindings_go_at_once(service: MemoryService) ->
     found = await service.impact.of(PERSON, ImpactRequest(records=records))
     assert (len(found.records), found.missing, found.unread) == (2, (gone,), (outside,))
     assert {run for one in found.effects for run in one.runs} == {"default", "facts"}
-    assert (found.asked, found.tried, found.held) == (3, 2, 1)
+    assert (found.asked, found.tried, found.with_a_record) == (3, 2, 1)
 
 
 async def test_a_trial_that_is_stopped_leaves_nothing_behind(service: MemoryService) -> None:
@@ -257,9 +257,9 @@ async def test_what_cannot_be_tried_is_named(
     found = await impact(service, outside, key="outside")
     assert fake.calls == []
     [left] = found.untried
-    assert (left.why, len(left.operation_ids), len(left.held)) == (WhyNot.PROVIDER, 2, 1)
+    assert (left.why, len(left.operation_ids), len(left.with_a_record)) == (WhyNot.PROVIDER, 2, 1)
     assert "The provider fake of outside cannot answer" in left.sentence
-    assert (found.unread, found.records, found.held) == ((outside,), (), 1)
+    assert (found.unread, found.records, found.with_a_record) == ((outside,), (), 1)
 
     await forget(service, note, scope=APOLLO)
     with pytest.raises(NotFound, match="There is no record"):

@@ -523,7 +523,7 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     assert unknown.status == OperationStatus.UNKNOWN
     fake.fault_after = None
     found = await service.check_outcome(caller, unknown.operation_id)
-    assert found.told.startswith("It happened")
+    assert found.sentence.startswith("It happened")
     assert await service.log.found_outcome(caller, unknown.operation_id) == found
     before = caller.at(unknown.started_at)
     assert await service.log.found_outcome(before, unknown.operation_id) is None
@@ -598,10 +598,10 @@ async def test_what_did_not_happen_is_not_told_by_what_was_done_later(
     found = await service.check_outcome(caller, broken.operation_id)
     if first is None:
         told = "It did not happen: 3 records were as before the forget when changed next."
-        assert (found.happened, found.told) == (False, told)
+        assert (found.happened, found.sentence) == (False, told)
     else:
         told = "It did not happen: 3 records are as before the forget."
-        assert (found, found.told) == (first, told)
+        assert (found, found.sentence) == (first, told)
     with pytest.raises(Invalid, match="changed nothing"):
         await service.undo(caller, broken.operation_id)
     assert (await service.undo(caller)).undoes == done.operation_id
@@ -618,7 +618,7 @@ async def test_what_happened_is_told_by_what_was_found_later(
     await service.write(caller, kept)
     found = await service.check_outcome(caller, broken.operation_id)
     told = "It happened: 1 record was no longer as before the forget when changed next."
-    assert (found.happened, found.told) == (True, told)
+    assert (found.happened, found.sentence) == (True, told)
     with pytest.raises(Conflict, match="changed"):
         await service.undo(caller, broken.operation_id)
 
@@ -644,7 +644,7 @@ async def test_nobody_can_tell_what_happened_to_a_record_that_was_changed_meanwh
     broken = await newest(service, caller)
     said = await service.check_outcome(caller, broken.operation_id)
     assert said.happened is None
-    assert said.told.endswith("changed since; nobody can tell whether it happened.")
+    assert said.sentence.endswith("changed since; nobody can tell whether it happened.")
 
 
 async def test_a_text_that_a_record_held_until_it_was_forgotten_may_have_been_written(
@@ -660,7 +660,8 @@ async def test_a_text_that_a_record_held_until_it_was_forgotten_may_have_been_wr
     said = await service.check_outcome(caller, lost.operation_id)
     assert said.happened is None
     assert (
-        said.told == "A record that held the text was changed since; nobody can tell whose it was."
+        said.sentence
+        == "A record that held the text was changed since; nobody can tell whose it was."
     )
 
 
@@ -774,7 +775,7 @@ async def test_a_mutation_that_breaks_off_keeps_what_was_there(
     [change] = await service.log.changes(caller, operation.operation_id)
     assert change.before == record
     said = await service.check_outcome(caller, operation.operation_id)
-    assert said.told == f"It did not happen: 1 record is as before the {kind}."
+    assert said.sentence == f"It did not happen: 1 record is as before the {kind}."
     [step] = await service.log.changes(caller, operation.operation_id)
     assert step.before == record
     assert operation.operation_id not in {
@@ -928,7 +929,7 @@ async def test_an_outcome_that_is_known_or_cannot_be_seen_is_said(
     fake.fault = None
     lost = await newest(service, caller)
     said = await service.check_outcome(caller, lost.operation_id)
-    assert said.told == "It did not happen: no record holds the text."
+    assert said.sentence == "It did not happen: no record holds the text."
 
 
 @ON_BOTH

@@ -173,7 +173,7 @@ async def test_all_pages_of_repeats_are_read_together(
     async def page(cursor: str | None = None) -> BrowseAnswer:
         told.clear()
         request = BrowseRequest(scope=ANA, filter=chosen, limit=2, cursor=cursor)
-        return await service.browse(CALLER, request, told=lambda *far: told.append(far))
+        return await service.browse(CALLER, request, report=lambda *far: told.append(far))
 
     first = await page()
     assert (len(first.records), first.total, told) == (2, 4, [(2, 5), (4, 5), (5, 5)])

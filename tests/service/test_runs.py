@@ -119,7 +119,7 @@ async def test_pages_of_runs_and_of_steps(service: MemoryService) -> None:
     assert rest.next_before is None
     written = Filter(operation_type=OperationType.WRITE, text="note crane")
     assert [one.run_id for one in (await service.runs.page(PERSON, written)).runs] == ["run-2"]
-    told = await service.runs.page(PERSON, told=("default", one.provider_record_id))
+    told = await service.runs.page(PERSON, delivered=("default", one.provider_record_id))
     assert [one.run_id for one in told.runs] == ["run-7"]
     for _ in range(3):
         await service.query(AGENT, QueryRequest(scope=PROJECT, query="Note"))

@@ -37,7 +37,7 @@ from memtui.contract import (
 from memtui.record_changes import changed_fields, corrected
 from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
 from memtui.service.answers import Answer
-from memtui.service.context.contexts import ContextRequest, _is_told_in, _Reading
+from memtui.service.context.contexts import ContextRequest, _may_include, _Reading
 from memtui.service.context.impact import AnsweredRecord, Effect, Impact, Side, _effect
 from memtui.service.history.runs import _runs
 from memtui.service.home.backup import _is_derived
@@ -357,7 +357,7 @@ def test_an_operation_is_the_users_whose_own_memories_it_touched(
 )  # fmt: skip
 def test_a_context_tells_nothing_of_other_projects_and_users(owner: Scope, is_told: bool) -> None:
     scope = Scope(company_id="acme", project_id="p", subject_id="ana")
-    assert _is_told_in(owner, scope) is is_told
+    assert _may_include(owner, scope) is is_told
 
 
 async def test_texts_that_were_given_are_those_of_the_request_and_of_the_run() -> None:

@@ -232,7 +232,10 @@ async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
         assert whole.keys() > files_of(paths).keys() > gone.keys()
         if then != "undo":
             found = await service.check_outcome(caller, undo_id)
-            assert (found.happened, found.told[:33]) == (True, "It happened in part: 2 of 6 recor")
+            assert (found.happened, found.sentence[:33]) == (
+                True,
+                "It happened in part: 2 of 6 recor",
+            )
             [candidate, *_] = await service.undoable(caller)
             assert (candidate.operation.operation_id, candidate.records) == (
                 forgotten.operation_id, 4,

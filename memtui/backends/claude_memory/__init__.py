@@ -147,8 +147,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def write(self, request: WriteRequest) -> WriteReply:
         """Add a file, and its line to the index."""
         kind = request.kind if request.kind in _TYPES else _TYPES[-1]
-        is_told = request.kind in {*_TYPES, "note"}
-        known = self.known_of(request, kind=None if is_told else request.kind)
+        is_own_type = request.kind in {*_TYPES, "note"}
+        known = self.known_of(request, kind=None if is_own_type else request.kind)
         title = " ".join((request.title or "").split()) or first_line(request.content)
         hook = first_line(request.content, HOOK_CHARS)
         own = {"node_type": "memory", "type": kind}
@@ -372,8 +372,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 fresh.write_bytes(written)
             sync_folder(path.parent)
         except UnicodeEncodeError as error:
-            told = "The text has half of a character, which no file can hold."
-            raise Invalid(told) from error
+            problem = "The text has half of a character, which no file can hold."
+            raise Invalid(problem) from error
         except OSError as error:
             raise self._cannot(name, error) from error
 
@@ -414,8 +414,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
 
 def _known_then(taken: Snapshot) -> WrittenRecord | None:
-    held = taken.state["known"]
-    return None if held is None else WrittenRecord.model_validate(held)
+    known = taken.state["known"]
+    return None if known is None else WrittenRecord.model_validate(known)
 
 
 def _with_lines_of(content: str, taken: Sequence[Snapshot]) -> str:

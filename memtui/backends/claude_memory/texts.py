@@ -127,8 +127,8 @@ def parse_index(text: str, names: frozenset[str]) -> MemoryIndex:
                 kept[number - 1] = _TAKEN
     used = len(lines) - (lines[-1] == "")
     if used > loaded:
-        told = f"Claude Code loads only the first {LOADED_LINES} lines or {LOADED_BYTES:,} bytes"
-        flaws.append(Flaw(f"{told} of this index, so nothing from here on.", loaded + 1))
+        limit = f"Claude Code loads only the first {LOADED_LINES} lines or {LOADED_BYTES:,} bytes"
+        flaws.append(Flaw(f"{limit} of this index, so nothing from here on.", loaded + 1))
     entries = _index_entries("\n".join(kept), loaded)
     return MemoryIndex(links, ParsedFile(tuple(entries), tuple(flaws)))
 

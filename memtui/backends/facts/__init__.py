@@ -61,7 +61,7 @@ _SHARED = (
     "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
     "and backups as long as they are kept; ask who runs it."
 )
-_HELD = (
+_READ_ELSEWHERE = (
     "Another program reads the facts of {}, whose write-ahead log may keep deleted rows until it "
     "is done; end it and purge again."
 )
@@ -299,7 +299,7 @@ class FactsAdapter(FactProvider):
             for snapshot in snapshots:
                 now = found.get(snapshot.handle.provider_record_id)
                 if snapshot.record is not None:
-                    self._put_back(rows, now, _held_by(snapshot, scope))
+                    self._put_back(rows, now, _row_in(snapshot, scope))
                 elif now is not None:
                     rows.remove(now)
         there = tuple(snapshot.handle for snapshot in snapshots if snapshot.record is not None)
@@ -341,7 +341,7 @@ class FactsAdapter(FactProvider):
         if self._database.is_shared:
             beyond = (_SHARED.format(self.context.binding_key),)
         elif request.apply and not self._database.scrub():
-            beyond = (_HELD.format(self.context.binding_key),)
+            beyond = (_READ_ELSEWHERE.format(self.context.binding_key),)
         return EraseReply(beyond=beyond)
 
     async def health(self) -> Health:
@@ -431,7 +431,7 @@ def _names(handles: Sequence[RecordHandle]) -> list[str]:
     return [handle.provider_record_id for handle in handles if handle.provider_key == KEY]
 
 
-def _held_by(snapshot: Snapshot, scope: Scope) -> MemoryRow:
+def _row_in(snapshot: Snapshot, scope: Scope) -> MemoryRow:
     try:
         fact = MemoryRow.model_validate(snapshot.state)
     except ValidationError as error:

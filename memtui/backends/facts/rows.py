@@ -195,9 +195,9 @@ class MemoryRow(Model):
     def of_row(cls, row: RowMapping) -> MemoryRow:
         """Return a row of the select in `rows`."""
         own = {name: row[name] for name in cls.model_fields if name != "details"}
-        held = row.get("extra") is not None
+        more = row.get("extra") is not None
         details = (
-            FactDetails(**{name: row[name] for name in FactDetails.model_fields}) if held else None
+            FactDetails(**{name: row[name] for name in FactDetails.model_fields}) if more else None
         )
         return cls(**own, details=details)
 
@@ -209,18 +209,18 @@ class MemoryRow(Model):
     @property
     def revision(self) -> str:
         """A digest of all that the tables hold of the fact."""
-        held = self.model_dump_json(exclude={"record_id"})
-        return hashlib.sha256(held.encode()).hexdigest()[:32]
+        text = self.model_dump_json(exclude={"record_id"})
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def record(self, company_id: str) -> Record:
         """Return the fact as the contract's record."""
         details = self.details or FactDetails()
-        told = details.fields()
+        given = details.fields()
         created_at, own = read_moment(self.created_at), {OWNER_IDS[self.scope]: self.owner}
-        told |= {
-            "updated_at": told["updated_at"] or created_at,
-            "created_by": told["created_by"] or self.created_by,
-            "metadata": {**told["metadata"], **({MAKER: self.source} if self.source else {})},
+        given |= {
+            "updated_at": given["updated_at"] or created_at,
+            "created_by": given["created_by"] or self.created_by,
+            "metadata": {**given["metadata"], **({MAKER: self.source} if self.source else {})},
         }
         return Record(
             handle=self.handle,
@@ -229,7 +229,7 @@ class MemoryRow(Model):
             kind="fact",
             created_at=created_at,
             revision=self.revision,
-            **told,
+            **given,
         )
 
 
@@ -460,10 +460,10 @@ class FactRows:
         """Raise `Invalid` if the user or drive has no room for one more fact."""
         table = TABLES[scope]
         counted = select(func.count()).select_from(table).where(table.c[OWNERS[scope]] == owner)
-        held = self._connection.execute(counted).scalar_one()
-        if held >= max_facts:
+        count = self._connection.execute(counted).scalar_one()
+        if count >= max_facts:
             raise Invalid(
-                f"The {scope} {owner} has {held} facts, and {max_facts} is the limit; forget one "
+                f"The {scope} {owner} has {count} facts, and {max_facts} is the limit; forget one "
                 "that is no longer needed."
             )
 

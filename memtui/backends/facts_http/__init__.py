@@ -290,7 +290,7 @@ def _list_of(record: Record) -> tuple[str, str]:
 
 def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
     moment = read_moment(fact.created_at)
-    told = (fact.id, fact.fact, fact.created_at, fact.source, fact.created_by)
+    parts = (fact.id, fact.fact, fact.created_at, fact.source, fact.created_by)
     return Record(
         handle=handle_of(kind, fact.id),
         text=fact.fact,
@@ -299,7 +299,7 @@ def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
         created_at=moment,
         updated_at=moment,
         created_by=fact.created_by,
-        revision=digest(*(part or "" for part in told)),
+        revision=digest(*(part or "" for part in parts)),
         metadata={MAKER: fact.source} if fact.source else {},
     )
 
@@ -355,10 +355,10 @@ class _Replacement:
             )
             if isinstance(error, Unavailable) and error.sent:
                 # Without looking, the new text must stay: it may be the only one left.
-                held = await self._held()
-                if held is None:
+                listed = await self._listed()
+                if listed is None:
                     raise Unavailable(both, sent=True) from error
-                if self._old.handle not in held:
+                if self._old.handle not in listed:
                     return
             try:
                 await self._client.delete(new)
@@ -374,8 +374,8 @@ class _Replacement:
         except NotFound as error:
             raise self._deleted_meanwhile() from error
         except Unavailable as error:
-            held = await self._held() if error.sent else None
-            if held is None or self._old.handle in held:
+            listed = await self._listed() if error.sent else None
+            if listed is None or self._old.handle in listed:
                 raise
         try:
             return await self._add(self._text)
@@ -388,11 +388,11 @@ class _Replacement:
 
     async def _arrived(self) -> RecordHandle | None:
         """Return the new text's handle where it was stored and the answer was lost."""
-        held = await self._held() or {}
-        new = (one for one, text in held.items() if text == self._text and one not in self._there)
+        listed = await self._listed() or {}
+        new = (one for one, text in listed.items() if text == self._text and one not in self._there)
         return next(new, None)
 
-    async def _held(self) -> dict[RecordHandle, str] | None:
+    async def _listed(self) -> dict[RecordHandle, str] | None:
         """Return what the list holds now, None where the server does not say."""
         kind, owner = _list_of(self._old)
         try:

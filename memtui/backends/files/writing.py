@@ -92,14 +92,14 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         )  # fmt: skip
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            held = lock.acquire()
+            locked = lock.acquire()
         except filelock.Timeout as error:
             raise Unavailable(
                 f"{self.config.path} is being changed by another memtui; try again."
             ) from error
         except OSError as error:
             raise refused_by_system(f"The folder {folder}", error) from error
-        with held:
+        with locked:
             self._known = self._read_known()
             yield
 
@@ -183,10 +183,10 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         record = super()._record(found, path, record_id)
         if (known := self._known.get(record_id)) is None:
             return record
-        told: dict[str, Any] = {name: value for name, value in known if value}
-        told["metadata"] = {**record.metadata, **known.metadata}
-        told["revision"] = digest(record.revision or "", known.model_dump_json())
-        return record.model_copy(update=told)
+        update: dict[str, Any] = {name: value for name, value in known if value}
+        update["metadata"] = {**record.metadata, **known.metadata}
+        update["revision"] = digest(record.revision or "", known.model_dump_json())
+        return record.model_copy(update=update)
 
     def _read_known(self) -> dict[str, WrittenRecord]:
         """Return what is known.
@@ -196,8 +196,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         """
         path = self._context.data_dir / _FILE
         try:
-            held = json.loads(path.read_bytes())
-            return {name: WrittenRecord.model_validate(one) for name, one in held.items()}
+            stored = json.loads(path.read_bytes())
+            return {name: WrittenRecord.model_validate(one) for name, one in stored.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError, RecursionError) as error:

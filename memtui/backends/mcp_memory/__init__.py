@@ -212,13 +212,13 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
         def edit(graph: Graph) -> None:
             nonlocal count
-            held = graph.ids(wanted)
+            same = graph.ids(wanted)
             if not count:
-                there.extend(self._upserted(graph, held, request))
-                if held and wanted.kind == ENTITY and not there:
+                there.extend(self._upserted(graph, same, request))
+                if same and wanted.kind == ENTITY and not there:
                     raise Conflict(f"There is an entity {wanted.entity} already; add to it.")
-                count = len(held) + (not there)
-            if len(held) >= count:
+                count = len(same) + (not there)
+            if len(same) >= count:
                 return
             if wanted.kind == OBSERVATION:
                 graph.add_observation(wanted.entity, entity_type, wanted.text)
@@ -244,9 +244,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             old = self._snapshot(before, handle, request.scope)
         return WriteReply(records=(handle,), before=(old,))
 
-    def _upserted(self, graph: Graph, held: list[str], request: WriteRequest) -> Iterator[str]:
+    def _upserted(self, graph: Graph, same: list[str], request: WriteRequest) -> Iterator[str]:
         """Yield those of the equal records that an upsert leaves it at: what others own is none."""
-        for one in held if request.mode is WriteMode.UPSERT else ():
+        for one in same if request.mode is WriteMode.UPSERT else ():
             if self._visible(graph, self._handle(one), request.scope) is not None:
                 yield one
 
@@ -275,9 +275,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                     left[record_id] = len(set(graph.ids(found)) - chosen.keys())
             gone: set[str] = set()
             for record_id, (found, record) in chosen.items():
-                held = [one for one in graph.ids(found) if one not in gone]
-                if len(held) > left[record_id]:
-                    now = record_id if record_id in held else held[-1]
+                remaining = [one for one in graph.ids(found) if one not in gone]
+                if len(remaining) > left[record_id]:
+                    now = record_id if record_id in remaining else remaining[-1]
                     self._remove(graph, now, record)
                     gone.add(now)
             self._remove_unused(graph, [found for found, _ in chosen.values()])
@@ -416,8 +416,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             gone = {one.handle.provider_record_id for one in away}
             changes = self._known_without(before, after, gone)
             for one in back:
-                held: Mapping[str, Json] = one.state.get("known", {})
-                changes |= {name: WrittenRecord.model_validate(kept) for name, kept in held.items()}
+                then: Mapping[str, Json] = one.state.get("known", {})
+                changes |= {name: WrittenRecord.model_validate(kept) for name, kept in then.items()}
             return changes
 
         with self.changing():
@@ -494,7 +494,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         for record_id in gone:
             if (one := before.find(record_id)) is not None:
                 ids = before.ids(one)
-                stay = [self._known.get(held) for held in ids if held not in gone]
+                stay = [self._known.get(one) for one in ids if one not in gone]
                 changes |= dict(zip_longest(ids, stay))
         return changes
 
@@ -566,9 +566,9 @@ def _still_there(
     graph: Graph, record_id: str, old: GraphRecord, left: int, request: CorrectRequest
 ) -> GraphRecord:
     """Return the record to correct. Raises `Conflict` where it has gone meanwhile."""
-    held = graph.ids(old)
-    found = graph.find(record_id if record_id in held else held[-1]) if held else None
-    if found is None or len(held) <= left:
+    ids = graph.ids(old)
+    found = graph.find(record_id if record_id in ids else ids[-1]) if ids else None
+    if found is None or len(ids) <= left:
         raise Conflict(
             "The record was removed while you changed it; write it again if it is still true.",
             proposed=request.text,

@@ -298,13 +298,13 @@ class Graph:
 
     def ids(self, wanted: GraphRecord) -> list[str]:
         """Return the ids of the records that say the same as this one, in order."""
-        return self._by_words.get(_told(wanted), [])
+        return self._by_words.get(_content_of(wanted), [])
 
     @cached_property
-    def _by_words(self) -> dict[_Told, list[str]]:
-        found: dict[_Told, list[str]] = {}
+    def _by_words(self) -> dict[_Content, list[str]]:
+        found: dict[_Content, list[str]] = {}
         for record_id, one in self._ids.items():
-            found.setdefault(_told(one), []).append(record_id)
+            found.setdefault(_content_of(one), []).append(record_id)
         return found
 
     def ids_about(self, name: str) -> list[str]:
@@ -344,8 +344,8 @@ class Graph:
             entity=name,
         )
         yield base
-        held = value.get("observations", [])
-        for at, one in enumerate(held if isinstance(held, list) else [held]):
+        texts = value.get("observations", [])
+        for at, one in enumerate(texts if isinstance(texts, list) else [texts]):
             if (found := _observation(base, one, at)) is not None:
                 yield found
             else:
@@ -411,15 +411,15 @@ class Graph:
 
     def take_over(self, before: Graph, after: Graph) -> None:
         """Make the changes that lie between two other versions, where they are not made here."""
-        counts = [Counter(map(_told, one.records)) for one in (before, after, self)]
+        counts = [Counter(map(_content_of, one.records)) for one in (before, after, self)]
         old, new, here = counts
         for record in after.records:
-            said = _told(record)
+            said = _content_of(record)
             if here[said] < new[said] > old[said]:
                 here[said] += 1
                 self._add_again(record)
         for record_id, record in reversed(self._ids.items()):
-            said = _told(record)
+            said = _content_of(record)
             if new[said] < old[said] and here[said] > new[said]:
                 here[said] -= 1
                 self.remove(self._ids[record_id])
@@ -458,7 +458,7 @@ class Graph:
         whole = [state for state in states if "lines" in state]
         for state in whole:
             self._put_entity_back(state)
-        here = Counter(map(_told, Graph(self.content()).records if whole else self.records))
+        here = Counter(map(_content_of, Graph(self.content()).records if whole else self.records))
         for state in states:
             if "lines" in state:
                 continue
@@ -469,8 +469,8 @@ class Graph:
                 line.keep_observations()
             line.read()
             *_, record = self._records_of(line, 0)
-            if here[_told(record)] < state["same"]:
-                here[_told(record)] += 1
+            if here[_content_of(record)] < state["same"]:
+                here[_content_of(record)] += 1
                 self._put_line_back(line, state)
 
     def _put_line_back(self, line: _Line, state: Json) -> None:
@@ -523,10 +523,10 @@ def merged(before: bytes, after: bytes, content: bytes) -> bytes:
     return graph.content()
 
 
-_Told = tuple[str, str, tuple[str, str, str], str]
+_Content = tuple[str, str, tuple[str, str, str], str]
 
 
-def _told(record: GraphRecord) -> _Told:
+def _content_of(record: GraphRecord) -> _Content:
     """Return what a record says: two with the same differ by their place alone."""
     return record.kind, record.entity, record.ends, record.text
 

@@ -122,9 +122,9 @@ class Mem0Adapter(Adapter):
         """Check the config; mem0 is first asked by a call. Raises `Invalid`."""
         config = Mem0Config.of(context)
         if config.library is not None:
-            held = await asyncio.to_thread(read_library_config, config.library)
-            await asyncio.to_thread(import_parts, held)  # a call would have no time for it
-            return cls(context, config, LibraryStore(held))
+            library = await asyncio.to_thread(read_library_config, config.library)
+            await asyncio.to_thread(import_parts, library)  # a call would have no time for it
+            return cls(context, config, LibraryStore(library))
         key = config.find_key(context)
         store = PlatformStore(config, key) if config.is_platform else Mem0ServerStore(config, key)
         return cls(context, config, store)

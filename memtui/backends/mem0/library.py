@@ -123,10 +123,10 @@ class LibraryStore(OpenStore):
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text."""
-        told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
+        content: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
 
         def work(memory: Any) -> Any:
-            return memory.add(**told, **draft.owners, infer=infer)
+            return memory.add(**content, **draft.owners, infer=infer)
 
         return read_added(await self._call(work, changes=True))
 
@@ -142,8 +142,8 @@ class LibraryStore(OpenStore):
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory."""
-        told = await self._call(lambda memory: memory.get(memory_id))
-        return None if told is None else next(iter(read_rows([told]).memories), None)
+        row = await self._call(lambda memory: memory.get(memory_id))
+        return None if row is None else next(iter(read_rows([row]).memories), None)
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
         """Change a memory; its metadata is merged into what is there."""

@@ -61,10 +61,10 @@ def _is_text(value: object) -> bool:
 
 
 def _numbers(value: object) -> object:
-    held = value if isinstance(value, dict) else {}
+    given = value if isinstance(value, dict) else {}
     return {
         name: one
-        for name, one in held.items()
+        for name, one in given.items()
         if isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
     }
 
@@ -143,9 +143,9 @@ class MemoryPage:
     unreadable: int = 0
 
 
-def read_rows(told: Any, *, more: bool = False) -> MemoryPage:
+def read_rows(reply: Any, *, more: bool = False) -> MemoryPage:
     """Return the memories of a reply: a list, or an object with `results`."""
-    found = told.get("results") if isinstance(told, dict) else told
+    found = reply.get("results") if isinstance(reply, dict) else reply
     memories: list[Mem0Memory] = []
     unreadable = 0
     for row in found if isinstance(found, list) else []:
@@ -229,8 +229,8 @@ def _own_metadata(memory: Mem0Memory) -> Json:
 
 def _revision(memory: Mem0Memory) -> str:
     """Return what differs once a memory has changed: mem0's hash is of the text alone."""
-    told = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    parts = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _end_of(last_day: str | None) -> datetime | None:
@@ -247,9 +247,9 @@ def last_day(expires_at: datetime | None) -> date | None:
     return (expires_at - timedelta(days=1) if is_midnight else expires_at).date()
 
 
-def day(told: str | None) -> date | None:
+def day(text: str | None) -> date | None:
     """Return the day that mem0 tells."""
-    moment = read_moment(told)
+    moment = read_moment(text)
     return moment and moment.date()
 
 
@@ -297,9 +297,9 @@ def corrected(memory: Mem0Memory, request: CorrectRequest) -> Mem0Details:
     return details_of(memory).model_copy(update=changes)
 
 
-def versions_of(told: Any) -> list[RecordVersion]:
+def versions_of(reply: Any) -> list[RecordVersion]:
     """Return a memory's history, newest first; what changed no text makes no version."""
-    rows = [whole(row) for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = [whole(row) for row in reply if isinstance(row, dict)] if isinstance(reply, list) else []
     versions: list[RecordVersion] = []
     for row in sorted(rows, key=_changed_at):
         text, since = row.get("new_memory"), read_moment(row.get("updated_at"))

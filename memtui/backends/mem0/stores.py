@@ -182,8 +182,8 @@ class Mem0ServerStore(OpenStore):
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text. Raises `Unavailable` where it is to infer and has no model."""
-        told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
-        body = {**told, **draft.owners, "infer": infer}
+        content: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
+        body = {**content, **draft.owners, "infer": infer}
         return read_added(await self._api.ask("POST", "/memories", read_json, body))
 
     async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
@@ -254,8 +254,8 @@ class PlatformStore(Mem0Store):
             body["expiration_date"] = draft.expires.isoformat()
         if draft.created_at:
             body["timestamp"] = int(draft.created_at.timestamp())
-        told = await self._api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
-        added = read_added(told)
+        made = await self._api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
+        added = read_added(made)
         if added.event and not infer:
             raise Unavailable(
                 f"mem0 has taken the memory and stores it later (event {added.event}); look for "
@@ -318,18 +318,18 @@ class PlatformStore(Mem0Store):
 
     async def check(self) -> str:
         """Ask whose key it is."""
-        told = await self._api.ask("GET", "/v1/ping/", _object, changes=False)
-        return f"mem0's platform answers {told.get('user_email') or 'this key'}."
+        reply = await self._api.ask("GET", "/v1/ping/", _object, changes=False)
+        return f"mem0's platform answers {reply.get('user_email') or 'this key'}."
 
     async def profile(self, user_id: str) -> str:
         """Return a user's profile, empty where there is none yet. Raises `Unavailable`."""
         path = f"/v2/entities/user/{path_segment(user_id, what='The user')}/profile/"
         try:
-            told = await self._api.ask("GET", path, _object, changes=False)
+            reply = await self._api.ask("GET", path, _object, changes=False)
         except NotFound:  # nobody has told mem0 of this user
             return ""
-        profile = told.get("profile")
-        if told.get("status") == "failed":
+        profile = reply.get("profile")
+        if reply.get("status") == "failed":
             raise Unavailable(f"mem0 could not make the profile of {user_id}; look at its events.")
         if isinstance(profile, dict):
             return "\n".join(f"{name}: {_in_words(value)}" for name, value in profile.items())
@@ -355,23 +355,23 @@ def _rows(body: bytes) -> MemoryPage:
 
 
 def _counted(body: bytes) -> tuple[MemoryPage, int]:
-    told = _object(body)
-    count = told.get("count")
+    reply = _object(body)
+    count = reply.get("count")
     if not isinstance(count, int):
         raise Unreadable("its list has no count")
-    return read_rows(told, more=bool(told.get("next"))), count
+    return read_rows(reply, more=bool(reply.get("next"))), count
 
 
 async def _one(api: JsonApi, path: str) -> Mem0Memory | None:
-    told = await api.ask("GET", path, read_json, changes=False)
-    return None if told is None else next(iter(read_rows([told]).memories), None)
+    row = await api.ask("GET", path, read_json, changes=False)
+    return None if row is None else next(iter(read_rows([row]).memories), None)
 
 
 def _object(body: bytes) -> Json:
-    told = read_json(body)
-    if not isinstance(told, dict):
+    reply = read_json(body)
+    if not isinstance(reply, dict):
         raise Unreadable("it is not an object")
-    return told
+    return reply
 
 
 def messages(text: str) -> list[Json]:
@@ -379,13 +379,13 @@ def messages(text: str) -> list[Json]:
     return [{"role": "user", "content": text}]
 
 
-def read_added(told: Any) -> Added:
+def read_added(reply: Any) -> Added:
     """Return what a reply to a write says was stored: added, or changed in the place of it."""
-    rows = told.get("results") if isinstance(told, dict) else told
+    rows = reply.get("results") if isinstance(reply, dict) else reply
     stored = [
         str(row["id"])
         for row in rows or ()
         if isinstance(row, dict) and row.get("id") and row.get("event", "ADD") in {"ADD", "UPDATE"}
     ]
-    event = told.get("event_id") if isinstance(told, dict) else None
+    event = reply.get("event_id") if isinstance(reply, dict) else None
     return Added(tuple(stored), None if stored or event is None else str(event))

@@ -120,9 +120,9 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
         found: dict[RecordHandle, Snippet] = {}
         stale = 0
         for chunk in chunks:
-            held = _records_in(chunk, by_file.get(os.path.realpath(chunk.source), ()))
-            stale += not held
-            for record in held:
+            records = _records_in(chunk, by_file.get(os.path.realpath(chunk.source), ()))
+            stale += not records
+            for record in records:
                 found.setdefault(record.handle, Snippet(**dict(record), score=chunk.score))
         self._stale = _behind(stale, len(chunks), self.config.path, self._scope) if stale else None
         return list(found.values())

@@ -117,23 +117,23 @@ async def _run(command: Sequence[str], folder: Path, seconds: float) -> tuple[in
     streams = [stream for stream in (process.stdout, process.stderr) if stream]
     try:
         async with asyncio.timeout(seconds):
-            out, err = await asyncio.gather(*(_held(stream, process) for stream in streams))
+            out, err = await asyncio.gather(*(_output_of(stream, process) for stream in streams))
             return await process.wait(), out, err
     finally:
         if process.returncode is None:
             _kill(process)
-            await asyncio.gather(*(_held(stream, process) for stream in streams))
+            await asyncio.gather(*(_output_of(stream, process) for stream in streams))
             await process.wait()
 
 
-async def _held(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
     """Return what comes until a stream ends; kill the process that sends too much of it."""
-    held = bytearray()
+    output = bytearray()
     while part := await stream.read(65_536):
-        held += part[: _MOST_BYTES + 1 - len(held)]
-        if len(held) > _MOST_BYTES:
+        output += part[: _MOST_BYTES + 1 - len(output)]
+        if len(output) > _MOST_BYTES:
             _kill(process)
-    return bytes(held)
+    return bytes(output)
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
@@ -162,8 +162,8 @@ def _read(out: bytes) -> list[Chunk]:
     """Return the chunks of an answer; what a library printed before it is passed over."""
     text = out.decode("utf-8", "replace")
     try:
-        told: Any = json.loads(text[max(text.find("["), 0) :])
-        return [Chunk.model_validate(one) for one in told]
+        rows: Any = json.loads(text[max(text.find("["), 0) :])
+        return [Chunk.model_validate(one) for one in rows]
     except (ValueError, TypeError, RecursionError, ValidationError) as error:
         start = " ".join(text.split())[:60] or "nothing"
         raise Unavailable(

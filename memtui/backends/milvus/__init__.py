@@ -288,11 +288,11 @@ class MilvusAdapter(Adapter):
             return _Stored(collection, record, row)
         name = place.fact or ""
         fact = None if _is_too_long(name) else changes.fact(name)
-        held = fact.current(self._context.now()) if fact else None
-        if fact is None or held is None:
+        version = fact.current(self._context.now()) if fact else None
+        if fact is None or version is None:
             return None
-        record = fact.record(held, collection.name, collection.owner)
-        return _Stored(collection, record, held.row, held)
+        record = fact.record(version, collection.name, collection.owner)
+        return _Stored(collection, record, version.row, version)
 
     def _changes(self, collection: Collection) -> EntryChanges:
         return EntryChanges(self._store, collection, self._context.now())
@@ -372,15 +372,15 @@ class MilvusAdapter(Adapter):
         place, rows = changes.write_fact(request)
         before = []
         if rows:
-            held: Record | None = None
+            record: Record | None = None
             if place.fact is None:
-                held = record_of(rows[0], collection.name, collection.owner)
+                record = record_of(rows[0], collection.name, collection.owner)
             elif (fact := next(iter(facts_of(rows)), None)) is not None:
                 version = fact.current(self._context.now())
                 if version is not None:
-                    held = fact.record(version, collection.name, collection.owner)
+                    record = fact.record(version, collection.name, collection.owner)
             entries = Entries(rows, collection.model)
-            before.append(Snapshot(handle=place.handle, record=held, state=entries.seal()))
+            before.append(Snapshot(handle=place.handle, record=record, state=entries.seal()))
         return WriteReply(
             records=(place.handle,), before=tuple(before), usage=(self._usage, *usage)
         )
@@ -414,10 +414,10 @@ class MilvusAdapter(Adapter):
             if request.text is not None and not request.text.strip():
                 raise Invalid("A memory needs some text; forget it instead of emptying it.")
             changes = self._changes(found.collection)
-            if found.held is not None:
+            if found.version is not None:
                 if request.summary:
                     raise Invalid("A fact has no summary; leave it out.")
-                place = changes.correct_fact(found.held, request)
+                place = changes.correct_fact(found.version, request)
                 return CorrectReply(handle=place.handle, usage=(self._usage,))
             vector: list[float] | None = None
             usage: tuple[Usage, ...] = ()
@@ -449,8 +449,8 @@ class MilvusAdapter(Adapter):
                 there.append(found)
             for collection in {one.collection.name: one.collection for one in there}.values():
                 own = [one for one in there if one.collection.name == collection.name]
-                closed = [one.held for one in own if one.held is not None]
-                gone = [str(one.row["entry_id"]) for one in own if one.held is None]
+                closed = [one.version for one in own if one.version is not None]
+                gone = [str(one.row["entry_id"]) for one in own if one.version is None]
                 self._changes(collection).close(closed)
                 self._store.delete(collection, gone)
         return ForgetReply(missing=tuple(missing), usage=(self._usage,))
@@ -668,7 +668,7 @@ class _Stored:
     collection: Collection
     record: Record
     row: Row
-    held: MilvusVersion | None = None
+    version: MilvusVersion | None = None
     """The current version, for a fact."""
 
 

@@ -95,21 +95,21 @@ class EntryChanges:
         if meant and meant.fact and meant.collection == self._collection.name:
             self._name(row, meant.fact)
         known = self.fact(fact_name(row))
-        held = known.current(self._now) if known else None
-        if held is None and is_upsert and (old := self._key_value(row)) is not None:
+        last = known.current(self._now) if known else None
+        if last is None and is_upsert and (old := self._key_value(row)) is not None:
             row |= {"entry_id": old["entry_id"], "entry_type": KV}
             set_window(row, None, None)
             self._put([row])
             return RecordAddress(self._collection.name, entry_id=row["entry_id"]), [old]
-        if held is not None and not is_upsert:
-            known, held = self._rename(row, fact_name(row)), None
-        if held is not None and fact_text(held.row) == request.content and not request.valid_from:
-            row["entry_id"] = held.row["entry_id"]
-            set_window(row, held.begins, request.valid_to or held.ends)
-            held = None
-        if held is not None and _is_before(row, held):
-            held = None  # a value of the past is put down, and closes nothing
-        self._follow(row, held)
+        if last is not None and not is_upsert:
+            known, last = self._rename(row, fact_name(row)), None
+        if last is not None and fact_text(last.row) == request.content and not request.valid_from:
+            row["entry_id"] = last.row["entry_id"]
+            set_window(row, last.begins, request.valid_to or last.ends)
+            last = None
+        if last is not None and _is_before(row, last):
+            last = None  # a value of the past is put down, and closes nothing
+        self._follow(row, last)
         before = [version.row for version in known.versions] if known else []
         return RecordAddress(self._collection.name, fact=fact_name(row)), before
 
@@ -141,18 +141,18 @@ class EntryChanges:
         if self._collection.keeps_details:
             row[DETAILS] = {**details_of(row), "fact": name}
 
-    def _follow(self, row: Row, held: MilvusVersion | None) -> None:
+    def _follow(self, row: Row, last: MilvusVersion | None) -> None:
         """Store a new version, and close the window of the one that holds, in one request."""
-        if held is None:
+        if last is None:
             self._put([row])
             return
         begins, _ = window_of(row)
-        if held.begins is not None and begins is not None and begins < held.begins:
+        if last.begins is not None and begins is not None and begins < last.begins:
             raise Invalid(
                 "The new value would begin before the current one; give a later valid_from."
             )
-        closed = dict(held.row)
-        set_window(closed, held.begins, begins)
+        closed = dict(last.row)
+        set_window(closed, last.begins, begins)
         self._put([closed, row])
 
     def correct(
@@ -181,28 +181,28 @@ class EntryChanges:
         self._put([changed])
         return RecordAddress(self._collection.name, entry_id=row["entry_id"])
 
-    def correct_fact(self, held: MilvusVersion, request: CorrectRequest) -> RecordAddress:
+    def correct_fact(self, last: MilvusVersion, request: CorrectRequest) -> RecordAddress:
         """Change a fact; another text closes the window of what holds and opens the next.
 
         Another key or topic is another fact, which begins then. Raises `Conflict` where there is
         one already.
         """
-        changed = self._changed(held.row, request)
+        changed = self._changed(last.row, request)
         set_written(changed, self._now)
         if request.topic is not None:
             changed["kv_namespace"] = request.topic
-        if request.text is not None and request.text != fact_text(held.row):
+        if request.text is not None and request.text != fact_text(last.row):
             set_fact(changed, request.text)
             if request.source is not None:
                 self._tell(changed, source=source_fields(request.source))
             self._tell(changed, created_by=request.created_by)
-        is_moved = any(changed[name] != held.row.get(name) for name in ("kv_key", "kv_namespace"))
+        is_moved = any(changed[name] != last.row.get(name) for name in ("kv_key", "kv_namespace"))
         if is_moved:
             self._begin_elsewhere(changed)
-        if is_moved or fact_text(changed) != fact_text(held.row):
+        if is_moved or fact_text(changed) != fact_text(last.row):
             changed["entry_id"] = new_id()
-            set_window(changed, max(self._now, held.begins or self._now), None)
-            self._follow(changed, held)
+            set_window(changed, max(self._now, last.begins or self._now), None)
+            self._follow(changed, last)
         else:
             self._put([changed])
         return RecordAddress(self._collection.name, fact=fact_name(changed))
@@ -213,11 +213,11 @@ class EntryChanges:
         if not row["kv_key"]:
             self._name(row, fact_name(row))
         other = self.fact(fact_name(row))
-        held = other.current(self._now) if other else None
-        if other is not None and held is not None:
+        last = other.current(self._now) if other else None
+        if other is not None and last is not None:
             raise Conflict(
                 "Another fact has that key and topic already; correct that one, or forget it.",
-                current=other.record(held, self._collection.name, self._collection.owner),
+                current=other.record(last, self._collection.name, self._collection.owner),
                 proposed=fact_text(row),
             )
 
@@ -297,8 +297,8 @@ class EntryChanges:
     def past(self, place: RecordAddress) -> list[Row]:
         """Return the entries of a fact but for what holds, none of another record."""
         fact = self.fact(place.fact) if place.fact is not None else None
-        held = fact.current(self._now) if fact else None
-        return [one.row for one in fact.versions if one is not held] if fact else []
+        last = fact.current(self._now) if fact else None
+        return [one.row for one in fact.versions if one is not last] if fact else []
 
     def restore(self, place: RecordAddress, rows: Sequence[Row]) -> None:
         """Make these all entries of a record."""
@@ -322,9 +322,9 @@ class EntryChanges:
         self._store.put(self._collection, ready)
 
 
-def _is_before(row: Row, held: MilvusVersion) -> bool:
+def _is_before(row: Row, last: MilvusVersion) -> bool:
     _, ends = window_of(row)
-    return ends is not None and held.begins is not None and ends <= held.begins
+    return ends is not None and last.begins is not None and ends <= last.begins
 
 
 def set_document(row: Row, text: str, summary: str | None) -> None:

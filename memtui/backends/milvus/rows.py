@@ -170,11 +170,11 @@ def fact_text(row: Row) -> str:
 
 
 def _value(row: Row) -> Any:
-    held = row.get("kv_value") or ""
+    text = row.get("kv_value") or ""
     try:
-        return json.loads(held)
+        return json.loads(text)
     except (ValueError, RecursionError):  # another program wrote no JSON
-        return held
+        return text
 
 
 def set_fact(row: Row, text: str) -> None:

@@ -150,8 +150,8 @@ class _Query:
     def _share(self, record: Record) -> float:
         said = f"{record.title or ''}\n{record.text}\n{record.summary or ''}\n{record.topic or ''}"
         words, pairs = terms_of(said)
-        held = {*words, *pairs, *"".join(pairs)}
-        wanted = [one in held for one in self._words.terms]
+        parts = {*words, *pairs, *"".join(pairs)}
+        wanted = [one in parts for one in self._words.terms]
         return sum(wanted) / len(wanted) if wanted else 0.0
 
     def _documents(self, collection: Collection) -> None:

@@ -132,8 +132,8 @@ class MilvusStore(ABC):
         moment, known = self._described.get(name, (0.0, None))
         if known is not None and time.monotonic() - moment < _KNOWN_SECONDS:
             return known
-        told = client.describe_collection(name, timeout=self._seconds)
-        fields = {one["name"]: one for one in told["fields"]}
+        described = client.describe_collection(name, timeout=self._seconds)
+        fields = {one["name"]: one for one in described["fields"]}
         vector = fields.get(VECTOR, {})
         index = client.describe_index(name, VECTOR, timeout=self._seconds) if vector else None
         metric = str((index or {}).get("metric_type") or _METRIC)
@@ -142,17 +142,17 @@ class MilvusStore(ABC):
         is_text_key = bool(fields.get("entry_id", {}).get("is_primary"))
         if not is_text_key:
             fields.pop("entry_id", None)
-        properties = told.get("properties") or {}
+        properties = described.get("properties") or {}
         found = Collection(
             name=name,
             owner=owner,
             fields={key: one.get("params", {}).get("max_length") for key, one in fields.items()},
             dimensions=int(size) if size and index is not None and _is_float(vector) else None,
             metric=metric,
-            keeps_details=bool(told.get("enable_dynamic_field")),
+            keeps_details=bool(described.get("enable_dynamic_field")),
             is_loaded=is_loaded,
             model=properties.get(MODEL) or None,
-            made=properties.get(_MADE) or str(told.get("collection_id") or ""),
+            made=properties.get(_MADE) or str(described.get("collection_id") or ""),
             unfillable=tuple(
                 key
                 for key, one in fields.items()
@@ -242,14 +242,14 @@ class MilvusStore(ABC):
     def count(self, collection: Collection, expression: str) -> int:
         """Return how many entries an expression lets through."""
         with self._using() as client:
-            [told] = client.query(
+            [row] = client.query(
                 collection.name,
                 filter=expression,
                 output_fields=["count(*)"],
                 consistency_level="Strong",
                 timeout=self._seconds,
             )
-            return int(told["count(*)"])
+            return int(row["count(*)"])
 
     def near(
         self, collection: Collection, vector: Sequence[float], expression: str, top_k: int

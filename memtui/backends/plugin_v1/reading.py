@@ -158,8 +158,8 @@ async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...
 def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePage:
     records = map(plugin.record, listing.memories.values())
     found = page(list(filter(matcher(request.filter), records)), request)
-    told = request.namespace is not None or bool(plugin.config.namespaces)
-    unlisted = plugin.is_company_wide(request.scope) and not told
+    is_named = request.namespace is not None or bool(plugin.config.namespaces)
+    unlisted = plugin.is_company_wide(request.scope) and not is_named
     unread = tuple(_unread(plugin, listing, unlisted=unlisted))
     update = {"at_least": bool(unread), "unread": unread, "unfinished": not listing.finished}
     return found.model_copy(update=update)

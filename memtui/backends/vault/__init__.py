@@ -110,14 +110,14 @@ INDEX, VECTORS, MADE = "index/vault.sqlite3", "index/vectors", "made_folders"
 _MAX_PROBLEMS = 1000
 _DEBOUNCE_MS, _STEP_MS = 200, 50
 _ABSENT_SECONDS = 1.0
-_HELD = "is_current AND (expires IS NULL OR expires > ?)"
+_COUNTED = "is_current AND (expires IS NULL OR expires > ?)"
 """What is counted: what has expired is stored until it is pruned, and nobody finds it."""
 _SCOPES = f"""
     SELECT area,
            CASE area WHEN 'project' THEN project_id WHEN 'user' THEN subject_id
                      WHEN 'agent' THEN agent_id END AS name,
            count(*) AS records
-    FROM records WHERE {_HELD} GROUP BY 1, 2 ORDER BY 1, 2
+    FROM records WHERE {_COUNTED} GROUP BY 1, 2 ORDER BY 1, 2
 """  # noqa: S608 - put together from constants
 _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 """Files on one's own disk cost nothing, which is known and not unpriced."""
@@ -732,7 +732,7 @@ class VaultAdapter(Adapter):
         index, root = self._index, self._folder.root
         if self._context.read_only and not root.is_dir():
             return Health(status="down", message=f"The vault's folder {root} does not exist.")
-        count = f"SELECT count(*) FROM records WHERE {_HELD}"  # noqa: S608 - a constant
+        count = f"SELECT count(*) FROM records WHERE {_COUNTED}"  # noqa: S608 - a constant
         now = microseconds(self._context.now())
         records = index.read(lambda database: database.execute(count, [now]).fetchone()[0])
         problems, troubles = index.problems(_MAX_PROBLEMS), index.troubles

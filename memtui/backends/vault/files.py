@@ -284,7 +284,7 @@ class VaultFolder:
         target = self._writable(path)
         self.check_unprotected(path)
         # Its folder may be gone too.
-        with self._told_of(path), contextlib.suppress(FileNotFoundError):
+        with self._readable_errors(path), contextlib.suppress(FileNotFoundError):
             target.unlink()
             self.touched += 1
             sync_folder(target.parent)
@@ -316,7 +316,7 @@ class VaultFolder:
         require_unprotected(self._writable(path), path)
 
     @contextlib.contextmanager
-    def _told_of(self, path: str) -> Iterator[None]:
+    def _readable_errors(self, path: str) -> Iterator[None]:
         """Make the error of a file that stays as it was one that a person can read."""
         before = self.touched
         try:
@@ -348,7 +348,7 @@ class VaultFolder:
                 "it is not read; store less in it, or raise the binding's max_file_mb."
             )
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
-        with self._told_of(path):
+        with self._readable_errors(path):
             self._make_folder(target.parent)
             try:
                 with open(temporary, "xb", opener=_private) as stream:
@@ -400,11 +400,11 @@ class VaultFolder:
             self.touched = 0
             self._make_folder(self.root)
             self.known = True
-            held = self._lock()
+            descriptor = self._lock()
             try:
                 yield
             finally:
-                os.close(held)
+                os.close(descriptor)
         except MemtuiError as error:
             if self.touched:
                 raise Unavailable(str(error), sent=True) from error
@@ -430,19 +430,19 @@ class VaultFolder:
         until = time.monotonic() + self._lock_seconds
         flags, place = os.O_RDONLY | os.O_DIRECTORY, self.root
         while True:
-            held = os.open(place, flags | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(place, flags | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(held), place.stat()):
-                    return held
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), place.stat()):
+                    return descriptor
             except BlockingIOError:
                 time.sleep(_LOCK_POLL_SECONDS)
             except OSError:
                 if place != self.root:
-                    os.close(held)
+                    os.close(descriptor)
                     raise
                 flags, place = os.O_RDWR | os.O_CREAT, self.root / _LOCK
-            os.close(held)
+            os.close(descriptor)
             if time.monotonic() > until:
                 raise self._busy()
 

@@ -570,12 +570,12 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
     connection.execute(_UNFOUND, (chosen,))
     connection.execute(f"DELETE FROM records WHERE path IN ({_CHOSEN})", (chosen,))
     [last] = connection.execute("SELECT COALESCE(max(rowid), 0) FROM records").fetchone()
-    held = {path: unit for path, unit in units.items() if unit is not None}
+    read = {path: unit for path, unit in units.items() if unit is not None}
     connection.executemany(
         _INSERT,
         (
             (*_row(path, one), meaning.get((one.id, one.record.revision)))
-            for path, unit in held.items()
+            for path, unit in read.items()
             for one in unit.records
         ),
     )
@@ -591,10 +591,10 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
         (
             # What lies ahead comes by itself, so that file is read each time.
             (path, "" if unit.is_ahead or _is_recent(unit.signature) else unit.signature)
-            for path, unit in held.items()
+            for path, unit in read.items()
         ),
     )
-    current = [(path, one) for path, unit in held.items() for one in unit.records if one.is_current]
+    current = [(path, one) for path, unit in read.items() for one in unit.records if one.is_current]
     _put_links(connection, current)
     after = {one.id: one.record.revision for _, one in current}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]

@@ -376,8 +376,8 @@ def _save(
     _, there, _ = markdown.read(document.joined())
     for key in fields.keys() & there.keys():
         if not _is_used(key, there):
-            held = markdown.as_written(there[key])[:100]
-            raise Invalid(f"The note's {key} says {held}; change that in its file, {path}.")
+            written = markdown.as_written(there[key])[:100]
+            raise Invalid(f"The note's {key} says {written}; change that in its file, {path}.")
     changed = markdown.with_fields(document, fields)
     if text is not None and text != document.text:
         check_utf8(text)

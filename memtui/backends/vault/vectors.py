@@ -117,17 +117,17 @@ class _Shelf:
     @classmethod
     def read(cls, folder: Path) -> _Shelf | None:
         try:
-            told = json.loads((folder / _MODEL).read_bytes())
-            return cls(folder, told["model"], told["passage"], int(told["dimensions"]))
+            kept = json.loads((folder / _MODEL).read_bytes())
+            return cls(folder, kept["model"], kept["passage"], int(kept["dimensions"]))
         except (OSError, ValueError, KeyError, TypeError):  # deleted, or never finished
             return None
 
     @classmethod
     def begin(cls, folder: Path, model: str, passage: str, dimensions: int) -> _Shelf:
         make_private(folder)
-        told = {"model": model, "passage": passage, "dimensions": dimensions}
+        kept = {"model": model, "passage": passage, "dimensions": dimensions}
         with replacing(folder / _MODEL) as fresh:
-            fresh.write_text(json.dumps(told))
+            fresh.write_text(json.dumps(kept))
         return cls(folder, model, passage, dimensions)
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
-from memtui.widgets.format import counted, embedding_words, exact, held, held_words
+from memtui.widgets.format import counted, embedding_words, exact, record_count, records_words
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ async def bindings_show(session: Session, key: BindingKey) -> None:
     from memtui.channels.cli.budget import limits_of
 
     view = await _view(session, key)
-    limits, told = await limits_of(session, "binding", key)
-    session.out.answer({**jsonable(view), "limits": limits}, _detail(view, told))
+    limits, sentences = await limits_of(session, "binding", key)
+    session.out.answer({**jsonable(view), "limits": limits}, _detail(view, sentences))
 
 
 async def bindings_add(
@@ -490,7 +490,7 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
         [
             one.kind,
             one.name,
-            held(one),
+            record_count(one),
             exact(one.expires_at, session.zone) if one.expires_at else "",
         ]
         for one in found
@@ -566,7 +566,7 @@ async def bindings_namespace_delete(
         there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
         if name not in there:
             raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
-        warning = f"This removes {name} and {held_words(there[name])}."
+        warning = f"This removes {name} and {records_words(there[name])}."
     confirm_name(name, confirm, warning, "--confirm")
     try:
         gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
@@ -623,8 +623,8 @@ async def bindings_discover(
         "added": [view.key for view in added],
         "problems": list(problems),
     }
-    told = (f"Added {view.key}, read-only." for view in added)
-    session.out.answer(document, _lines(findings, bound), *told, *problems)
+    notices = (f"Added {view.key}, read-only." for view in added)
+    session.out.answer(document, _lines(findings, bound), *notices, *problems)
     return 1 if problems else 0
 
 
@@ -654,8 +654,8 @@ def _lines(findings: Sequence[DiscoveredMemory], bound: dict[str, str]) -> Itera
         yield "no memories were found outside memtui"
     for finding in findings:
         about = "about " if finding.estimated else ""
-        held = "" if finding.records is None else counted(finding.records, "record")
-        records = f"  {about}{held}" if held else ""
+        size = "" if finding.records is None else counted(finding.records, "record")
+        records = f"  {about}{size}" if size else ""
         state = f"  bound as {bound[finding.key]}" if finding.key in bound else ""
         yield f"{finding.key}  {finding.title}{records}{state}"
         yield Dim(f"  {finding.path}  {finding.why}")

@@ -166,12 +166,12 @@ def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
 
 def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
     """Yield a sentence for each limit that is near, passed, or not wholly known."""
-    told = [one for one in found if one.state != "ok" or one.unpriced_count]
-    for one in told:
+    warnings = [one for one in found if one.state != "ok" or one.unpriced_count]
+    for one in warnings:
         yield spending.sentence(one, session.now, session.zone)
     if not found:
         yield _NONE
-    elif not told:
+    elif not warnings:
         yield "Spending is within every limit."
 
 

@@ -71,8 +71,8 @@ async def companies_show(session: Session, company_id: CompanyId = None) -> None
 
     company = await session.service.companies.get(_in(session, company_id))
     there = replace(session, caller=_in(session, company_id))
-    limits, told = await limits_of(there, "company", company.company_id)
-    session.out.answer({**jsonable(company), "limits": limits}, _detail(company, told))
+    limits, sentences = await limits_of(there, "company", company.company_id)
+    session.out.answer({**jsonable(company), "limits": limits}, _detail(company, sentences))
 
 
 async def companies_configure(

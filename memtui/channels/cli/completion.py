@@ -101,11 +101,11 @@ def _with_line(path: Path, line: str) -> FileChange:
     from memtui.channels.clients import FileChange, read
 
     before = read(path)
-    held = before or b""
-    if line.encode() in held.splitlines():
+    content = before or b""
+    if line.encode() in content.splitlines():
         return FileChange(path, before, before)
-    gap = b"" if held.endswith(b"\n") or not held else b"\n"
-    return FileChange(path, before, held + gap + line.encode() + b"\n")
+    gap = b"" if content.endswith(b"\n") or not content else b"\n"
+    return FileChange(path, before, content + gap + line.encode() + b"\n")
 
 
 def _without_line(path: Path, line: str) -> FileChange:

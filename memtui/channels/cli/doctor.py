@@ -367,8 +367,8 @@ async def _archive(service: MemoryService, caller: Caller) -> DoctorCheck:
 def _binding(company_id: str, found: BindingHealth) -> DoctorCheck:
     health = found.health
     name = f"binding {company_id}/{found.key}"
-    told = [one.message for one in health.problems]
-    words = [health.status, "" if health.message in told else health.message.rstrip(".")]
+    messages = [one.message for one in health.problems]
+    words = [health.status, "" if health.message in messages else health.message.rstrip(".")]
     if health.records is not None:
         words.append(counted(health.records, "record"))
     if health.embedding is not None:
@@ -411,9 +411,9 @@ async def _proof(service: MemoryService, caller: Caller) -> DoctorCheck:
         return DoctorCheck(
             name, "ok", f"the last operations, up to {_PROVED:,}, are as they were logged"
         )
-    told = f"{counted(len(problems), 'problem')}: {' '.join(problems[:_SHOWN_PROBLEMS])}"
+    words = f"{counted(len(problems), 'problem')}: {' '.join(problems[:_SHOWN_PROBLEMS])}"
     advice = "memtui audit verify checks all of it, docs/recovery.md says what to do."
-    return DoctorCheck(name, "broken", told, advice)
+    return DoctorCheck(name, "broken", words, advice)
 
 
 _UNKNOWN_LOOKED_AT = 1_000
@@ -467,9 +467,9 @@ async def _limits(
     zone = zone_of(settings)
     for one in await service.limits.check(caller, zone=zone):
         if one.state == "passed":
-            told = sentence(one, datetime.now(UTC), zone)
+            words = sentence(one, datetime.now(UTC), zone)
             advice = "memtui budget check shows them all."
-            yield DoctorCheck(f"limits {caller.company_id}", "warning", told, advice)
+            yield DoctorCheck(f"limits {caller.company_id}", "warning", words, advice)
 
 
 _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}

@@ -280,8 +280,8 @@ async def _change_each(
                 session.out.line(record.handle.provider_record_id)
     finally:
         if not session.out.as_json:
-            for told in _changed(answers):
-                session.out.say(told)
+            for sentence in _changed(answers):
+                session.out.say(sentence)
     if session.out.as_json:
         session.out.document({"changed": answers})
 

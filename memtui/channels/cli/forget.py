@@ -140,8 +140,8 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
     changes = await service.log.changes(caller, undone)
     records = [record for one in changes if (record := one.after or one.before)]
     names = [shown.beginning(record.shown) for record in records]
-    if told := shown.configured(operation) or shown.judged(operation):
-        names.append(told)
+    if words := shown.configured(operation) or shown.judged(operation):
+        names.append(words)
     else:
         names += [one.name for one in answer.settings]
     change = shown.the_change(operation, session.now, caller.principal)

@@ -79,12 +79,12 @@ def hook_install(
         chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms
     )
     plan = ClientPlan(None, (change,) if change.before != change.after else ())
-    told = [chosen.then]
+    notes = [chosen.then]
     if chosen.leaves_notes:
-        told.append("Runs leave notes where `memtui bindings capture KEY --post-run on` allows it")
+        notes.append("Runs leave notes where `memtui bindings capture KEY --post-run on` allows it")
     if not invocation.paths().data.is_dir():
-        told.append("There is no memory yet, and hooks do not create one: start `memtui` once")
-    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", ". ".join(told))
+        notes.append("There is no memory yet, and hooks do not create one: start `memtui` once")
+    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", ". ".join(notes))
 
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:

@@ -64,7 +64,7 @@ async def find(
 
 def exit_code(found: Impact, *, check: bool) -> int:
     """Return 1 where that was asked for and an answer differs, or may."""
-    return int(check and bool(found.differ or found.held))
+    return int(check and bool(found.differ or found.with_a_record))
 
 
 def document(found: Impact) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def document(found: Impact) -> dict[str, Any]:
         "differ": found.differ,
         "would_lose": found.would_lose,
         "tokens_saved": found.tokens_saved,
-        "untried_with_a_record": found.held,
+        "untried_with_a_record": found.with_a_record,
         "untried": [one.model_dump(mode="json") for one in found.untried],
         "effects": [_effect(one) for one in found.effects],
     }
@@ -86,20 +86,20 @@ def document(found: Impact) -> dict[str, Any]:
 def _effect(one: Effect) -> dict[str, Any]:
     still_said = set(one.still_said)
 
-    def told(side: Sequence[Any]) -> list[dict[str, Any]]:
+    def rows_of(side: Sequence[Any]) -> list[dict[str, Any]]:
         return [
             {
-                "rank": told.rank,
-                "binding_key": told.binding_key,
-                "record_id": told.handle.provider_record_id,
-                "text": told.text,
+                "rank": one.rank,
+                "binding_key": one.binding_key,
+                "record_id": one.handle.provider_record_id,
+                "text": one.text,
             }
-            for told in side
+            for one in side
         ]
 
     gone = [
-        {**row, "marked": told.marked, "still_said": told.place in still_said}
-        for row, told in zip(told(one.gone), one.gone, strict=True)
+        {**row, "marked": record.marked, "still_said": record.place in still_said}
+        for row, record in zip(rows_of(one.gone), one.gone, strict=True)
     ]
     return {
         "seq": one.operation.seq,
@@ -116,9 +116,9 @@ def _effect(one: Effect) -> dict[str, Any]:
         "loses_nothing": one.loses_nothing,
         "tokens_saved": one.tokens_saved,
         "gone": gone,
-        "come": told(one.come),
-        "before": told(one.before.records),
-        "after": told(one.after.records),
+        "come": rows_of(one.come),
+        "before": rows_of(one.before.records),
+        "after": rows_of(one.after.records),
         "difference": one.difference,
     }
 
@@ -130,10 +130,10 @@ def lines(found: Impact) -> Iterator[Line]:
         question = visible(one.question or "-", limit=_TEXT)
         yield f"{one.operation.operation_type}  {question}{times}: {shown.effect_words(one)}"
         yield Dim(f"    {one.operation.operation_id[:12]}  {shown.asked_by(one)}".rstrip())
-        for told in one.gone:
-            yield f"    - {told.rank}  {visible(told.text, limit=_TEXT)}"
-        for told in one.come:
-            yield f"    + {told.rank}  {visible(told.text, limit=_TEXT)}"
+        for record in one.gone:
+            yield f"    - {record.rank}  {visible(record.text, limit=_TEXT)}"
+        for record in one.come:
+            yield f"    + {record.rank}  {visible(record.text, limit=_TEXT)}"
 
 
 def sentences(found: Impact) -> Iterator[str]:

@@ -250,8 +250,8 @@ async def _serve_http(session: Session, served: HttpServer, host: str, port: int
         async with served.app(listener.names) as app:
             url = listener.url + PATH
             document = {"company_id": served.company_id, "url": url}
-            told = f"Serving {served.company_id} to agents at {url}"
-            session.out.answer(document, [told])
+            notice = f"Serving {served.company_id} to agents at {url}"
+            session.out.answer(document, [notice])
             sys.stdout.flush()
             async with session.service.embedding.keeping_up(session.caller):
                 await run(app, listener)

@@ -176,8 +176,8 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
     log, caller = session.service.log, session.caller
     checked = (await log.get(caller, operation_id)).operation_id
     found = await session.service.check_outcome(caller, checked)
-    told = f"{found.told} (found by {found.check_id})"
-    session.out.answer({"operation_id": checked, **dict(found)}, [told])
+    words = f"{found.sentence} (found by {found.check_id})"
+    session.out.answer({"operation_id": checked, **dict(found)}, [words])
     if found.happened and await log.undone_by(caller, checked) is None:
         session.out.say(f"memtui undo {checked} undoes it.")
 
@@ -256,8 +256,8 @@ def _what(operation: Operation, found: OutcomeCheck | None) -> str:
         return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
         purpose = operation.request.get("purpose")  # of what another command read on its way
-        told = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
-        return "erased" if operation.erased else told
+        aim = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
+        return "erased" if operation.erased else aim
     more = operation.result_count - 1
     return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")
 
@@ -282,7 +282,7 @@ def _detail(
     yield from fields(
         [
             ("operation", operation.operation_id),
-            ("found", f"{found.told} (by {found.check_id})" if found else ""),
+            ("found", f"{found.sentence} (by {found.check_id})" if found else ""),
             ("before that" if found else "error", operation.error_message or ""),
             ("when", shown.exact(operation.started_at, session.zone)),
             ("took", shown.duration(operation.latency_ms)),

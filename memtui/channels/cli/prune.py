@@ -183,18 +183,18 @@ async def facts_prune(
         raise Denied(next(iter(planned.kept)))
     applied = await _applied(session, scope, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
-    told = _told(planned, applied, dry_run=not apply)
+    summary = _summary(planned, applied, dry_run=not apply)
     if tried and planned.marked:
         going = {key: [one.handle for one in records] for key, records in planned.marked.items()}
         found = await impact.find(session, going, last)
         session.out.answer(
             document | {"impact": impact.document(found)},
             [*_lines(planned), Dim("Without what is marked:"), *impact.lines(found)],
-            *told,
+            *summary,
             *impact.sentences(found),
         )
         return impact.exit_code(found, check=check)
-    session.out.answer(document, _lines(planned), *told)
+    session.out.answer(document, _lines(planned), *summary)
     return _exit_code(applied)
 
 
@@ -367,7 +367,7 @@ def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:
             yield f"  {one.sentence}"
 
 
-def _told(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iterator[str]:
+def _summary(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iterator[str]:
     plans = planned.plans.values()
     marked, everything = sum(len(plan.marked) for plan in plans), sum(len(p.items) for p in plans)
     count, all_of = shown.counted(marked, "record"), shown.count(everything)

@@ -330,8 +330,8 @@ async def facts_import(
     """
     scope.owner()
     lines = entries(file, FACT)
-    held = {record.text for record in (await scope.facts(session)).records}
-    report = _sort(lines, held, session)
+    present = {record.text for record in (await scope.facts(session)).records}
+    report = _sort(lines, present, session)
 
     def request_of(fact: FileRecord) -> WriteRequest:
         return scope.request(session, WriteRequest, **values_of(session, fact) | {"kind": FACT})
@@ -363,12 +363,12 @@ async def load_notes(
     """
     lines = entries(file, defaults["kind"])
     request = scope.request(session, BrowseRequest)
-    held = {
+    present = {
         record.text
         async for page in session.service.pages(session.caller, request)
         for record in page.records
     }
-    report = _sort_notes(lines, held)
+    report = _sort_notes(lines, present)
     reference = source.reference(scope.scope(session))
 
     def request_of(one: FileRecord) -> WriteRequest:
@@ -380,11 +380,11 @@ async def load_notes(
     return await load(session, report, request_of, dry_run=dry_run)
 
 
-def _sort_notes(lines: list[FileLine], held: set[str]) -> FileReport:
+def _sort_notes(lines: list[FileLine], present: set[str]) -> FileReport:
     """Say what is to become of each entry."""
     from memtui.service.operations.redaction import redact
 
-    report, known = FileReport(), set(held)
+    report, known = FileReport(), set(present)
     for entry in lines:
         if entry.fact is None:
             report.refused.append((entry, entry.why))
@@ -472,8 +472,8 @@ class FileReport:
                 for line, fact in self.added
                 if line.number in self.changed
             ],
-            "skipped": [_told(line, why) for line, why in self.skipped],
-            "refused": [_told(line, why) for line, why in self.refused],
+            "skipped": [_named(line, why) for line, why in self.skipped],
+            "refused": [_named(line, why) for line, why in self.refused],
             "operation_ids": self.operation_ids,
         }
 
@@ -494,18 +494,18 @@ class FileReport:
         yield f"{added:,} added, {changed}{skipped:,} skipped, {refused:,} refused"
 
 
-def _told(line: FileLine, why: str) -> dict[str, Any]:
+def _named(line: FileLine, why: str) -> dict[str, Any]:
     return {"line": line.number, "text": line.fact.text if line.fact else None, "why": why}
 
 
-def _sort(lines: Sequence[FileLine], held: set[str], session: Session) -> FileReport:
+def _sort(lines: Sequence[FileLine], present: set[str], session: Session) -> FileReport:
     """Say what is to become of each line, by the limits that the service keeps."""
     from memtui.service.operations.redaction import redact
     from memtui.service.review.fact_limits import FactLimits, check_text
 
     limits = FactLimits.of(session.settings)
-    report, known = FileReport(), set(held)
-    count, keys = len(held), {key: text for text in held if (key := _key_in(text))}
+    report, known = FileReport(), set(present)
+    count, keys = len(present), {key: text for text in present if (key := _key_in(text))}
     for line in lines:
         if line.fact is None:
             report.refused.append((line, line.why))

@@ -258,8 +258,8 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
             f"written {shown.since(written.started_at, session.now)} by {shown.doer(written)}, "
             f"from {shown.source_line(written.source)}, operation #{written.seq}"
         )
-    count, told = origin.retrieval_count, len(origin.retrievals)
-    newest = f"; the newest {told}:" if told < count else ""
+    count, listed = origin.retrieval_count, len(origin.retrievals)
+    newest = f"; the newest {listed}:" if listed < count else ""
     yield f"returned by {shown.counted(count, 'query', 'queries')}{newest}"
     if said := shown.helpfulness(origin.helped, origin.not_helped):
         yield said
@@ -277,7 +277,7 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
     for change in answer.changes:
         yield from change_lines(session, change)
     for entry in answer.timeline:
-        held = span(session, entry.valid_from, entry.valid_to)
+        window = span(session, entry.valid_from, entry.valid_to)
         made, ended = entry.made_by, entry.ended_by
         author, source = entry.created_by, entry.source
         if made is not None:
@@ -288,7 +288,7 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
             f"#{made.seq}" if made else "",
             f"ended by {shown.doer(ended)} #{ended.seq}" if ended else "",
         ]
-        yield Dim("  ".join([held, *filter(None, origin)]))
+        yield Dim("  ".join([window, *filter(None, origin)]))
         yield f"  {entry.text}"
 
 
@@ -380,7 +380,7 @@ async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
     """Name each value of a filter that no record has; for where it found none."""
-    from memtui.provider_kit.matching import conditions, held, matcher
+    from memtui.provider_kit.matching import conditions, matcher, values_of
 
     async def browsed(only: Filter, limit: int) -> BrowseAnswer:
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
@@ -395,7 +395,7 @@ async def say_unknown_of_records(
             is_there = bool((await browsed(only, 1)).records)
         if not is_there:
             [condition] = conditions(only)
-            read = (held(one, condition.field) for one in looked_at.records)
+            read = (values_of(one, condition.field) for one in looked_at.records)
             near = {str(other) for one in read for other in one if other}
             _say_unknown(session, name, written, value, near)
 

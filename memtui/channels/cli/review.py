@@ -141,8 +141,8 @@ async def _fix(session: Session, one: PendingWrite, text: str, seen: str | None)
         return jsonable(answer), changed_ids(answer)
 
     kept = kept_with(one, session.zone)
-    told = (left_out(one, text), f"Stored as the agent gave it: {kept}." if kept else "")
-    return await _decide(session, [one], fix, "fix", told=told)
+    notes = (left_out(one, text), f"Stored as the agent gave it: {kept}." if kept else "")
+    return await _decide(session, [one], fix, "fix", notes=notes)
 
 
 async def review_refuse(
@@ -274,7 +274,7 @@ async def _decide(
     always: str | None = None,
     *,
     together: str | None = None,
-    told: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> int:
     """Decide on each; tell what became of it, and return the exit code.
 
@@ -289,8 +289,8 @@ async def _decide(
     rules: list[ReviewRule] = []
     beware: list[str] = []
 
-    def fail(one: PendingWrite, error: MemtuiError, told: str = "") -> None:
-        why = f"{told}{error}"
+    def fail(one: PendingWrite, error: MemtuiError, addition: str = "") -> None:
+        why = f"{addition}{error}"
         failed.append({"pending_id": one.pending_id, "kind": kind_of(error), "message": why})
 
     for one in chosen:
@@ -320,7 +320,7 @@ async def _decide(
         (id_ for one in done for id_ in one["record_ids"]),
         *(f"{one['pending_id'][:_SHORT]}: {one['message']}" for one in failed),
         *(f"{_WORDS[decision]} {one['pending_id'][:_SHORT]}." for one in done),
-        *told,
+        *notes,
         *(f"From now on: {rule.name}." for rule in rules),
         f"memtui undo {done[-1]['operation_id']} takes {what} back." if done else "",
         *dict.fromkeys(beware),
@@ -351,8 +351,8 @@ def _details(session: Session, one: PendingDetails) -> Iterator[Line]:
             yield Dim(difference.before.handle.provider_record_id)
         yield from change_of(difference.before, difference.after, whole=True)
     yield ""
-    told = (*about(one, session.now, session.zone), ("seen", one.seen))
-    yield from fields((name, value) for name, value in told if value)
+    named = (*about(one, session.now, session.zone), ("seen", one.seen))
+    yield from fields((name, value) for name, value in named if value)
     if one.orders:
         yield ORDERS
     for title, records in beside(one):

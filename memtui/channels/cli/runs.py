@@ -37,7 +37,7 @@ async def runs_list(
     which: OperationOptions,
     line: FilterLine = None,
     *,
-    told: Annotated[
+    delivered: Annotated[
         str | None,
         typer.Option(
             metavar="RECORD_ID",
@@ -58,12 +58,12 @@ async def runs_list(
     session = session.at(as_of)
     chosen = which.filter(session, line, scope)
     place = None
-    if told is not None:
+    if delivered is not None:
         where = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
-        place = where.binding_key, told
+        place = where.binding_key, delivered
         chosen = chosen.model_copy(update={"binding_key": None})
     page = await session.service.runs.page(
-        session.caller, chosen, told=place, limit=limit, before=before
+        session.caller, chosen, delivered=place, limit=limit, before=before
     )
     titles = columns(
         "run", "last>", "agent", "project", "contexts>", "told>", "queries>", "writes>",

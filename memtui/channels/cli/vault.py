@@ -173,7 +173,7 @@ async def _watch(session: Session, endpoints: Endpoints, seconds: float) -> int:
     session.out.say(
         f"Keeping {endpoints.source.key} and {endpoints.destination.key} in sync; ctrl+c ends."
     )
-    told = ""
+    last = ""
     try:
         while True:
             try:
@@ -182,9 +182,9 @@ async def _watch(session: Session, endpoints: Endpoints, seconds: float) -> int:
                 is_news = bool(done.written or done.changed or done.deleted)
             except MemtuiError as error:
                 now, is_news = str(error), False
-            if is_news or now != told:
+            if is_news or now != last:
                 session.out.say(now)
-            told = now
+            last = now
             changed.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), seconds)
@@ -203,9 +203,9 @@ def _done(done: Synced) -> Iterator[Line]:
     for what in ("written", "changed", "deleted"):
         for key, number in sorted(getattr(done, what).items()):
             yield f"{key}: {shown.counted(number, 'record')} {would}{what}"
-    for held in done.held_back:
-        number = len(held.record_ids)
-        yield f"{held.key}: {shown.counted(number, 'deletion')} held back. {held.reason}"
+    for part in done.held_back:
+        number = len(part.record_ids)
+        yield f"{part.key}: {shown.counted(number, 'deletion')} held back. {part.reason}"
     if done.held_back:
         number = sum(len(one.record_ids) for one in done.held_back)
         passes = f"  --delete {number} lets {'it' if number == 1 else 'them'} pass"

@@ -139,12 +139,12 @@ def _rights(process: int | str = "self") -> tuple[bytes, ...]:
     A helper serves only processes with equal rights: its child would not be in their sandbox.
     """
     own = Path(f"/proc/{process}")
-    told = (b"Uid", b"Gid", b"Groups", b"Cap", b"NoNewPrivs", b"Seccomp:")
+    wanted = (b"Uid", b"Gid", b"Groups", b"Cap", b"NoNewPrivs", b"Seccomp:")
     try:
         lines = (own / "status").read_bytes().splitlines()
         spaces = [*sorted((own / "ns").iterdir()), own / "root"]
         return (
-            *(line for line in lines if line.startswith(told)),
+            *(line for line in lines if line.startswith(wanted)),
             *(os.fsencode(path.readlink()) for path in spaces),
             _label(own),
         )

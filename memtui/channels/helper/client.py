@@ -109,7 +109,7 @@ class HelperCall:
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)
         ]
-        actions += [(os.POSIX_SPAWN_CLOSE, held) for held in _inheritable()]
+        actions += [(os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()]
         with suppress(OSError, NotImplementedError):
             os.posix_spawn(
                 sys.executable,

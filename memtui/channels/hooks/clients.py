@@ -162,7 +162,7 @@ def _begin(client: HookClient) -> list[Addition]:
 def _ours(client: HookClient, path: Path) -> list[Addition]:
     """Return memtui's hooks in a file, in the order in which they were added."""
     events = form_of(path).load(path, read(path)).get(HOLDER)
-    held = {
+    hooks = {
         event: entries
         for event, entries in (events.items() if isinstance(events, dict) else ())
         if isinstance(entries, list)
@@ -170,7 +170,7 @@ def _ours(client: HookClient, path: Path) -> list[Addition]:
     return [
         Addition((HOLDER, event), entry, listed=True)
         for event in client.events
-        for entry in held.get(event, ())
+        for entry in hooks.get(event, ())
         if _is_ours(entry)
     ]
 

@@ -59,8 +59,8 @@ def client_process() -> Process | None:
 
     A forked hook gets its caller's id from the environment variable `HOOK_PARENT`.
     """
-    told = os.environ.get(HOOK_PARENT, "")
-    start = int(told) if told.isascii() and told.isdigit() else os.getppid()
+    given = os.environ.get(HOOK_PARENT, "")
+    start = int(given) if given.isascii() and given.isdigit() else os.getppid()
     return next((one for one in _ancestors(start) if not one.is_launcher), None)
 
 
@@ -137,11 +137,11 @@ def _of_ps(pid: int) -> Process | None:
     asked = ["ps", "-o", "ppid=,lstart=,args=", "-p", str(pid)]
     plain = os.environ | {"LC_ALL": "C"}
     try:
-        told = subprocess.run(  # noqa: S603 - ps itself, by the person's own path
+        words = subprocess.run(  # noqa: S603 - ps itself, by the person's own path
             asked, capture_output=True, text=True, timeout=2, check=False, env=plain
         ).stdout.split()
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if len(told) < 7:
+    if len(words) < 7:
         return None
-    return Process(pid, "-".join(told[1:6]).replace(":", ""), int(told[0]), tuple(told[6:]))
+    return Process(pid, "-".join(words[1:6]).replace(":", ""), int(words[0]), tuple(words[6:]))

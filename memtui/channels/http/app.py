@@ -296,12 +296,12 @@ def documented(
     replies: Mapping[str, type[Model]],
 ) -> dict[int | str, dict[str, Any]]:
     """Return the replies of an endpoint: `s200=Model`, and the statuses of its refusals."""
-    told: dict[int | str, dict[str, Any]] = {
+    responses: dict[int | str, dict[str, Any]] = {
         int(status[1:]): {"model": model} for status, model in replies.items()
     }
     for status in sorted(refused):
-        told[status] = {"model": refusal, "description": sentences[status]}
-    return told
+        responses[status] = {"model": refusal, "description": sentences[status]}
+    return responses
 
 
 def _describe(app: FastAPI, bodies: Sequence[type[Model]], style: ErrorStyle) -> Json:

@@ -348,10 +348,10 @@ Key = Annotated[str, Depends(_key)]
 
 
 def _documented(*refused: int, **replies: type[FactsBody]) -> dict[int | str, dict[str, Any]]:
-    told = documented(ErrorBody, _REFUSALS, {400, 401, 403, 404, 422, 503, *refused}, replies)
+    responses = documented(ErrorBody, _REFUSALS, {400, 401, 403, 404, 422, 503, *refused}, replies)
     headers = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
-    told[401]["headers"] = headers
-    return told
+    responses[401]["headers"] = headers
+    return responses
 
 
 router = APIRouter(prefix="/api/memory")

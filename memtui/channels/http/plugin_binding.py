@@ -175,17 +175,17 @@ class ServedBinding:
             return mark.id
         if noted is not None:
             return noted.memory_id
-        if mark is not None and own is not None and await self._held(own) is None:
+        if mark is not None and own is not None and await self._read(own) is None:
             return mark.id
         return made_id(self._binding.binding_id, record)
 
-    async def held(self, memory_id: str) -> tuple[MemoryName, Record] | None:
+    async def named_record(self, memory_id: str) -> tuple[MemoryName, Record] | None:
         """Return a memory's record, None where there is none that is not expired."""
         known = await self.service.plugin.names(self.caller, self.key, memory_ids=[memory_id])
-        record = await self._held(known[0]) if known else None
+        record = await self._read(known[0]) if known else None
         return (known[0], record) if record else None
 
-    async def _held(self, known: MemoryName) -> Record | None:
+    async def _read(self, known: MemoryName) -> Record | None:
         scope = self.places.scope_of(known.namespace)
         try:
             answer = await self.service.get(
@@ -289,7 +289,7 @@ class ServedBinding:
             mark = await asyncio.to_thread(
                 mark_for, memory_id, name, body, as_line=self.keeps_lines
             )
-            known = await self.held(memory_id) if body.id else None
+            known = await self.named_record(memory_id) if body.id else None
             if known is None:
                 answer = await self._add(mark, body, can)
             else:
@@ -366,7 +366,7 @@ class ServedBinding:
             Denied: it is another namespace's.
         """
         async with self._alone(memory_id), self._turn:
-            known = await self.held(memory_id)
+            known = await self.named_record(memory_id)
             if known is None:
                 await self.look(memory_id, self.places.scope_of(requested_by))
                 raise NotFound(f"There is no memory {memory_id}.")
@@ -374,8 +374,8 @@ class ServedBinding:
             if name.namespace != requested_by:
                 raise Denied(f"The memory {memory_id} is not in {requested_by}.")
             scope = self.places.scope_of(requested_by)
-            held = (await self._forget(scope, (record.handle,))).pending
-        return _waiting(memory_id, requested_by, held) if held else None
+            change = (await self._forget(scope, (record.handle,))).pending
+        return _waiting(memory_id, requested_by, change) if change else None
 
     def _alone(self, memory_id: str) -> asyncio.Lock:
         """Return the lock of one memory: no two calls change it at a time."""
@@ -391,9 +391,12 @@ class ServedBinding:
         return answer
 
 
-def _waiting(memory_id: str, namespace: str, held: PendingChange) -> PendingBody:
+def _waiting(memory_id: str, namespace: str, change: PendingChange) -> PendingBody:
     return PendingBody(
-        id=memory_id, namespace=namespace, pending_id=held.pending_id, reasons=list(held.reasons)
+        id=memory_id,
+        namespace=namespace,
+        pending_id=change.pending_id,
+        reasons=list(change.reasons),
     )
 
 

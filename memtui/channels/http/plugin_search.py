@@ -71,13 +71,13 @@ async def search(served: ServedBinding, asked: SearchBody) -> SearchReply:
 
 async def _parts(served: ServedBinding, names: Sequence[str]) -> list[SearchPart]:
     """Return where to look: all in one call where the provider can, so that it ranks them all."""
-    held: dict[Scope, set[str]] = {}
+    by_scope: dict[Scope, set[str]] = {}
     for name in names:
-        held.setdefault(served.places.scope_of(name), set()).add(name)
-    if len(held) > 1 and (await served.binding()).capabilities.chosen_owners:
+        by_scope.setdefault(served.places.scope_of(name), set()).add(name)
+    if len(by_scope) > 1 and (await served.binding()).capabilities.chosen_owners:
         company = Scope(company_id=served.caller.company_id)
-        return [SearchPart(company, tuple(held), frozenset(names))]
-    return [SearchPart(scope, (scope,), frozenset(own)) for scope, own in held.items()]
+        return [SearchPart(company, tuple(by_scope), frozenset(names))]
+    return [SearchPart(scope, (scope,), frozenset(own)) for scope, own in by_scope.items()]
 
 
 async def _together(
@@ -168,8 +168,8 @@ async def _listed(
 async def _by_ids(
     served: ServedBinding, names: Sequence[str], ids: Sequence[str]
 ) -> list[NamedMemory]:
-    held = [await served.held(memory_id) for memory_id in dict.fromkeys(ids)]
-    return await served.name([one[1] for one in held if one is not None], names)
+    named_record = [await served.named_record(memory_id) for memory_id in dict.fromkeys(ids)]
+    return await served.name([one[1] for one in named_record if one is not None], names)
 
 
 def _list_request(served: ServedBinding, part: SearchPart, sort: str, limit: int) -> BrowseRequest:

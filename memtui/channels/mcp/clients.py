@@ -165,8 +165,8 @@ def plan_uninstall(client: McpClient, home: Path) -> ClientPlan:
     own, changes = _own(client, client.remove), []
     if own is None:
         changes.append(uninstalling(client, client.file(home)))
-    if client.skill is not None and (held := read(path := _skill_path(client, home))) is not None:
-        changes.append(FileChange(path, held, None))
+    if client.skill is not None and (text := read(path := _skill_path(client, home))) is not None:
+        changes.append(FileChange(path, text, None))
     return ClientPlan(own, tuple(changes))
 
 

@@ -57,7 +57,7 @@ class _Listeners:
     """The sessions and streams to notify when one agent's tools change."""
 
     agent: Agent
-    told: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
     """Names of the tools last listed."""
     sessions: dict[str, tuple[ServerSession, float]] = field(default_factory=dict)
     """Sessions by id, each with its last request's time; over stdio one, without an id."""
@@ -88,8 +88,8 @@ class _Protocol(Server[Any]):
         self, notification_options: NotificationOptions | None = None, *others: Any, **named: Any
     ) -> InitializationOptions:
         """Describe the server."""
-        told = notification_options or NotificationOptions(tools_changed=True)
-        return super().create_initialization_options(told, *others, **named)
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, *others, **named)
 
 
 class MemoryServer:
@@ -137,9 +137,9 @@ class MemoryServer:
 
     async def _look(self, listeners: _Listeners) -> None:
         names = _names(await offered(listeners.agent))
-        if names == listeners.told:
+        if names == listeners.listed:
             return
-        listeners.told = names
+        listeners.listed = names
         await listeners.bus.publish(ToolsListChanged())
         for session, _ in list(listeners.sessions.values()):
             await session.send_tool_list_changed()
@@ -169,15 +169,15 @@ class MemoryServer:
     ) -> types.ListToolsResult:
         agent, listeners = await self._agent(context)
         tools = await offered(agent)
-        listeners.told = _names(tools)
+        listeners.listed = _names(tools)
         return types.ListToolsResult(tools=[_described(tool) for tool in tools])
 
     async def _listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         agent, listeners = await self._agent(context)
-        if not listeners.told:
-            listeners.told = _names(await offered(agent))
+        if not listeners.listed:
+            listeners.listed = _names(await offered(agent))
         listeners.streams += 1
         try:
             return await listeners.handler(context, params)
@@ -266,15 +266,15 @@ _FAULT = "memtui ran into an internal error; the details are in its log file."
 
 def _client(context: Context) -> str | None:
     """Return the client's name and version, as it reports them; None: it did not."""
-    told = context.session.client_params
-    if told is None:
+    params = context.session.client_params
+    if params is None:
         return None
-    return f"{told.client_info.name} {told.client_info.version}"[:_CLIENT_CHARACTERS].strip()
+    return f"{params.client_info.name} {params.client_info.version}"[:_CLIENT_CHARACTERS].strip()
 
 
 def _answer_characters(agent: Agent, context: Context) -> int:
-    told = context.session.client_params
-    known = _CHARACTERS_OF.get(told.client_info.name) if told else None
+    params = context.session.client_params
+    known = _CHARACTERS_OF.get(params.client_info.name) if params else None
     return agent.service.settings.mcp_answer_characters or known or agent.answer_characters
 
 

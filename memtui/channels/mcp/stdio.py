@@ -171,8 +171,8 @@ class StandardStreams:
                 if result is not None:
                     self._keep_tools(result)
             if request_id in self._answered:
-                told = self._answered.pop(request_id)
-                if "tools" in told and result not in (told, None):
+                answered = self._answered.pop(request_id)
+                if "tools" in answered and result not in (answered, None):
                     changed = "notifications/tools/list_changed"
                     self._send({"jsonrpc": "2.0", "method": changed})
                 return

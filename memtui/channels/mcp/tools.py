@@ -100,7 +100,7 @@ class Memory(Model):
 
     def words(self) -> str:
         """Return it as a text, marked as data."""
-        told = {
+        details = {
             "id": self.id,
             "of": self.belongs_to,
             "title": self.title,
@@ -110,7 +110,7 @@ class Memory(Model):
             "in": self.binding,
             "as": "passage" if self.is_passage else "summary" if self.is_summary else None,
         }
-        return as_data(self.text, told)
+        return as_data(self.text, details)
 
 
 class ToolAnswer(Model, ABC):
@@ -178,11 +178,11 @@ class MemoryDetail(ToolAnswer):
             f"Hidden by it, of {one.belongs_to}: {visible(written(one.value))}"
             for one in self.hidden
         )
-        told = [visible(self.why)] if self.why else []
+        why = [visible(self.why)] if self.why else []
         unread = (f"Not read: {visible(one)}" for one in self.problems)
         rest = f"There is more: call memory_get with offset {self.next_offset}"
         more = [rest] if self.next_offset is not None else []
-        return "\n".join([self.notice, self.memory.words(), *more, *told, *hides, *unread])
+        return "\n".join([self.notice, self.memory.words(), *more, *why, *hides, *unread])
 
 
 class Stored(ToolAnswer):
@@ -211,12 +211,12 @@ class Stored(ToolAnswer):
         ids = ", ".join(map(visible, self.ids))
         place = visible(self.binding)
         done = "Stored" if self.was is None else f"Changed “{visible(self.was)}”"
-        told = f"{done} in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
+        sentence = f"{done} in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
         lost = f" {self.loss}" if self.loss else ""
-        return told + (taken if self.redacted else "") + lost + there
+        return sentence + (taken if self.redacted else "") + lost + there
 
 
 class Removed(ToolAnswer):
@@ -236,8 +236,8 @@ class Removed(ToolAnswer):
         """Return what came of each id."""
         if self.pending is not None:
             return self.pending.sentence
-        told = {"Removed": self.ids, "Not found": self.missing, "Still found": self.still_found}
-        named = ((what, ", ".join(map(visible, ids))) for what, ids in told.items() if ids)
+        each = {"Removed": self.ids, "Not found": self.missing, "Still found": self.still_found}
+        named = ((what, ", ".join(map(visible, ids))) for what, ids in each.items() if ids)
         stay = (f"Not removed: {visible(one)}. {visible(why)}" for one, why in self.refused.items())
         return "\n".join([*(f"{what}: {ids}." for what, ids in named), *stay])
 
@@ -474,7 +474,7 @@ async def _search(agent: Agent, request: QueryRequest, asked: SearchInput) -> Me
             return await _search_several(agent, request.model_copy(update={"filter": chosen}))
     answer = await agent.service.query(agent.caller, request)
     return Memories(
-        **_told(answer),
+        **_answer_fields(answer),
         memories=tuple(memory_of(one, rank) for rank, one in enumerate(answer.snippets, start=1)),
         incomplete=answer.capped,
         problems=_sentences(answer.problems),
@@ -565,7 +565,7 @@ async def _browse(agent: Agent, asked: BrowseInput, limit: int) -> Memories:
     answer = await agent.service.browse(agent.caller, request)
     there = await _where(agent, answer.binding_key)
     return Memories(
-        **_told(answer),
+        **_answer_fields(answer),
         memories=tuple(memory_of(one).model_copy(update=there) for one in answer.records),
         next_cursor=answer.next_cursor,
         incomplete=answer.at_least,
@@ -584,7 +584,7 @@ async def get(agent: Agent, asked: GetInput) -> MemoryDetail:
         )  # fmt: skip
         there = await _where(agent, one.binding_key)
         whole = memory_of(one.record, whole=True).model_copy(update=there)
-        found = MemoryDetail(**_told(one), memory=whole)
+        found = MemoryDetail(**_answer_fields(one), memory=whole)
         return _part(found, asked.offset, agent.answer_characters)
     request = FactRequest(
         scope=agent.scope, namespace=asked.namespace, binding_key=agent.binding_key
@@ -654,7 +654,7 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
 async def profile(agent: Agent, _: NoInput) -> ProfileText:
     """Answer `memory_profile`."""
     answer = await agent.service.profile(agent.caller, agent.scope, binding_key=agent.binding_key)
-    return ProfileText(**_told(answer), summary=answer.profile.summary)
+    return ProfileText(**_answer_fields(answer), summary=answer.profile.summary)
 
 
 async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
@@ -668,7 +668,7 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
 def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
     """Return what an agent is told of a write; `was` is what it changed."""
     return Stored(
-        **_told(answer),
+        **_answer_fields(answer),
         ids=_ids(answer.handles),
         redacted=answer.redacted,
         not_kept=answer.not_kept,
@@ -695,7 +695,7 @@ async def _forget(
     )
     answer = await agent.service.forget(agent.caller, request)
     return Removed(
-        **_told(answer),
+        **_answer_fields(answer),
         ids=_ids(answer.handles),
         missing=_ids(answer.missing),
         refused=answer.refused,
@@ -714,7 +714,7 @@ async def _handle(agent: Agent, record_id: str, binding_key: str | None) -> Reco
     return RecordHandle(provider_key=provider_key, provider_record_id=record_id)
 
 
-def _told(answer: Answer) -> Json:
+def _answer_fields(answer: Answer) -> Json:
     return {"operation_id": answer.operation_id, "binding": answer.binding_key}
 
 

@@ -182,8 +182,8 @@ class WebServer(Server):
         token = request.query.get("token")
         if request.path == "/" and token is not None and request.method == "GET":
             return self._let_in(token)
-        held = request.cookies.get(self._cookie, "")
-        if not hmac.compare_digest(held.encode(), self._key.encode()):
+        cookie = request.cookies.get(self._cookie, "")
+        if not hmac.compare_digest(cookie.encode(), self._key.encode()):
             return web.Response(status=403, text=_USED)
         return await handler(request)
 

@@ -178,9 +178,9 @@ async def write_content_large(probe: Probe) -> None:
         reply.expect(400, 413, when="to a megabyte of content").expect_message()
         probe.remark = f"A megabyte of content is refused ({reply.status})."
         return
-    held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
-    if held != content:
-        size = len(held) if isinstance(held, str) else 0
+    stored = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
+    if stored != content:
+        size = len(stored) if isinstance(stored, str) else 0
         probe.fail(f"{len(content):,} characters were stored; {size:,} came back, or others.")
 
 
@@ -310,8 +310,8 @@ async def malformed_nul(probe: Probe) -> None:
     content = "before\0after"
     reply = await probe.post(space, memory(content))
     if reply.is_ok:
-        held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
-        if held != content:
+        stored = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
+        if stored != content:
             probe.fail("Content with a NUL came back changed.")
     signed = encoded({"requested_by_namespace": space})
     cases = [

@@ -193,8 +193,8 @@ _PATIENCE = 5.0
 @check(CAPABILITIES, "propagation")
 async def propagation_nested(probe: Probe) -> None:
     """Nested objects, lists, nulls and odd keys in propagation come back as they were."""
-    held = await _round_trip(probe, _NESTED)
-    if list(held) != list(_NESTED):
+    returned = await _round_trip(probe, _NESTED)
+    if list(returned) != list(_NESTED):
         probe.remark = "The keys come back in another order, which JSON allows."
 
 
@@ -231,8 +231,8 @@ async def propagation_large(probe: Probe) -> None:
         given: Json = {"words": ["a word é 世 \n"] * (size // 20)}
         reply = await probe.post(space, memory("carries", propagation=given), _PATIENCE)
         if reply.is_ok:
-            held = (await probe.stored(space, str(reply.fields.get("id")))).get("propagation")
-            if held != given:
+            returned = (await probe.stored(space, str(reply.fields.get("id")))).get("propagation")
+            if returned != given:
                 probe.fail(f"About {size:,} characters of propagation came back as others.")
             most = size
             continue
@@ -247,16 +247,16 @@ async def _round_trip(probe: Probe, given: Json) -> Json:
     space = await probe.space()
     identity = await probe.write(space, "carries", propagation=given)
     found = await probe.search(space)
-    held = found.row(identity).get("propagation")
-    if not isinstance(held, dict):
-        found.fail(f"propagation is {quoted(held)}; an object is due.")
+    returned = found.row(identity).get("propagation")
+    if not isinstance(returned, dict):
+        found.fail(f"propagation is {quoted(returned)}; an object is due.")
     for key, value in given.items():
-        if key not in held or _exact(held[key]) != _exact(value):
-            lost = quoted(held[key]) if key in held else "nothing"
+        if key not in returned or _exact(returned[key]) != _exact(value):
+            lost = quoted(returned[key]) if key in returned else "nothing"
             found.fail(f"Under {quoted(key)} {quoted(value)} was given, and {lost} came back.")
-    if held.keys() != given.keys():
-        found.fail(f"propagation came back with the keys {quoted(list(held))}.")
-    return held
+    if returned.keys() != given.keys():
+        found.fail(f"propagation came back with the keys {quoted(list(returned))}.")
+    return returned
 
 
 def _exact(value: Any) -> str:

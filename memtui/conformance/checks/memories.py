@@ -90,9 +90,9 @@ async def write_id_upserts(probe: Probe) -> None:
     if len(found.rows) != 1:
         found.fail(f"One id was written twice, and {len(found.rows)} memories are found.")
     row = found.rows[0]
-    held = (row.get("content"), row.get("kind"), row.get("source"))
-    if held != ("second", "summary", "user"):
-        found.fail(f"After the second write the memory still holds {quoted(held)}.")
+    stored = (row.get("content"), row.get("kind"), row.get("source"))
+    if stored != ("second", "summary", "user"):
+        found.fail(f"After the second write the memory still holds {quoted(stored)}.")
 
 
 @check(IDEMPOTENCY)
@@ -105,9 +105,9 @@ async def write_id_elsewhere(probe: Probe) -> None:
         reply.expect(400, 403, 409, when="to an id of another namespace")
     wanted = (other, "second") if reply.is_ok else (space, "first")
     found = await probe.search(space, other)
-    held = [(row.get("namespace"), row.get("content")) for row in found.rows]
-    if held != [wanted]:
-        found.fail(f"One id was written, and the two namespaces hold {quoted(held)}.")
+    stored = [(row.get("namespace"), row.get("content")) for row in found.rows]
+    if stored != [wanted]:
+        found.fail(f"One id was written, and the two namespaces hold {quoted(stored)}.")
     probe.remark = "The memory moves." if reply.is_ok else f"It is refused ({reply.status})."
 
 
@@ -198,7 +198,7 @@ async def _refuses(probe: Probe, field: str, value: str) -> None:
     space = await probe.space()
     reply = await probe.post(space, memory("x") | {field: value})
     reply.expect(400, when=f"to the {field} {quoted(value)}")
-    without = {name: held for name, held in memory("x").items() if name != field}
+    without = {name: given for name, given in memory("x").items() if name != field}
     (await probe.post(space, without)).expect(400, when=f"to a memory without {field}")
     found = await probe.search(space)
     if found.rows:
@@ -272,9 +272,9 @@ async def search_kinds(probe: Probe) -> None:
         await probe.write(space, f"a {kind}", kind=kind)
     for kinds in (["summary"], ["fact", "checkpoint"]):
         found = await probe.search(space, kinds=kinds)
-        held = [row.get("kind") for row in found.rows]
-        if not same_items(held, kinds):
-            found.fail(f"The kinds {quoted(kinds)} were asked for, and {quoted(held)} came.")
+        stored = [row.get("kind") for row in found.rows]
+        if not same_items(stored, kinds):
+            found.fail(f"The kinds {quoted(kinds)} were asked for, and {quoted(stored)} came.")
 
 
 @check(SEARCH)
@@ -363,8 +363,8 @@ async def search_newest_first(probe: Probe) -> None:
         await asyncio.sleep(TURN_S)
     found = await probe.search(space)
     moments = {str(row.get("created_at")) for row in found.rows}
-    is_told_apart = len(moments) == len(made)
-    if is_told_apart and found.ids != made[::-1]:
+    is_distinct = len(moments) == len(made)
+    if is_distinct and found.ids != made[::-1]:
         found.fail("The rows are not in the order in which they were written, newest first.")
-    if not is_told_apart:
+    if not is_distinct:
         probe.remark = "Memories written shortly after each other bear the same created_at."

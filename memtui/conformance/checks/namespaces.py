@@ -77,7 +77,7 @@ async def _embedding(probe: Probe) -> None:
     space = await probe.space()
     health = (await probe.call("GET", "/v1/health")).expect(200)
     said = (f"{name} {value}" for name, value in health.fields.items())
-    waiting = [*_told([one for one in said if "dim" in one]), *_SIZES]
+    waiting = [*_lengths([one for one in said if "dim" in one]), *_SIZES]
     tried: list[int] = []
     while waiting and len(tried) < _TRIES:
         size = waiting.pop(0)
@@ -87,7 +87,7 @@ async def _embedding(probe: Probe) -> None:
         near, far = [1.0] + [0.0] * (size - 1), [0.0] * (size - 1) + [1.0]
         first = await probe.post(space, memory("near", embedding=near))
         if not first.is_ok:  # another length is due, and the refusal may name it
-            waiting = [*_told(first.body), *waiting]
+            waiting = [*_lengths(first.body), *waiting]
             continue
         identity = first.fields.get("id")
         await probe.write(space, "far", embedding=far)
@@ -98,7 +98,7 @@ async def _embedding(probe: Probe) -> None:
     probe.fail(f"No embedding of {', '.join(map(str, tried))} numbers is accepted.")
 
 
-def _told(said: object) -> list[int]:
+def _lengths(said: object) -> list[int]:
     """Return the lengths of an embedding that a server may mean by what it says."""
     found = (int(number) for number in _NUMBER.findall(str(said)))
     return [number for number in found if 2 <= number <= _LONGEST]
@@ -239,14 +239,14 @@ async def namespace_patch_metadata(probe: Probe) -> None:
     expiry = {"expires_at": moment.isoformat()} if has_ttl else {}
     first = await probe.put(name, {"kind": "custom", "metadata": {"a": 1}, **expiry})
     reply = (await _patch(probe, name, {"metadata": {"b": 2}})).expect(200)
-    held = reply.fields.get("metadata")
-    if not isinstance(held, dict) or held.get("b") != 2:
-        reply.fail(f"metadata is {quoted(held)}; b is missing.")
+    metadata = reply.fields.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("b") != 2:
+        reply.fail(f"metadata is {quoted(metadata)}; b is missing.")
     if has_ttl:
         reply.expect_expiry(moment)
     _same_creation(first.expect_ok(), reply)
     reply.expect_fields({"name": name, "kind": "custom"})
-    if "a" in held:
+    if "a" in metadata:
         probe.remark = "PATCH merges metadata; the reference server replaces it."
 
 
@@ -331,9 +331,9 @@ async def _patch(probe: Probe, name: str, body: Json) -> Exchange:
 
 
 def _has_metadata(reply: Exchange, wanted: Json) -> None:
-    held = reply.fields.get("metadata")
-    if (held or {}) != wanted:
-        reply.fail(f"metadata is {quoted(held)}; {quoted(wanted)} is due.")
+    metadata = reply.fields.get("metadata")
+    if (metadata or {}) != wanted:
+        reply.fail(f"metadata is {quoted(metadata)}; {quoted(wanted)} is due.")
 
 
 def _same_creation(first: Exchange, later: Exchange) -> None:

@@ -263,12 +263,12 @@ def _short(selected: Selected, sign: HitSign, width: int) -> Content:
 def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     one = selected.figures
     room = width - LABEL_CELLS - 1
-    others = one.operation_count - one.query_count - one.write_count - _held(one)
+    others = one.operation_count - one.query_count - one.write_count - _waiting(one)
     sorts = (
         fmt.counted(one.query_count, "query", "queries"),
         fmt.counted(one.write_count, "write"),
         f"{fmt.count(others)} other",
-        *([f"{fmt.count(_held(one))} held for review"] if _held(one) else []),
+        *([f"{fmt.count(_waiting(one))} held for review"] if _waiting(one) else []),
     )
     inference = f"{fmt.count(one.input_tokens)} in · {fmt.count(one.output_tokens)} out"
     answered = f"of {fmt.count(one.answered_count)} answered"
@@ -299,7 +299,7 @@ def _helped(figures: Figures) -> Content | None:
     return line(_share(figures.helped_rate), _dim(judged), gap="  ")
 
 
-def _held(figures: Figures) -> int:
+def _waiting(figures: Figures) -> int:
     """Return how many operations ended in nothing yet, as what they ask for waits for review."""
     ended = figures.success_count + figures.failure_count + figures.cancelled_count
     return max(0, figures.operation_count - ended)
@@ -312,7 +312,7 @@ def _ended(figures: Figures) -> Content:
         f"✓ {fmt.count(figures.success_count)} ok",
         display(failed, style=BAD if figures.failure_count else ""),
         display(f"■ {fmt.count(stopped)} cancelled" if stopped else "", style=DIM),
-        display(f"◔ {fmt.count(_held(figures))} held" if _held(figures) else "", style=WARN),
+        display(f"◔ {fmt.count(_waiting(figures))} held" if _waiting(figures) else "", style=WARN),
         gap="  ",
     )
 
@@ -323,8 +323,8 @@ def _cost(figures: Figures, unpriced: str) -> Content:
     if figures.unpriced_count == figures.usage_count:
         return line("nothing priced", display(unpriced, style=WARN), gap="; ")
     paid = fmt.short_money(figures.cost_usd)
-    told = display(unpriced, style=WARN) if unpriced else display("every call priced", style=DIM)
-    return line(paid, told, gap="; ")
+    pricing = display(unpriced, style=WARN) if unpriced else display("every call priced", style=DIM)
+    return line(paid, pricing, gap="; ")
 
 
 def _parts(parts: Iterable[str], room: int, style: str = "") -> Content:

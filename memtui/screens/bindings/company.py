@@ -53,12 +53,12 @@ class CompanyForm(Form[CompanyView]):
     def rows(self) -> Iterator[FieldRow]:
         """Yield the name, and a template a kind of source."""
         for field, value in self._begin.items():
-            told = "What the company is called on every screen."
+            hint = "What the company is called on every screen."
             if field != _NAME:
-                told = "" if value else f"Such as {_EXAMPLES[SourceKind(field)]}"
+                hint = "" if value else f"Such as {_EXAMPLES[SourceKind(field)]}"
             written = ForeignInput(value, placeholder="not set", compact=True)
             yield FieldRow(
-                field, field.replace("_", " "), written, display(told, limit=300, style=DIM)
+                field, field.replace("_", " "), written, display(hint, limit=300, style=DIM)
             )
 
     @property

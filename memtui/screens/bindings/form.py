@@ -206,8 +206,8 @@ class BindingForm(Form[FormAnswer]):
 
     def _row(self, field: ConfigField, value: Any) -> FieldRow:
         hints = [field.help, {"secret": _OF_SECRETS, "list": _LIST}.get(field.kind, "")]
-        told = display(" ".join(filter(None, hints)) or field.words, limit=600, style=DIM)
-        return FieldRow(field.name, field.name, _widget(field, value), told)
+        hint = display(" ".join(filter(None, hints)) or field.words, limit=600, style=DIM)
+        return FieldRow(field.name, field.name, _widget(field, value), hint)
 
     @property
     def draft(self) -> BindingDraft:

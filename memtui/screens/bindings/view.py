@@ -210,8 +210,8 @@ def _step_note(other: str, found: InSync) -> Content:
 
 def _open_words(found: InSync) -> str:
     conflicts = f", {counted(found.conflicts, 'conflict')}" if found.conflicts else ""
-    held = f", {counted(found.held_back, 'deletion')} held back" if found.held_back else ""
-    return conflicts + held
+    deletions = f", {counted(found.held_back, 'deletion')} held back" if found.held_back else ""
+    return conflicts + deletions
 
 
 def _embedding_note(found: Embedding) -> Content | None:

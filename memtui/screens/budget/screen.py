@@ -120,7 +120,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._rows: AppendedRows[FactRow] = AppendedRows(lambda row: row.key)
-        self._held_by: dict[RecordHandle, str] = {}
+        self._binding_keys: dict[RecordHandle, str] = {}
         self._again = False
         """Whether others changed something while the context was being assembled."""
         self._added = ""
@@ -236,7 +236,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def _assembled(self, view: BudgetView) -> None:
         self.view = view
-        self._held_by = {
+        self._binding_keys = {
             row.handle: row.fact.binding_key
             for row in view.rows
             if row.handle and row.fact.binding_key
@@ -249,7 +249,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._read_timeline()
         self._compare()
         ids: dict[str, list[str]] = defaultdict(list)
-        for handle, key in self._held_by.items():
+        for handle, key in self._binding_keys.items():
             ids[key].append(handle.provider_record_id)
         self.count_reads(ids)
         if self.focused is None or not self.focused.display:
@@ -485,7 +485,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         if record is None:
             return ""
         # A record of a review of all bindings says where it is.
-        return str(getattr(record, "binding_key", self._held_by.get(record.handle, "")))
+        return str(getattr(record, "binding_key", self._binding_keys.get(record.handle, "")))
 
     async def records_of(self, rows: Sequence[FactRow]) -> list[Record]:
         """Return the records of rows as their providers hold them now, in the rows' order.
@@ -504,7 +504,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             if place is None or len(mine) == 1:
                 found |= {row.handle: await self._read_one(row) for row in mine if row.handle}
             elif handles := {row.handle for row in mine}:
-                listed = await self._held(place)
+                listed = await self._records_of(place)
                 found |= {one.handle: one for one in listed if one.handle in handles}
         missing = sum(row.handle not in found for row in rows)
         if missing:
@@ -522,7 +522,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         )
         return answer.record
 
-    async def _held(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
+    async def _records_of(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
         session = self.session
         request = BrowseRequest(
@@ -600,7 +600,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     async def action_clear(self) -> None:
         """Forget all facts of the place that the cursor is in, once its name has been typed."""
         place = self._place
-        records = await self.wait("reading the facts", lambda: self._held(place, "fact"))
+        records = await self.wait("reading the facts", lambda: self._records_of(place, "fact"))
         if not records:
             raise Invalid(f"There are no facts of {place.label}.")
         count = fmt.counted(len(records), "fact")

@@ -189,8 +189,8 @@ def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice
         names |= {value for kind, value in counts if kind == word}
         for name in sorted(filter(None, names)):
             records = counts.get((word, name))
-            held = "" if records is None else fmt.counted(records, "record")
-            found.append(Choice(ScopeStep(name_field, name), name, word, held))
+            size = "" if records is None else fmt.counted(records, "record")
+            found.append(Choice(ScopeStep(name_field, name), name, word, size))
     return found
 
 
@@ -562,8 +562,8 @@ def notes_content(view: BudgetView) -> Content:
         fmt.counted(more, "more warning") if more else "",
         f"{fmt.count(len(answer.left_out))} left out" if answer.left_out else "",
     ]
-    if told := ", ".join(filter(None, words)):
-        shown.append(line(display(told, style=WARN), key_hint("l", "says why"), gap="  "))
+    if words_shown := ", ".join(filter(None, words)):
+        shown.append(line(display(words_shown, style=WARN), key_hint("l", "says why"), gap="  "))
     return lines(shown)
 
 
@@ -646,10 +646,10 @@ async def read_timeline(
     facts, since = session.service.metrics.facts, now - timedelta(days=DAYS)
     own = (place.scope for place in places if place.word != COMPANY)
     scopes = (scope, None, *own)
-    contexts, company, *held = await asyncio.gather(
+    contexts, company, *others = await asyncio.gather(
         *(facts(session.caller, since, scope=one) for one in scopes)
     )
-    return ContextTimeline(contexts, tuple(held), company)
+    return ContextTimeline(contexts, tuple(others), company)
 
 
 def charts_of(timeline: ContextTimeline, budget: int) -> tuple[Chart, ...]:

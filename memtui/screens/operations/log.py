@@ -279,9 +279,9 @@ class LogFeed:
             found: dict[int, Sequence[Operation]] = {}
             for number in wanted:
                 first, end = rows.page_bounds(number)
-                held = await view.window(first, end - first) if first < view.count else ()
+                loaded = await view.window(first, end - first) if first < view.count else ()
                 past = (max(0, first - view.count), max(0, end - view.count))
-                found[number] = [*held, *arrived[slice(*past)]]
+                found[number] = [*loaded, *arrived[slice(*past)]]
             return found
 
         def hold(found: dict[int, Sequence[Operation]]) -> None:

@@ -264,8 +264,8 @@ def _value_words(value: object) -> str:
         parts = (
             (WORD_OF.get(name, str(name).replace("_", " ")), part) for name, part in value.items()
         )
-        told = ((name, part) for name, part in parts if part not in (None, ""))
-        return ", ".join(f"{name} {_value_words(part)}" for name, part in told)
+        named = ((name, part) for name, part in parts if part not in (None, ""))
+        return ", ".join(f"{name} {_value_words(part)}" for name, part in named)
     return str(value)
 
 

@@ -719,16 +719,16 @@ def title_line(view: QueryView, state: AppState, width: int) -> Content:
         fmt.not_read(view.answer.problems),
     ]
     count = display(found, style=STRONG)
-    told = [display(note, style=WARN) for note in notes if note]
-    beside = line(count, *told, gap=SEPARATOR)
-    while len(told) > 1 and beside.cell_length > width:
-        told.pop()
-        beside = line(count, *told, display("…", style=WARN), gap=SEPARATOR)
+    warnings = [display(note, style=WARN) for note in notes if note]
+    beside = line(count, *warnings, gap=SEPARATOR)
+    while len(warnings) > 1 and beside.cell_length > width:
+        warnings.pop()
+        beside = line(count, *warnings, display("…", style=WARN), gap=SEPARATOR)
     room = width - beside.cell_length - len(_FOR.format(""))
     if room < _LEAST_OF_QUESTION:
         return beside
     count += display(_FOR.format(fit_cell(view.question, room).rstrip()))
-    return line(count, *told, gap=SEPARATOR)
+    return line(count, *warnings, gap=SEPARATOR)
 
 
 def outcome_notes(view: QueryView) -> list[str]:
@@ -883,9 +883,9 @@ def snippet_card(
     )
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     place = display(binding, limit=40, style=ACCENT) if binding else None
-    told = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
+    verdict = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
     stale = Content.styled("≠ changed", WARN) if changed else None
-    comes_from = line(stale, told, place, origin(snippet, now), gap=SEPARATOR)
+    comes_from = line(stale, verdict, place, origin(snippet, now), gap=SEPARATOR)
     below = hanging(Content(" " * lead.cell_length), comes_from, width, most=1)
     return lines([body, below])
 

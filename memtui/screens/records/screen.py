@@ -213,13 +213,13 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
-        told = partial(self._tell_progress, request)
+        report = partial(self._tell_progress, request)
         if self._everywhere:
             so_far = partial(self._show_so_far, request)
             return service.everywhere.browse(
-                caller, request, seen_only=True, so_far=so_far, told=told
+                caller, request, seen_only=True, so_far=so_far, report=report
             )
-        return service.browse(caller, request, told=told)
+        return service.browse(caller, request, report=report)
 
     def _tell_progress(self, request: BrowseRequest, read: int, total: int | None) -> None:
         """Tell how far it is, where all of a scope is read before anything can be shown."""
@@ -468,9 +468,9 @@ class RecordsScreen(EditingScreen[Record]):
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
-        for status, told in (("waiting", "waiting for"), ("failed", "▲ no answer from")):
+        for status, phrase in (("waiting", "waiting for"), ("failed", "▲ no answer from")):
             if keys := [key for key, one in self._outcomes.items() if one.status == status]:
-                words.insert(0, f"{told} {', '.join(keys)}")
+                words.insert(0, f"{phrase} {', '.join(keys)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
         self.show_count("  ".join(words))
@@ -491,10 +491,10 @@ class RecordsScreen(EditingScreen[Record]):
     @property
     def _is_narrowed(self) -> bool:
         """Whether a filter keeps records from being listed."""
-        held = supported_by(self.state.filter, self.NARROWS).model_copy(
+        narrowing = supported_by(self.state.filter, self.NARROWS).model_copy(
             update={"binding_key": None}
         )
-        return held != Filter()
+        return narrowing != Filter()
 
     @property
     def _asked_of(self) -> tuple[object, ...]:
@@ -578,11 +578,11 @@ class RecordsScreen(EditingScreen[Record]):
         self.ghosts |= ghosts
         self._pointed_at = None  # it may be among these
         left = set(map(self._row_key, names - ghosts))
-        held = sum(self._rows.index_of(one) is not None for one in left)
-        self._add(-held)
-        if held < len(left):
+        listed = sum(self._rows.index_of(one) is not None for one in left)
+        self._add(-listed)
+        if listed < len(left):
             self._whole = None
-        reads_again = self._rows.more and held < len(left)
+        reads_again = self._rows.more and listed < len(left)
         self._rows.remove(left)
         self.rows_list.selection.drop(set(map(self._row_key, names)))
         self.rows_list.rows_changed()
@@ -793,8 +793,8 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.screens.runs import RunsScreen
 
         record = self.row
-        told = (self.binding_of(record), record.handle, record.text)
-        await self.visit(RunsScreen(self.state, told))
+        record_at = (self.binding_of(record), record.handle, record.text)
+        await self.visit(RunsScreen(self.state, record_at))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""

@@ -325,7 +325,7 @@ class _Reading:
         mine = [
             one
             for one in seen
-            if _is_told_in(one.scope, scope)
+            if _may_include(one.scope, scope)
             and not (own_run and one.source and one.source.run_id == own_run)
         ]
         self.found.append(_Found(SectionKind.RELATED, connection.binding.key, mine))
@@ -371,7 +371,7 @@ class Contexts(ServiceModule):
             assembled = await asyncio.to_thread(
                 _assembled, reading, texts, caller.as_of or runtime.clock()
             )
-            told = tuple(dict.fromkeys(reading.problems))
+            unread = tuple(dict.fromkeys(reading.problems))
             late = tuple(kind for kind in SectionKind if kind in reading.late)
             entry.usage = tuple(reading.usage)
             entry.result_count = sum(len(section.facts) for section in assembled.sections)
@@ -385,18 +385,18 @@ class Contexts(ServiceModule):
                 entry.request["text"] = assembled.text
             if late:
                 entry.request["late"] = list(late)
-            if told:
-                entry.request["problems"] = len(told) + reading.unlisted
+            if unread:
+                entry.request["problems"] = len(unread) + reading.unlisted
         warnings = (
             *(late_warning(kind) for kind in late),
-            *map(unread_warning, told),
+            *map(unread_warning, unread),
             *assembled.warnings,
         )
         # Its parts were just validated; validating 10,000 facts again would block the event loop.
         return ContextAnswer.model_construct(
             **dict(assembled) | {"warnings": warnings},
             late=late,
-            problems=told,
+            problems=unread,
             operation_id=entry.operation_id,
             model=request.model,
             assembled_at=runtime.clock(),
@@ -525,7 +525,7 @@ def _homes(connection: Connection, owners: Sequence[Scope]) -> dict[Scope, str |
     return found
 
 
-def _is_told_in(owner: Scope, scope: Scope) -> bool:
+def _may_include(owner: Scope, scope: Scope) -> bool:
     """Whether a context of `scope` may include records of `owner`: no other user or project."""
     field, name = owner_of(owner)
     return field not in {"project_id", "subject_id"} or getattr(scope, field) == name

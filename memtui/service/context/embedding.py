@@ -75,7 +75,7 @@ class BindingEmbeddings(ServiceModule):
         self,
         caller: Caller,
         key: str,
-        told: Callable[[Embedding], object] = lambda _: None,
+        report: Callable[[Embedding], object] = lambda _: None,
         *,
         in_background: bool = False,
     ) -> Embedding:
@@ -87,7 +87,7 @@ class BindingEmbeddings(ServiceModule):
         Args:
             caller: Who asks.
             key: The binding.
-            told: Called after each step.
+            report: Called after each step.
             in_background: It ends as soon as the binding's switch (`embeds`) is off.
 
         Raises:
@@ -96,7 +96,7 @@ class BindingEmbeddings(ServiceModule):
             Unsupported: the binding has no embedding.
         """
         while True:
-            before, found = await self._round(caller, key, told, in_background=in_background)
+            before, found = await self._round(caller, key, report, in_background=in_background)
             if found.is_done or found.embedded <= before.embedded:
                 return found
             if in_background and not await self._is_on(caller, key):
@@ -106,7 +106,7 @@ class BindingEmbeddings(ServiceModule):
         self,
         caller: Caller,
         key: str,
-        told: Callable[[Embedding], object],
+        report: Callable[[Embedding], object],
         *,
         in_background: bool,
     ) -> tuple[Embedding, Embedding]:
@@ -125,7 +125,7 @@ class BindingEmbeddings(ServiceModule):
                 last = found
                 found = await _step(entry, connection, found)
                 entry.result_count += max(0, found.embedded - last.embedded)
-                told(found)
+                report(found)
                 if found.is_done or found.embedded <= last.embedded:
                     break
                 if in_background and not await self._is_on(caller, key):
@@ -139,7 +139,7 @@ class BindingEmbeddings(ServiceModule):
     async def catch_up(
         self,
         caller: Caller,
-        told: Callable[[str, Embedding], object] = lambda *_: None,
+        report: Callable[[str, Embedding], object] = lambda *_: None,
         failed: Callable[[str, MemtuiError], object] = lambda *_: None,
     ) -> None:
         """Embed the new texts of every binding; a long-running process calls this repeatedly.
@@ -149,7 +149,7 @@ class BindingEmbeddings(ServiceModule):
 
         Args:
             caller: Who asks.
-            told: Called after each step, with the binding's key.
+            report: Called after each step, with the binding's key.
             failed: Called with each error, and the binding's key.
         """
         for view in await self._runtime.module(Bindings).all(caller):
@@ -159,7 +159,7 @@ class BindingEmbeddings(ServiceModule):
             try:
                 found = await self.state(caller, view.key)
                 if found.agreed and not found.is_done:
-                    tell = partial(told, view.key)
+                    tell = partial(report, view.key)
                     await self.build(caller, view.key, tell, in_background=True)
                 self._waits.pop(view.key, None)
             except Unsupported:  # its provider has no embedding

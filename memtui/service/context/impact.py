@@ -131,7 +131,7 @@ class Side(Model):
     """Items that could not be read for it."""
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def compared(self) -> tuple[object, ...]:
         """The values compared between two answers: texts, records and order, but no scores."""
         return self.text, tuple((one.place, one.text) for one in self.records)
 
@@ -207,8 +207,8 @@ class Effect(Model):
 
 
 def _beside(one: Side, other: Side) -> tuple[AnsweredRecord, ...]:
-    known = {told.place for told in other.records}
-    return tuple(told for told in one.records if told.place not in known)
+    known = {record.place for record in other.records}
+    return tuple(record for record in one.records if record.place not in known)
 
 
 class Untried(Model):
@@ -218,7 +218,7 @@ class Untried(Model):
     sentence: str
     operation_ids: tuple[str, ...]
     """The newest first."""
-    held: tuple[str, ...] = ()
+    with_a_record: tuple[str, ...] = ()
     """Those whose logged answer contained one of the records."""
 
 
@@ -254,9 +254,9 @@ class Impact(Model):
         return sum(one.times for one in self.effects if not one.loses_nothing)
 
     @property
-    def held(self) -> int:
+    def with_a_record(self) -> int:
         """How many operations not replayed had one of the records in their answer."""
-        return sum(len(one.held) for one in self.untried)
+        return sum(len(one.with_a_record) for one in self.untried)
 
     @property
     def tokens_saved(self) -> int:
@@ -286,14 +286,14 @@ class _Marked:
     def ids_in(self, key: str) -> frozenset[str]:
         return frozenset(record_id for where, record_id in self.places if where == key)
 
-    def held_by(self, operation: Operation) -> bool:
+    def in_answer_of(self, operation: Operation) -> bool:
         """Whether the answer of an operation contained one of them."""
         return any(operation.place_of(one) in self.places for one in operation.handles)
 
     def reached_by(self, operation: Operation) -> bool:
         """Whether the answer of an operation could have contained one of them."""
         is_query, own = operation.operation_type is OperationType.QUERY, operation.binding_key
-        if own in self.unread or self.held_by(operation):
+        if own in self.unread or self.in_answer_of(operation):
             return True
         return any(
             _may_see(operation.asked_scope, owner)
@@ -533,9 +533,9 @@ class Impacts(ServiceModule):
                         continue
                     questions += 1
                     tried += len(one.operations)
-                    if result[0].told != result[1].told:
+                    if result[0].compared != result[1].compared:
                         differ += 1
-                        same = one.words, *(side.told for side in result)
+                        same = one.words, *(side.compared for side in result)
                         differing.setdefault(same, (*result, []))[2].extend(one.operations)
             progress(ReplayProgress(done, len(asked), differ))
         effects = sorted((_effect(*one) for one in differing.values()), key=_order)
@@ -544,7 +544,7 @@ class Impacts(ServiceModule):
                 "effects": tuple(effects),
                 "tried": tried,
                 "questions": questions,
-                "untried": untried.told(marked),
+                "untried": untried.untried(marked),
             }
         )
 
@@ -598,13 +598,13 @@ class _Left:
     def add(self, why: _NotTried, operations: Iterable[Operation]) -> None:
         self._found[why.why, why.sentence] += operations
 
-    def told(self, marked: _Marked) -> tuple[Untried, ...]:
+    def untried(self, marked: _Marked) -> tuple[Untried, ...]:
         return tuple(
             Untried(
                 why=why,
                 sentence=sentence,
                 operation_ids=tuple(one.operation_id for one in newest),
-                held=tuple(one.operation_id for one in newest if marked.held_by(one)),
+                with_a_record=tuple(one.operation_id for one in newest if marked.in_answer_of(one)),
             )
             for (why, sentence), found in self._found.items()
             for newest in [sorted(found, key=lambda one: -one.seq)]
@@ -669,25 +669,25 @@ def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest,
 async def _answer(runtime: ServiceRuntime, by: Caller, asked: _Asked, marked: _Marked) -> Side:
     if isinstance(asked.request, QueryRequest):
         found = await runtime.module(Operations).query(by, asked.request, fan_out=asked.fan_out)
-        told = [(found.binding_key, one.handle, one.text) for one in found.snippets]
+        found_records = [(found.binding_key, one.handle, one.text) for one in found.snippets]
         problems = tuple(one.sentence() for one in found.problems)
-        return Side(records=_told(told, marked), problems=problems)
+        return Side(records=_answered_records(found_records, marked), problems=problems)
     context = await runtime.module(Contexts).context(by, asked.request)
-    told = [
+    found_records = [
         (fact.binding_key or "", fact.handle, fact.text)
         for section in context.sections
         for fact in section.facts
         if fact.handle is not None
     ]
     return Side(
-        records=_told(told, marked),
+        records=_answered_records(found_records, marked),
         text=context.text,
         tokens=context.tokens,
         problems=tuple(one.sentence() for one in context.problems),
     )
 
 
-def _told(
+def _answered_records(
     found: Iterable[tuple[str, RecordHandle, str]], marked: _Marked
 ) -> tuple[AnsweredRecord, ...]:
     return tuple(

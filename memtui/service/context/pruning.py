@@ -89,7 +89,7 @@ class PruneEverywhere(EverywhereAnswer):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _BindingRecords:
     """What one binding holds, and what is known of it."""
 
     answer: Json
@@ -112,20 +112,16 @@ class Pruning(ServiceModule):
         Raises:
             Invalid: the filter leaves that binding out.
         """
-        memberships = await self._read(
-            caller, request, request.binding_key or request.filter.binding_key
-        )
+        found = await self._read(caller, request, request.binding_key or request.filter.binding_key)
 
         def size_of(kept: Sequence[Record]) -> int:
-            told = as_agents_read(kept)
+            read = as_agents_read(kept)
             now = self._runtime.clock()
-            section = section_of_records(section_of(request.scope), told, now=now)
+            section = section_of_records(section_of(request.scope), read, now=now)
             return assemble([section], counter=TokenCounter(request.model)).tokens
 
         tokens_of = _tokens_of(request.model)
-        return await asyncio.to_thread(
-            self._planned, caller, request, memberships, tokens_of, size_of
-        )
+        return await asyncio.to_thread(self._planned, caller, request, found, tokens_of, size_of)
 
     async def everything(
         self,
@@ -167,20 +163,18 @@ class Pruning(ServiceModule):
         began = self._runtime.clock()
 
         def size_of(kept: Sequence[Record]) -> int:
-            told = (one for one in kept if one.expires_at is None or one.expires_at > began)
-            return sum(tokens_of(one.text) for one in told)
+            read = (one for one in kept if one.expires_at is None or one.expires_at > began)
+            return sum(tokens_of(one.text) for one in read)
 
         async def one(key: str) -> PruneAnswer:
-            memberships = await self._read(caller, request, key, asked.fan_out)
+            found = await self._read(caller, request, key, asked.fan_out)
             async with planning:
                 answer = await asyncio.to_thread(
-                    self._planned, caller, request, memberships, tokens_of, size_of
+                    self._planned, caller, request, found, tokens_of, size_of
                 )
             unused = RetrievalTally()
             known[key] = [
-                RatedRecord(
-                    item.record, item.tokens, memberships.uses.get(item.record.handle, unused)
-                )
+                RatedRecord(item.record, item.tokens, found.uses.get(item.record.handle, unused))
                 for item in answer.plan.items
                 if fits(item.record)
             ]
@@ -212,7 +206,7 @@ class Pruning(ServiceModule):
         request: PruneRequest,
         binding_key: str | None,
         fan_out: FanOut | None = None,
-    ) -> _Held:
+    ) -> _BindingRecords:
         """Read what one binding holds of the scope; with a share it is part of everything."""
         runtime = self._runtime
         rules = request.rules.model_dump(mode="json")
@@ -246,7 +240,7 @@ class Pruning(ServiceModule):
         # What memtui itself looks up is not the binding's time.
         uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
-        return _Held(entry.answer(), records, uses, versions, kept)
+        return _BindingRecords(entry.answer(), records, uses, versions, kept)
 
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
@@ -291,13 +285,13 @@ class Pruning(ServiceModule):
             or (refusal(memberships, Permission.DELETE, owner) if memberships is not None else None)
             for owner in owners
         }
-        return {owner: told for owner, told in why.items() if told}
+        return {owner: sentence for owner, sentence in why.items() if sentence}
 
     def _planned(
         self,
         caller: Caller,
         request: PruneRequest,
-        memberships: _Held,
+        found: _BindingRecords,
         tokens_of: Callable[[str], int],
         size_of: Callable[[Sequence[Record]], int],
     ) -> PruneAnswer:
@@ -310,35 +304,35 @@ class Pruning(ServiceModule):
         }
         now = self._runtime.clock()
         candidates = find_candidates(
-            memberships.records,
+            found.records,
             now=now,
             tokens_of=tokens_of,
-            retrievals=memberships.uses,
+            retrievals=found.uses,
             forgotten=forgotten,
             rules=request.rules,
             vectors=static_vectors(),
-            patterns=find_patterns(memberships.versions, now=now),
+            patterns=find_patterns(found.versions, now=now),
             secrets_of=lambda text: redact(text)[1],
         )
         fits = matcher(request.filter)
         repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
 
         def last_read(record: Record) -> datetime | None:
-            return memberships.uses.get(record.handle, RetrievalTally()).last_at
+            return found.uses.get(record.handle, RetrievalTally()).last_at
 
         def lets_through(record: Record) -> bool:
             used = Used(last_read(record), tokens_of(record.text), record.handle in repeats)
             return fits(record) and is_used_as(request.filter, used, now)
 
         plan = make_plan(
-            memberships.records,
+            found.records,
             [one for one in candidates if lets_through(one.record)],
             tokens_of=tokens_of,
             size_of=size_of,
-            kept=lambda record: memberships.kept.get(owner_scope(record.scope), ""),
+            kept=lambda record: found.kept.get(owner_scope(record.scope), ""),
             last_read=last_read,
         )
-        return PruneAnswer(**memberships.answer, plan=plan)
+        return PruneAnswer(**found.answer, plan=plan)
 
 
 def _tokens_of(model: str) -> Callable[[str], int]:

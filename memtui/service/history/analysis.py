@@ -171,8 +171,8 @@ class Analysis(ServiceModule):
                     raise Denied("What you may see has changed; open the operations again.")
 
             log = self._engine(OperationLog, caller.company_id, visibility)
-            told = None if early is None else tell
-            return log.open(asked, sort, stop=stop, early=told), check
+            report = None if early is None else tell
+            return log.open(asked, sort, stop=stop, early=report), check
 
         opening = asyncio.ensure_future(asyncio.to_thread(open_view))
         try:

@@ -273,9 +273,9 @@ class BindingThen:
             for record in found.values()
             if record and fits(record) and (request.expired or self._is_fresh(record))
         ]
-        told = page(chosen, request)
+        then = page(chosen, request)
         update = {"at_least": last.at_least, "unread": last.unread, "usage": last.usage}
-        return told.model_copy(update=update)
+        return then.model_copy(update=update)
 
     def _lists(self, request: BrowseRequest, record: Record) -> bool:
         """Whether a list includes a record, by its owner."""
@@ -398,9 +398,9 @@ class BindingThen:
     async def explain(self, request: QueryRequest) -> Explanation:
         """Explain the provider's ranking for the moment, and the ranking done here."""
         asked = request.model_copy(update={"as_of": self._moment})
-        told = await self.present.explain(asked)
+        now = await self.present.explain(asked)
         found, same = await self._found(request)
-        return told.model_copy(update={"stages": _stages(told.stages, found.snippets, same)})
+        return now.model_copy(update={"stages": _stages(now.stages, found.snippets, same)})
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
         """Return the versions that existed at the moment."""
@@ -428,19 +428,19 @@ class BindingThen:
         """Return the items that could not be read, and the gaps in what is known of the moment."""
         found = list(await self.present.problems(scope))
         if not self._keeps:
-            told = (
+            sentence = (
                 "What was changed elsewhere than through memtui since then is not known: "
                 f"{self._binding.key} keeps no past of its own."
             )
-            found.append(Problem(message=told))
+            found.append(Problem(message=sentence))
         elif self._guessed:
             many = len(self._guessed)
             what = "1 record was" if many == 1 else f"{many:,} records were"
-            told = (
+            sentence = (
                 f"What {what} then is not known for sure: changed elsewhere than through memtui "
                 "since."
             )
-            found.append(Problem(message=told))
+            found.append(Problem(message=sentence))
         return found
 
 

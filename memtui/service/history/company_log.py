@@ -246,9 +246,9 @@ class CompanyLog:
         """Return each caller's last verdict on each result with one of these records."""
         before = self._before(binding_key, record_ids)
         hot, sealed, read = self._both(lambda one: one.words(binding_key, [*record_ids, *before]))
-        told = (*(sealed.ask(read) or []), *hot)
+        rows = (*(sealed.ask(read) or []), *hot)
         return _last_words(
-            one._replace(record_id=before.get(one.record_id, one.record_id)) for one in told
+            one._replace(record_id=before.get(one.record_id, one.record_id)) for one in rows
         )
 
     def helped(self, binding_key: str) -> frozenset[str]:
@@ -276,9 +276,11 @@ class CompanyLog:
         hot, sealed, read = self._both(lambda one: one.scopes(newest))
         return hot | (sealed.ask(read) or {}) | hot
 
-    def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
+    def runs(
+        self, chosen: Filter, record: tuple[str, Sequence[str]] | None = None
+    ) -> dict[str, int]:
         """Return the runs of the operations that match a filter, as `LogReader.runs`."""
-        hot, sealed, read = self._both(lambda one: one.runs(chosen, told))
+        hot, sealed, read = self._both(lambda one: one.runs(chosen, record))
         return {**(sealed.ask(read) or {}), **hot}
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:

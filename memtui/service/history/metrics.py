@@ -141,8 +141,8 @@ class Metrics(ServiceModule):
             counts = _Counts(start)
             steps = _matching(store.fact_steps(database, company_id, end), wanted)
             counts.take((s for s in steps if visibility is None or visibility.reads(s)), company_id)
-            held_members = bindings.members(database, company_id)
-        subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
+            members = bindings.members(database, company_id)
+        subjects = {row.principal: row.subject_id for row in members if row.subject_id}
         users, drives = (
             runtime.log(company_id, visibility).active(chosen, field)
             for field in ("principal", "project_id")
@@ -151,7 +151,7 @@ class Metrics(ServiceModule):
         return FactMetrics(
             since=start,
             until=end,
-            **_held(counts, _subjects(users, subjects), drives),
+            **_adoption(counts, _subjects(users, subjects), drives),
             **counts.changes(),
             **_context_figures(contexts),
             days=_days(start, end, counts, contexts),
@@ -163,7 +163,7 @@ class _Counts:
     """What the history of each fact adds up to."""
 
     since: datetime
-    held: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_owner: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_day: defaultdict[date, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     soon_deleted: int = 0
 
@@ -172,7 +172,7 @@ class _Counts:
             history = list(group)
             self._take_record(history)
             if history[-1].is_now:
-                self.held[_owner(history[-1], company_id)] += 1
+                self.by_owner[_owner(history[-1], company_id)] += 1
 
     def _take_record(self, history: Sequence[Any]) -> None:
         saves = [
@@ -246,9 +246,9 @@ def _subjects(principals: set[str], named: Mapping[str, str]) -> set[str]:
     }
 
 
-def _held(counts: _Counts, users: set[str], drives: set[str]) -> dict[str, Any]:
-    of_users = {who: n for (kind, who), n in counts.held.items() if kind == "subject_id"}
-    of_drives = {who: n for (kind, who), n in counts.held.items() if kind == "project_id"}
+def _adoption(counts: _Counts, users: set[str], drives: set[str]) -> dict[str, Any]:
+    of_users = {who: n for (kind, who), n in counts.by_owner.items() if kind == "subject_id"}
+    of_drives = {who: n for (kind, who), n in counts.by_owner.items() if kind == "project_id"}
     in_active = sum(of_drives.get(drive, 0) for drive in drives)
     adopters = len(users & of_users.keys())
     return {

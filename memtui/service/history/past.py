@@ -279,9 +279,9 @@ class Past(ServiceModule):
             ]
             entry.result_count = len(differences)
         order = [ChangeKind.REMOVED, ChangeKind.CHANGED, ChangeKind.ADDED]
-        told = dict.fromkeys((*entry.problems, *unknown))
+        all_problems = dict.fromkeys((*entry.problems, *unknown))
         return CompareAnswer(
-            **entry.answer() | {"problems": tuple(told)},
+            **entry.answer() | {"problems": tuple(all_problems)},
             earlier=earlier,
             later=end,
             differences=tuple(sorted(differences, key=lambda one: order.index(one.kind))),

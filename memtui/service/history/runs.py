@@ -212,7 +212,7 @@ class Runs(ServiceModule):
         caller: Caller,
         chosen: Filter | None = None,
         *,
-        told: tuple[str, str] | None = None,
+        delivered: tuple[str, str] | None = None,
         limit: int = 100,
         before: int | None = None,
     ) -> RunPage:
@@ -221,7 +221,7 @@ class Runs(ServiceModule):
         Args:
             caller: Who asks.
             chosen: Only runs of which an operation is let through.
-            told: The key of a binding and the id of a record there: only runs that were given the
+            delivered: A binding's key and the id of a record there: only runs that were given the
                 record or got it, under any of its ids.
             limit: How many runs at most.
             before: `next_before` of the page before.
@@ -230,7 +230,7 @@ class Runs(ServiceModule):
 
         def read() -> RunPage:
             own = self._runtime.log_of(caller)
-            names = None if told is None else (told[0], self._ids(caller, *told))
+            names = None if delivered is None else (delivered[0], self._ids(caller, *delivered))
             found = own.runs(asked, names)
             newest = sorted(found.items(), key=lambda one: -one[1])
             wanted = [one for one in newest if before is None or one[1] < before]
@@ -472,9 +472,9 @@ def _count(said: object) -> int:
 
 def _step(operation: Operation, known: _Known) -> RunStep:
     context = _delivered(operation)
-    told = context.text or "" if context else ""
+    text = context.text or "" if context else ""
     records = [
-        _record(operation, one, told, known) for one in operation.handles if one.provider_record_id
+        _record(operation, one, text, known) for one in operation.handles if one.provider_record_id
     ]
     if context is not None:
         records = list(_priced(context, records, operation))
@@ -486,15 +486,15 @@ def _step(operation: Operation, known: _Known) -> RunStep:
     )
 
 
-def _record(operation: Operation, one: OperationHandle, told: str, known: _Known) -> RunRecord:
+def _record(operation: Operation, one: OperationHandle, given: str, known: _Known) -> RunRecord:
     place = operation.place_of(one)
     now = known.there[place]
     then = _then(known.kept.get(place, ()), operation)
     if then is not None and not may_read(then.scope, operation.scope, known.visibility):
         then = None
-    text = None if then is None else _as_told(then, told)
-    words = None if now.record is None else _as_told(now.record, told)
-    if text is None and words is not None and words in told:
+    text = None if then is None else _as_delivered(then, given)
+    words = None if now.record is None else _as_delivered(now.record, given)
+    if text is None and words is not None and words in given:
         text = words
     state = _state(text, words, now, operation)
     if text is None and state is RecordState.UNCHANGED:
@@ -511,9 +511,9 @@ def _record(operation: Operation, one: OperationHandle, told: str, known: _Known
     )
 
 
-def _as_told(record: Record, told: str) -> str:
+def _as_delivered(record: Record, given: str) -> str:
     """Return a record's words in a context: its summary where its text is not there."""
-    return record.text if not told or record.text in told else record.shown
+    return record.text if not given or record.text in given else record.shown
 
 
 def _then(kept: Sequence[RecordText], operation: Operation) -> Record | None:

@@ -40,7 +40,7 @@ RECENT = timedelta(minutes=10)
 
 _DOORS = ("mcp", "hook", "http")
 """The channels of agents, and of programs that act for a person."""
-_TOLD = (
+_ANSWERS = (
     OperationType.CONTEXT,
     OperationType.QUERY,
     OperationType.BROWSE,
@@ -159,7 +159,7 @@ class Agents(ServiceModule):
                 if one.last_answer is None and one.run_id is not None and one.is_open:
                     of_run = Filter(run_id=one.run_id, internal=True)
                     older = log.page(of_run, limit=_MOST, strict=False).operations
-                    found[place] = one.model_copy(update={"last_answer": _told(older)})
+                    found[place] = one.model_copy(update={"last_answer": _last_answer(older)})
             return sorted(found.values(), key=lambda one: one.last_seen, reverse=True)
 
         return await asyncio.to_thread(read)
@@ -208,7 +208,7 @@ def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
     seen = _end_of(newest)
     if session is not None:
         return session.model_copy(
-            update={"last_seen": max(session.last_seen, seen), "last_answer": _told(own)}
+            update={"last_seen": max(session.last_seen, seen), "last_answer": _last_answer(own)}
         )
     projects = (one.scope.project_id for one in own if one.scope.project_id)
     return Connected(
@@ -219,7 +219,7 @@ def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
         is_open=False,
         since=oldest.started_at,
         last_seen=seen,
-        last_answer=_told(own),
+        last_answer=_last_answer(own),
     )
 
 
@@ -227,10 +227,10 @@ def _end_of(operation: Operation) -> datetime:
     return operation.started_at + timedelta(milliseconds=operation.latency_ms or 0)
 
 
-def _told(operations: Sequence[Operation]) -> LastAnswer | None:
+def _last_answer(operations: Sequence[Operation]) -> LastAnswer | None:
     """Return the newest answer among operations that are sorted newest first."""
     for one in operations:
-        if one.operation_type in _TOLD and one.status is OperationStatus.OK:
+        if one.operation_type in _ANSWERS and one.status is OperationStatus.OK:
             asked = one.request.get("query") or one.request.get("prompt")
             tokens = one.request.get("tokens")
             return LastAnswer(

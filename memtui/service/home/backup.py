@@ -125,11 +125,11 @@ def backup(
         raise Conflict(f"{target} is there already; give another name.")
     work = None
     try:
-        with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
+        with closing(open_database(paths, settings, make=False)) as database, ExitStack() as stack:
             refuse_unless_all_is_theirs(database, settings, "A backup holds")
-            work = held.enter_context(replacing(target, is_new=True))
+            work = stack.enter_context(replacing(target, is_new=True))
             for log in find_remains(paths).sealed:
-                held.enter_context(_unchanged(log))
+                stack.enter_context(_unchanged(log))
             with work.open("wb") as file:
                 done = _Writer(file, paths, work.parent).write(database, outside=outside, now=now)
     except FileExistsError as error:
@@ -307,8 +307,8 @@ class _Writer:
 
     def _folder(self, root: Path, name: str) -> None:
         """Add a folder, without derived data, locks and links."""
-        with ExitStack() as held:
-            held.enter_context(_still(root))
+        with ExitStack() as stack:
+            stack.enter_context(_still(root))
             for where, folders, files in os.walk(root, onerror=_raise):
                 here = Path(where)
                 inside = PurePosixPath(name, *here.relative_to(root).parts)
@@ -317,7 +317,7 @@ class _Writer:
                 folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
                 for one in folders:  # before it is listed
                     if not (here / one).is_symlink():
-                        held.enter_context(_still(here / one))
+                        stack.enter_context(_still(here / one))
                 for one in sorted(files):
                     path = here / one
                     if path.is_symlink() or _is_lock(one) or _is_beside_sqlite(path):

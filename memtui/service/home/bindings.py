@@ -154,8 +154,8 @@ class Bindings(ServiceModule):
         added: list[BindingView] = []
         problems: list[str] = []
         for finding in findings:
-            held = any(finding.is_read_by(one.provider_key, one.config) for one in views)
-            if held or not finding.usable:
+            is_known = any(finding.is_read_by(one.provider_key, one.config) for one in views)
+            if is_known or not finding.usable:
                 continue
             key = _free_key(finding.key, {one.key for one in views})
             try:

@@ -62,8 +62,8 @@ def class_view(provider: type[Adapter]) -> Json:
     Blocking, and a third-party class runs its own code: it may raise anything.
     """
     model = provider.config_model
-    told = (one.__dict__.get("__doc__") for one in (model, provider))
-    words = inspect.cleandoc(next(filter(None, told), ""))
+    docstrings = (one.__dict__.get("__doc__") for one in (model, provider))
+    words = inspect.cleandoc(next(filter(None, docstrings), ""))
     opens, _, about = words.partition("\n\n")
     able = provider.capabilities
     return {
@@ -77,7 +77,7 @@ def class_view(provider: type[Adapter]) -> Json:
 def _config_fields(model: type[BaseModel]) -> Iterator[ConfigField]:
     schema = model.model_json_schema()
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
-    told = field_docstrings(model)
+    docstrings = field_docstrings(model)
     for name, said in schema.get("properties", {}).items():
         kinds = [_resolved(one, definitions) for one in said.get("anyOf", [said])]
         form = next((one for one in kinds if one.get("type") != "null"), {})
@@ -94,7 +94,7 @@ def _config_fields(model: type[BaseModel]) -> Iterator[ConfigField]:
             default=said.get("default"),
             choices=choices,
             help=_one_line(
-                said.get("description") or told.get(name) or form.get("description", "")
+                said.get("description") or docstrings.get(name) or form.get("description", "")
             ),
         )
 

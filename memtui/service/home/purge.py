@@ -374,13 +374,13 @@ class Purging(ServiceModule):
             for one in self._runtime.log(aim.company_id).sealed_about(aim)
             if (paths := erasing.doomed(one, aim))
         }
-        told = self._segments_told(aim.company_id) if doomed else {}
+        proofs = self._logged_proofs(aim.company_id) if doomed else {}
         for segment in folder.read().segments:
             own = range(segment.first_seq, segment.last_seq + 1)
             here = {seq: paths for seq, paths in doomed.items() if seq in own}
             if not here:
                 continue
-            if not _is_as_told(folder, segment, told.get(segment.span)):
+            if not _is_as_logged(folder, segment, proofs.get(segment.span)):
                 raise Conflict(
                     f"The segment {segment.name} is not as the log tells, so nothing was erased "
                     "from it; find the place with memtui audit verify, bring its files back from "
@@ -435,15 +435,15 @@ class Purging(ServiceModule):
             step("replaced")
         self._runtime.module(Analysis).renew_store(folder)
 
-    def _segments_told(self, company_id: str) -> dict[str, Json]:
+    def _logged_proofs(self, company_id: str) -> dict[str, Json]:
         """Return the last logged proof of each segment, by its span."""
         whole, ok = self._runtime.log(company_id), OperationStatus.OK
-        told = [
+        operations = [
             one for kind in CONTROL for one in whole.each(Filter(operation_type=kind, status=ok))
         ]
         return {
             segment["name"].partition(".")[0]: segment
-            for one in sorted(told, key=attrgetter("seq"))
+            for one in sorted(operations, key=attrgetter("seq"))
             for segment in one.request.get("segments") or ()
         }
 
@@ -518,11 +518,11 @@ def _shown(traces: Sequence[Trace], seen: Collection[str]) -> tuple[Trace, ...]:
     return tuple(one if one.text in seen else one.model_copy(update=hidden) for one in traces)
 
 
-def _is_as_told(folder: ArchiveFolder, segment: Segment, told: Json | None) -> bool:
+def _is_as_logged(folder: ArchiveFolder, segment: Segment, proof: Json | None) -> bool:
     """Whether a segment's files have the SHA-256 that the log has."""
     from memtui.analytics.layout import sha256_of
 
-    if segment.proof() != told:
+    if segment.proof() != proof:
         return False
     paths = {folder.file(segment, table): file for table, file in segment.files.items()}
     return all(path.is_file() and sha256_of(path) == file.sha256 for path, file in paths.items())

@@ -240,20 +240,20 @@ def _company(
         for path in segments_beyond(folder, manifest)
     ]
     erased: tuple[Json, ...] = ()
-    told = _Told()
+    logged = _LoggedBindings()
     with closing(Archive(paths.archive)) as archive:
         try:
             sealed = archive.of(company_id)
             for operation in _configurations(sealed, company_id):
-                told.follow(operation)
+                logged.follow(operation)
             erased = _erased(sealed, company_id)
         except MemtuiError as error:
             problems.append(f"The sealed operations cannot be read: {error}")
     folders = {one.key: one.path for one in remains.bindings if one.company_id == company_id}
     restored: list[RestoredBinding] = []
     providers = Providers()
-    for key in dict.fromkeys((*told.bindings, *folders)):
-        found = told.bindings.get(key) or _guess(key, folders[key], providers)
+    for key in dict.fromkeys((*logged.bindings, *folders)):
+        found = logged.bindings.get(key) or _guess(key, folders[key], providers)
         if found is None:
             problems.append(f"Nobody knows what the binding {key} was; {folders[key]} stays.")
             continue
@@ -265,7 +265,7 @@ def _company(
         else:
             restored.append(found.model_copy(update={"enabled": found.enabled and known}))
     keys = [one.key for one in restored]
-    served = {place: key for place, key in told.targets.items() if key in keys}
+    served = {place: key for place, key in logged.targets.items() if key in keys}
     if keys and ("company", company_id) not in served:
         served["company", company_id] = "default" if "default" in keys else keys[0]
     return RestoredCompany(
@@ -305,7 +305,7 @@ def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LoggedBindings:
     """What the sealed operations up to one tell of a company's bindings."""
 
     bindings: dict[str, RestoredBinding] = field(default_factory=dict)
@@ -341,26 +341,26 @@ def _put_back(now: dict[_K, _V], before: Mapping[_K, _V | None]) -> None:
 
 def _apply(
     operation: Operation,
-    told: dict[str, RestoredBinding],
+    restored: dict[str, RestoredBinding],
     targets: dict[tuple[str, str], str],
 ) -> None:
     asked: Mapping[str, Any] = operation.request
     match asked:
         case {"add_binding": str(key), "provider": str(provider)}:
-            told[key] = RestoredBinding(
+            restored[key] = RestoredBinding(
                 key=key,
                 provider_key=provider,
                 enabled=bool(asked.get("enabled", True)),
                 read_only=bool(asked.get("read_only")),
             )
-        case {"update_binding": str(key)} if key in told:
+        case {"update_binding": str(key)} if key in restored:
             switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
             names = switches.intersection(asked)
             changed: dict[str, Any] = {name: bool(asked[name]) for name in names}
-            changed["review"] = _rules(told[key].review, asked)
-            told[key] = told[key].model_copy(update=changed)
+            changed["review"] = _rules(restored[key].review, asked)
+            restored[key] = restored[key].model_copy(update=changed)
         case {"remove_binding": str(key)}:
-            told.pop(key, None)
+            restored.pop(key, None)
             for one in [one for one, served_by in targets.items() if served_by == key]:
                 del targets[one]
         case {"set_target": str(kind), "target_id": str(target), "key": str(key)}:

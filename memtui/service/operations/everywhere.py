@@ -279,9 +279,9 @@ async def gather(
     asked: Asked,
     calls: Mapping[str, Callable[[], Awaitable[AnswerT]]],
     answered: Callable[[str, AnswerT], None],
-    told: Callable[[], None] = lambda: None,
+    report: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make all calls at once; handle each answer or record its error, then call `told`."""
+    """Make all calls at once; handle each answer or record its error, then call `report`."""
 
     async def one(key: str) -> None:
         began = perf_counter()
@@ -291,7 +291,7 @@ async def gather(
             asked.fail(key, error, (perf_counter() - began) * 1000)
         else:
             answered(key, answer)
-        told()
+        report()
 
     async with asyncio.TaskGroup() as group:
         for key in calls:
@@ -351,7 +351,7 @@ class Everywhere(ServiceModule):
         *,
         within_ms: int | None = None,
         so_far: Callable[[EverywherePage], None] = lambda _page: None,
-        told: ReportProgress = lambda _read, _total: None,
+        report: ReportProgress = lambda _read, _total: None,
         seen_only: bool = False,
     ) -> EverywherePage:
         """Return one page of the records of all bindings, in one order.
@@ -361,7 +361,7 @@ class Everywhere(ServiceModule):
             request: The page, which names no binding.
             within_ms: Time limit of each binding; None: `all_bindings_timeout_ms`.
             so_far: Called with the page so far, without a cursor, each time a binding answers.
-            told: Called with the progress of all bindings, while all is read first (`dup:`).
+            report: Called with the progress of all bindings, while all is read first (`dup:`).
             seen_only: For the whole company, list the records that the caller sees, instead of
                 refusing a caller who may not list everybody's.
 
@@ -375,14 +375,14 @@ class Everywhere(ServiceModule):
         first_of((), request.sort)
         begun = _read_progress(request)
         asked = await self._asked(caller, request, within_ms, seen_only=seen_only)
-        joined = _JoinedList(asked, request, begun, told)
+        joined = _JoinedList(asked, request, begun, report)
 
         def ask(key: str) -> Awaitable[BrowseAnswer]:
             update = {"binding_key": key, "cursor": joined.lists[key].progress.cursor}
             routed = request.model_copy(update=update)
             tell = partial(joined.tell_reading, key)
             return self._runtime.module(Operations).browse(
-                caller, routed, fan_out=asked.fan_out, told=tell
+                caller, routed, fan_out=asked.fan_out, report=tell
             )
 
         def tell_first() -> None:
@@ -688,10 +688,10 @@ def _order(keys: frozenset[str], one: FoundSnippet) -> tuple[bool, float, str, s
 def _asking(asked: Asked) -> ExplainStage:
     """Return the stage that names the bindings, how much each found, and each failure."""
     outcomes = asked.outcomes.values()
-    told = [f"{one.binding_key} found {one.found}" for one in outcomes if one.status == "ok"]
+    words = [f"{one.binding_key} found {one.found}" for one in outcomes if one.status == "ok"]
     lead = f"All {len(outcomes)} at once, each for at most {asked.fan_out.within_ms / 1000:g} s"
     silent = [one.sentence for one in outcomes if one.sentence]
-    return ExplainStage(name="bindings", detail=" ".join([f"{lead}: {', '.join(told)}.", *silent]))
+    return ExplainStage(name="bindings", detail=" ".join([f"{lead}: {', '.join(words)}.", *silent]))
 
 
 def _named(binding_key: str, record_id: str) -> str:
@@ -840,7 +840,7 @@ class _JoinedList:
         asked: Asked,
         request: BrowseRequest,
         begun: Mapping[str, _Progress] | None,
-        told: ReportProgress,
+        report: ReportProgress,
     ) -> None:
         """Begin, or continue at the positions in `begun`, with its bindings only."""
         if begun is not None:
@@ -851,14 +851,14 @@ class _JoinedList:
                 asked.outcomes[key] = asked.outcomes[key].model_copy(update={"status": "ok"})
         self._asked = asked
         self._request = request
-        self._told = told
+        self._report = report
         self._reading: dict[str, tuple[int, int | None]] = {}
 
     def tell_reading(self, key: str, read: int, total: int | None) -> None:
         """Report the progress of all bindings together, when one of them reports its own."""
         self._reading[key] = read, total
         read = sum(read for read, _ in self._reading.values())
-        self._told(read, _sum(total for _, total in self._reading.values()))
+        self._report(read, _sum(total for _, total in self._reading.values()))
 
     def unread(self) -> list[str]:
         """Return the keys of the bindings of which a page must be read."""

@@ -136,7 +136,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _ScopedFact:
     place: _Place
     binding_key: str
     record: Record
@@ -153,7 +153,7 @@ class _Held:
 class _Read:
     """The facts of the scopes in all bindings that were read."""
 
-    held: Sequence[_Held]
+    facts: Sequence[_ScopedFact]
     operation_ids: tuple[str, ...]
     problems: tuple[Problem, ...]
 
@@ -173,7 +173,7 @@ class Facts(ServiceModule):
         wanted = key.strip().casefold()
         asked = RecordDetails(key=key, namespace=request.namespace)
         read = await self._read(caller, request, OperationType.GET, asked, wanted)
-        groups = _by_entry(read.held)
+        groups = _by_entry(read.facts)
         if not groups:
             raise NotFound(_nothing(key, request, read.problems))
         first, *others = sorted(groups.values(), key=lambda group: group[0].order)
@@ -193,7 +193,7 @@ class Facts(ServiceModule):
         """Return every key with the value that counts and the values that it hides."""
         asked = RecordDetails(namespace=request.namespace)
         read = await self._read(caller, request, OperationType.BROWSE, asked, None)
-        groups = _by_entry(read.held)
+        groups = _by_entry(read.facts)
         return FactKeys(
             operation_ids=read.operation_ids,
             facts=tuple(KeyedFact(**_keyed(caller, groups[entry])) for entry in sorted(groups)),
@@ -321,32 +321,32 @@ class Facts(ServiceModule):
 
         async def one(
             binding_key: str | None, places: Sequence[_Place]
-        ) -> tuple[list[_Held], tuple[Problem, ...]]:
+        ) -> tuple[list[_ScopedFact], tuple[Problem, ...]]:
             async with self._runtime.connected(
                 operation_type, caller, request.scope, asked, binding_key, needs="browse"
             ) as (entry, connection):
                 ids.append(entry.operation_id)
-                held: list[_Held] = []
+                facts: list[_ScopedFact] = []
                 of = {owner_of(place.owner): place for place in places}
                 owners = [place.owner for place in places]
                 together = bool(owners) and connection.adapter.capabilities.chosen_owners
                 for part in [owners] if together else [[owner] for owner in owners]:
                     own = own_records(connection, part, entry.visibility, kind=FACT)
                     async for _, records in own:
-                        held += [
-                            _Held(of[owner_of(record.scope)], connection.binding.key, record)
+                        facts += [
+                            _ScopedFact(of[owner_of(record.scope)], connection.binding.key, record)
                             for record in records
                             if _is_wanted(entry_of(record), key, namespace)
                         ]
-                entry.about([one.record for one in held])
-                note_owner(entry, [one.record.scope for one in held])
-            return held, entry.problems
+                entry.about([one.record for one in facts])
+                note_owner(entry, [one.record.scope for one in facts])
+            return facts, entry.problems
 
         routes, problems = await self._routes(caller, request)
         answers = await asyncio.gather(
             *(one(key_of, places) for key_of, places in routes.items()), return_exceptions=True
         )
-        held: list[_Held] = []
+        facts: list[_ScopedFact] = []
         errors: list[MemtuiError] = []
         for binding_key, answer in zip(routes, answers, strict=True):
             if isinstance(answer, MemtuiError):
@@ -355,11 +355,11 @@ class Facts(ServiceModule):
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                held += answer[0]
+                facts += answer[0]
                 problems += answer[1]
         if len(errors) == len(routes):
             raise errors[0]
-        return _Read(held, tuple(ids), tuple(dict.fromkeys(problems)))
+        return _Read(facts, tuple(ids), tuple(dict.fromkeys(problems)))
 
     async def _routes(
         self, caller: Caller, request: FactRequest
@@ -434,16 +434,16 @@ def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> b
     return entry is not None and key in {None, entry.key} and namespace in {None, entry.namespace}
 
 
-def _by_entry(held: Iterable[_Held]) -> dict[Entry, list[_Held]]:
+def _by_entry(facts: Iterable[_ScopedFact]) -> dict[Entry, list[_ScopedFact]]:
     """Return the facts by key, the one that counts first."""
-    groups: dict[Entry, list[_Held]] = defaultdict(list)
-    for one in sorted(held, key=lambda one: one.order):
+    groups: dict[Entry, list[_ScopedFact]] = defaultdict(list)
+    for one in sorted(facts, key=lambda one: one.order):
         if (entry := entry_of(one.record)) is not None:
             groups[entry].append(one)
     return dict(groups)
 
 
-def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
+def _keyed(caller: Caller, group: Sequence[_ScopedFact]) -> dict[str, Any]:
     """Return the fields of a `KeyedFact` for the facts of one key."""
     first, *others = group
     pair = pair_of(first.record.text)
@@ -456,18 +456,18 @@ def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
     }
 
 
-def _value(caller: Caller, held: _Held) -> FactValue:
-    pair = pair_of(held.record.text)
+def _value(caller: Caller, facts: _ScopedFact) -> FactValue:
+    pair = pair_of(facts.record.text)
     return FactValue(
-        value=value_of(held.record),
-        written=pair.value if pair else held.record.text,
-        record=for_caller(caller, [held.record])[0],
-        binding_key=held.binding_key,
-        belongs_to=owner_words(held.place.owner),
+        value=value_of(facts.record),
+        written=pair.value if pair else facts.record.text,
+        record=for_caller(caller, [facts.record])[0],
+        binding_key=facts.binding_key,
+        belongs_to=owner_words(facts.place.owner),
     )
 
 
-def _why(first: _Held, others: Sequence[_Held]) -> str:
+def _why(first: _ScopedFact, others: Sequence[_ScopedFact]) -> str:
     """Return the sentence that says why the first value counts."""
     owner, key = owner_words(first.place.owner), first.binding_key
     where = f"{key} holds it ({first.place.reason})."
@@ -487,8 +487,8 @@ def _why(first: _Held, others: Sequence[_Held]) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}; {where}"
 
 
-def _heading(held: _Held) -> str | None:
-    return held.record.topic or None
+def _heading(facts: _ScopedFact) -> str | None:
+    return facts.record.topic or None
 
 
 def _nothing(key: str, request: FactRequest, problems: Sequence[Problem]) -> str:

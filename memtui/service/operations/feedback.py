@@ -95,8 +95,8 @@ class Feedback(ServiceModule):
             entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
             await runtime.admit(entry, key)
             entry.binding_reason = None  # no rule chose it: the record is in it
-            told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
-            entry.handles = (handle.model_copy(update=told),)
+            update = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
+            entry.handles = (handle.model_copy(update=update),)
             entry.result_count = 1
         return FeedbackAnswer(
             operation_id=entry.operation_id,

@@ -227,7 +227,7 @@ class Operations(ServiceModule):
         request: BrowseRequest,
         *,
         fan_out: FanOut | None = None,
-        told: ReportProgress = lambda _read, _total: None,
+        report: ReportProgress = lambda _read, _total: None,
         all_problems: bool = False,
         to_show: bool = False,
     ) -> BrowseAnswer:
@@ -237,7 +237,7 @@ class Operations(ServiceModule):
             caller: Who asks.
             request: The page.
             fan_out: Set where several bindings are listed at once.
-            told: Receives the progress while a whole scope is read first (`dup:`).
+            report: Receives the progress while a whole scope is read first (`dup:`).
             all_problems: Return every unreadable item; fail where that cannot be determined.
             to_show: Read for another operation's answer; the log neither lists nor counts it.
         """
@@ -267,7 +267,7 @@ class Operations(ServiceModule):
             if chosen.uses:
                 from memtui.service.operations.uses import UsedRecords
 
-                page = await UsedRecords(self._runtime, entry, connection, routed, told).page()
+                page = await UsedRecords(self._runtime, entry, connection, routed, report).page()
             else:
                 page = await connection.read(lambda: connection.adapter.browse(routed))
             records = _readable(entry, page.records)
@@ -848,8 +848,8 @@ async def _with_profile(
     entry: RunningOperation, connection: Connection, request: QueryRequest, bundle: ContextBundle
 ) -> ContextBundle:
     """Add the provider's profile, if it has one, to the answer for a preamble."""
-    may_be_told = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
-    wanted = request.intent is QueryIntent.AGENT_PREAMBLE and may_be_told
+    may_see_profile = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
+    wanted = request.intent is QueryIntent.AGENT_PREAMBLE and may_see_profile
     if not wanted or bundle.profile_summary or not connection.adapter.capabilities.profile:
         return bundle
     found = await connection.read(lambda: connection.adapter.profile(request.scope))
@@ -899,7 +899,7 @@ def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
 
 def _decision(accepts: Acceptance | None) -> ChangeDetails:
     """Return the logged request members of a review decision; empty if it is none."""
-    return {} if accepts is None else accepts.told()
+    return {} if accepts is None else accepts.log_entry()
 
 
 def _change_details(

@@ -429,7 +429,7 @@ _BEFORE_PASS = late_pattern(
 _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET", "CREDENTIAL": "SECRET"}
 _QUOTES = "\\\"'`"
 _TAKEN_OUT = late_pattern(r"\[REDACTED:[A-Z_]+\]")
-_HELD_IN = ("value", "default", "plaintext")
+_VALUE_MEMBERS = ("value", "default", "plaintext")
 """Members under which a document of settings holds the value of a named setting."""
 
 _OPTION = late_pattern(r"--?[A-Za-z][\w\-]{0,60}")
@@ -656,7 +656,7 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
         parts = [_redact_member(key, inner) for inner in value]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
     if isinstance(value, Mapping):
-        own = [key if one in _HELD_IN else one for one in map(str, value)]
+        own = [key if one in _VALUE_MEMBERS else one for one in map(str, value)]
         members = [*map(_redact_member, own, value.values())]
         keys, found = _redact_keys(value)
         kept = dict(zip(keys, (inner for inner, _ in members), strict=True))

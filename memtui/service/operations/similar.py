@@ -18,7 +18,7 @@ from memtui.service.connections import Connection
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store.visibility import Visibility
 
-_CANDIDATES, _TOLD, _CHARS = 10, 3, 2_000
+_CANDIDATES, _LISTED, _CHARS = 10, 3, 2_000
 
 
 async def candidates(
@@ -71,7 +71,7 @@ def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Si
     text, texts = text[:_CHARS], [one.text[:_CHARS] for one in found]
     has_vectors = by_meaning and find_spec("wordllama") is not None
     measured = _cosines(text, texts) if has_vectors else _shared(text, texts)
-    own, told = form_of(text), []
+    own, alike = form_of(text), []
     for one, form, measure in zip(found, map(form_of, texts), measured, strict=True):
         match = compare(own, form)
         if match is not None:
@@ -81,8 +81,8 @@ def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Si
         else:
             likeness = min(measure, SAME - 0.01)
         if likeness >= CLOSE:
-            told.append(Similar(record=Record.like(one), likeness=round(likeness, 3)))
-    return tuple(sorted(told, key=lambda one: -one.likeness)[:_TOLD])
+            alike.append(Similar(record=Record.like(one), likeness=round(likeness, 3)))
+    return tuple(sorted(alike, key=lambda one: -one.likeness)[:_LISTED])
 
 
 def _cosines(text: str, texts: Sequence[str]) -> list[float]:

@@ -521,10 +521,10 @@ class Undo(ServiceModule):
                     connection, asked, before, finding, entry.links
                 )
             entry.finding = finding
-            entry.request["happened"], entry.request["found"] = finding.happened, finding.told
+            entry.request["happened"], entry.request["found"] = finding.happened, finding.sentence
             entry.about([before.handle for before, _ in finding.steps])
         return OutcomeCheck(
-            check_id=entry.operation_id, happened=finding.happened, told=finding.told
+            check_id=entry.operation_id, happened=finding.happened, sentence=finding.sentence
         )
 
     async def _with_what_came_back(
@@ -557,8 +557,8 @@ class Undo(ServiceModule):
             return finding
         part = "" if len(there) + len(found) == len(before) else " in part"
         back = "1 record is" if len(found) == 1 else f"{len(found):,} records are"
-        told = f"It happened{part}: {back} back under another id."
-        return OutcomeFinding(asked, happened=True, told=told, steps=changed)
+        sentence = f"It happened{part}: {back} back under another id."
+        return OutcomeFinding(asked, happened=True, sentence=sentence, steps=changed)
 
     async def _look_for_changed(
         self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
@@ -586,8 +586,8 @@ class Undo(ServiceModule):
         content = text or str(asked.request.get("content") or "")
         known = content or CONTENT in asked.salts
         if not known or not connection.adapter.capabilities.browse:
-            told = "The provider does not show it, so memtui cannot tell whether it happened."
-            return OutcomeFinding(asked, happened=None, told=told, steps=())
+            sentence = "The provider does not show it, so memtui cannot tell whether it happened."
+            return OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
         words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
         request = BrowseRequest(scope=asked.asked_scope, filter=Filter(text=words))
         async for page in connection.pages(request):
@@ -603,21 +603,21 @@ class Undo(ServiceModule):
                     and record.handle not in others
                     and not await self._is_known(asked, record.handle)
                 ):
-                    told = "It happened: a record holds the text."
+                    sentence = "It happened: a record holds the text."
                     [now] = await connection.snapshots([record.handle], asked.asked_scope)
                     step = Snapshot(handle=record.handle, record=None), now
-                    return OutcomeFinding(asked, happened=True, told=told, steps=[step])
+                    return OutcomeFinding(asked, happened=True, sentence=sentence, steps=[step])
         if page.at_least:
-            told = "The provider shows only a part of its records, and none there holds the text."
-            return OutcomeFinding(asked, happened=None, told=told, steps=())
+            words = "The provider shows only a part of its records, and none there holds the text."
+            return OutcomeFinding(asked, happened=None, sentence=words, steps=())
         for one in await self._runtime.ask(journal.texts_since, asked):
             if one.startswith(content) if content else is_value_of(asked, CONTENT, one):
-                told = (
+                sentence = (
                     "A record that held the text was changed since; nobody can tell whose it was."
                 )
-                return OutcomeFinding(asked, happened=None, told=told, steps=())
+                return OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
         return OutcomeFinding(
-            asked, happened=False, told="It did not happen: no record holds the text.", steps=()
+            asked, happened=False, sentence="It did not happen: no record holds the text.", steps=()
         )
 
     async def _is_known(self, asked: Operation, handle: RecordHandle) -> bool:
@@ -687,21 +687,21 @@ def _compare(
     ]
     until = f"the {asked.operation_type}{' when changed next' if is_past else ''}"
     if not changed and None in after:
-        told = "What it was to change was changed since; nobody can tell whether it happened."
-        return OutcomeFinding(asked, happened=None, told=told, steps=())
+        sentence = "What it was to change was changed since; nobody can tell whether it happened."
+        return OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
     if not changed:
-        told = f"It did not happen: {_records(len(before), is_past=is_past)} as before {until}."
-        return OutcomeFinding(asked, happened=False, told=told, steps=steps)
+        sentence = f"It did not happen: {_records(len(before), is_past=is_past)} as before {until}."
+        return OutcomeFinding(asked, happened=False, sentence=sentence, steps=steps)
     if len(changed) == len(before):
-        told = (
+        sentence = (
             f"It happened: {_records(len(changed), is_past=is_past)} no longer as before {until}."
         )
-        return OutcomeFinding(asked, happened=True, told=told, steps=changed)
-    told = (
+        return OutcomeFinding(asked, happened=True, sentence=sentence, steps=changed)
+    sentence = (
         f"It happened in part: {len(changed)} of {_records(len(before), is_past=is_past)} "
         "no longer as before."
     )
-    return OutcomeFinding(asked, happened=True, told=told, steps=changed)
+    return OutcomeFinding(asked, happened=True, sentence=sentence, steps=changed)
 
 
 def _records(count: int, *, is_past: bool) -> str:
@@ -762,9 +762,9 @@ def _refuse_overtaken(database: DatabaseConnection, entry: RunningOperation, new
             raise _under_way(f"{record_id} is being changed", under_way[record_id])
 
 
-def _under_way(told: str, operation_id: str) -> Conflict:
+def _under_way(event: str, operation_id: str) -> Conflict:
     return Conflict(
-        f"{told} by {operation_id}; if that does not end, `memtui ops check {operation_id}` finds "
+        f"{event} by {operation_id}; if that does not end, `memtui ops check {operation_id}` finds "
         "out what became of it."
     )
 

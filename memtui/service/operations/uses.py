@@ -43,10 +43,10 @@ class UsedRecords:
         entry: RunningOperation,
         connection: Connection,
         request: BrowseRequest,
-        told: ReportProgress,
+        report: ReportProgress,
     ) -> None:
         self._runtime, self._entry, self._connection = runtime, entry, connection
-        self._told = told
+        self._report = report
         self._request, self._chosen = request, request.filter
         self._now = entry.caller.as_of or runtime.clock()
         self._counter = TokenCounter(DEFAULT_MODEL)
@@ -93,7 +93,7 @@ class UsedRecords:
         page = await self._read_first(Filter(), None)
         records = [*page.records]
         while page.next_cursor is not None:
-            self._told(len(records), page.total)
+            self._report(len(records), page.total)
             more = await self._read_in_time(Filter(), page.next_cursor)
             if more is None:
                 said = _compared(self._connection, len(records), page.total)
@@ -102,7 +102,7 @@ class UsedRecords:
                 break
             page = more
             records += page.records
-        self._told(len(records), len(records))
+        self._report(len(records), len(records))
         self._repeated = await asyncio.to_thread(
             self._connection.repeats.among,
             records,

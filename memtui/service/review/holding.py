@@ -493,8 +493,8 @@ def reads_like_order(request: Request) -> bool:
     """Whether a text of the request gives its reader orders, or hides characters."""
     names = [getattr(request, name, None) for name in _NAMES]
     source = request.source.model_dump() if request.source else {}
-    told = (*texts_of(request), *names, *source.values())
-    return any(map(_orders, filter(None, told)))
+    texts = (*texts_of(request), *names, *source.values())
+    return any(map(_orders, filter(None, texts)))
 
 
 def _orders(text: str) -> bool:
@@ -533,7 +533,7 @@ class Acceptance:
     """`state_of` the records as the person was shown them; None: as they were when it was held."""
     _claimed_by: str = ""
 
-    def told(self) -> ChangeDetails:
+    def log_entry(self) -> ChangeDetails:
         """Return the log's entry: the decision, the pending id, and the author of the write."""
         return {
             "decision": self.decision,

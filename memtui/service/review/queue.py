@@ -354,9 +354,9 @@ class Review(ServiceModule):
             value = " ".join(one.text.split())[:_MOST_CHARS]
         elif test is RuleTest.SUBJECT:
             pair, request = pair_of(one.text), one.request
-            told = (pair and pair.key, getattr(request, "topic", None),
+            candidates = (pair and pair.key, getattr(request, "topic", None),
                     getattr(request, "title", None), one.owners[0].subject_id)  # fmt: skip
-            value = next(filter(None, told), None)
+            value = next(filter(None, candidates), None)
         if not value:
             raise Invalid(
                 f"A rule from this one is about its agent, channel, text or subject, and it has no "

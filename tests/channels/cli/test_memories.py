@@ -349,9 +349,12 @@ def test_an_unknown_outcome_is_found_and_checked(here: Run, fake: type[FakeAdapt
     checked = here("ops", "check", unknown[0]["operation_id"][:8], "--json").document
     assert not any(doubt <= one.items() for one in here("doctor", "--json").document["checks"])
     assert checked["operation_id"] == unknown[0]["operation_id"]
-    assert checked["told"] in here("ops", "show", str(unknown[0]["seq"])).out
+    assert checked["sentence"] in here("ops", "show", str(unknown[0]["seq"])).out
     again = here("ops", "check", str(unknown[0]["seq"]))
-    assert (again.code, again.out) == (0, f"{checked['told']} (found by {checked['check_id']})\n")
+    assert (again.code, again.out) == (
+        0,
+        f"{checked['sentence']} (found by {checked['check_id']})\n",
+    )
     assert again.err == f"memtui undo {unknown[0]['operation_id']} undoes it.\n"
     assert here("undo").code == 0
     assert here("ops", "check", str(unknown[0]["seq"])).err == ""

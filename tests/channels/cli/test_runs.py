@@ -58,8 +58,8 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     [line] = [one for one in shown.splitlines() if "there: Mind the geese." in one]
     assert line.endswith("…")
     record = first["records"][0]["handle"]["provider_record_id"]
-    assert here("runs", "list", "--told", record, "--json").document["total"] == 1
-    assert here("runs", "list", "--told", "no-such", "--json").document["total"] == 0
+    assert here("runs", "list", "--delivered", record, "--json").document["total"] == 1
+    assert here("runs", "list", "--delivered", "no-such", "--json").document["total"] == 0
 
 
 def test_what_it_would_be_told_now(here: Run, told: str) -> None:

@@ -93,7 +93,7 @@ def test_a_server_killed_in_the_middle_of_a_write(here: Run, tmp_path: Path) -> 
         assert shown["found"]["check_id"] == found["check_id"]
         assert shown["changes"][0]["after"]["text"] == "Deploys go out on Tuesdays"
         for shows in (("ops", "show", operation_id), ("ops", "list", "--status", "unknown")):
-            assert found["told"] in here(*shows).out
+            assert found["sentence"] in here(*shows).out
         listed = here("ops", "list", "--status", "unknown", "--json").document
         assert listed["found"][operation_id]["check_id"] == found["check_id"]
         assert here("undo", "--json").document["undoes"] == operation_id
