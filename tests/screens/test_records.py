@@ -33,6 +33,7 @@ from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
+from memtui.service.operations.memories import Operations
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import PAGE_ROWS
@@ -439,13 +440,13 @@ async def test_forgetting_names_the_count_needs_another_key_and_is_taken_back_an
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await write_notes(service, caller, ["one", "two", "three", "four"])
-    goes_on, forget = asyncio.Event(), MemoryService.forget
+    goes_on, forget = asyncio.Event(), Operations.forget
 
     async def held(*arguments: Any, **named: Any) -> MutationAnswer:
         await goes_on.wait()
         return await forget(*arguments, **named)
 
-    monkeypatch.setattr(MemoryService, "forget", held)
+    monkeypatch.setattr(Operations, "forget", held)
     monkeypatch.setattr("memtui.screens.base.TOLD_EVERY_S", 0.05)
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
