@@ -25,9 +25,9 @@ _SLOW = (
     "tests/conformance/", "tests/demo/", "tests/channels/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_backup",
     "tests/service/test_object_store", "tests/service/test_purge",
-    "tests/service/test_read_only_medium", "tests/service/test_repair",
-    "tests/service/test_visibility",
-    "tests/service/test_whole_log", "tests/analytics/test_audit", "tests/analytics/test_ceiling",
+    "tests/service/test_read_only_medium", "tests/service/test_repair", "tests/service/test_visibility",
+    "tests/service/test_whole_log", "tests/service/usecases/",
+    "tests/analytics/test_audit", "tests/analytics/test_ceiling",
     "tests/analytics/test_export", "tests/analytics/test_seal", "tests/test_app",
     "tests/test_layers",
 )  # fmt: skip

@@ -196,6 +196,12 @@ class ServiceScreen(SizedScreen[GoTo]):
         """Show an error's sentence as a toast."""
         self.toast(str(error), severity="error")
 
+    def fail_each(self, errors: Sequence[MemtuiError]) -> None:
+        """Show the first error of several changes, and how many others failed."""
+        if errors:
+            others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
+            self.fail(type(errors[0])(f"{errors[0]}{others}"))
+
     def copy(self, text: str, said: str) -> None:
         """Copy to the terminal's clipboard (works over SSH); lone surrogates become `?`."""
         self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))

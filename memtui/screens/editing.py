@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
-from uuid import uuid4
 
 from memtui.actions import Need
 from memtui.contract import (
@@ -415,13 +414,8 @@ class EditingScreen(ListScreen[R]):
             self._unwritten.append(new)
             self.toast("Your text is kept; a takes it up again.")
 
-    async def correct(
-        self, record: Record, together: str | None = None, **fields: Any
-    ) -> MutationAnswer:
-        """Change some fields of a record and show the result; raises the service's error.
-
-        Changes with the same `together` id are undone as one.
-        """
+    async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
+        """Change some fields of a record and show the result; raises the service's error."""
         session = self.session
         request = CorrectRequest(
             scope=place_of(record),
@@ -430,8 +424,7 @@ class EditingScreen(ListScreen[R]):
             revision=record.revision,
             **fields,
         )
-        correct = partial(session.service.correct, session.caller, request, together=together)
-        answer = await self.change(correct)
+        answer = await self.change(partial(session.service.correct, session.caller, request))
         self.own(answer)
         for now in answer.records:
             self.changed({self.name_of(record): now})
@@ -451,10 +444,9 @@ class EditingScreen(ListScreen[R]):
             asked = Confirm(question, verb=verb, detail=self._not_shown(), otherwise="go back")
             if not await self.ask(asked):
                 return
-        records = [one for one in records if one.pinned != pinned]
-        answers = await self._correct_all(records, pinned=pinned)
-        of = f" {fmt.counted(len(records), self.NOUN)}" if len(records) > 1 else ""
-        self.toast(said(f"{verb.capitalize()}ned{of}. u undoes it.", *answers))
+        if answers := await self._change_all(records, pinned=pinned):
+            of = f" {fmt.counted(len(answers), self.NOUN)}" if len(answers) > 1 else ""
+            self.toast(said(f"{verb.capitalize()}ned{of}. u undoes it.", *answers))
 
     @conversation
     async def action_expire(self) -> None:
@@ -477,35 +469,29 @@ class EditingScreen(ListScreen[R]):
         if text is None:
             return
         moment = moment_or_never(text, self.state)
-        records = [one for one in records if one.expires_at != moment]
-        if not records:
-            self.toast("That is so already, nothing was changed.")
-            return
-        answers = await self._correct_all(records, expires_at=moment, never_expires=moment is None)
-        expire = f"{several} never expire" if several else "It never expires"
-        if moment is not None:
-            expire = f"{several} expire as you said" if several else "It expires as you said"
-        self.toast(said(f"{expire}. u undoes it.", *answers))
+        fields = {"expires_at": moment} if moment is not None else {"never_expires": True}
+        if answers := await self._change_all(records, **fields):
+            how = "expire{} as you said" if moment is not None else "never expire{}"
+            several = fmt.counted(len(answers), self.NOUN) if len(answers) > 1 else ""
+            expire = f"{several} {how.format('')}" if several else f"It {how.format('s')}"
+            self.toast(said(f"{expire}. u undoes it.", *answers))
 
-    async def _correct_all(self, records: Sequence[Record], **fields: Any) -> Answers:
+    async def _change_all(self, records: Sequence[Record], **fields: Any) -> list[MutationAnswer]:
         """Change fields that do not depend on the text of records; one `u` undoes all."""
-        if len(records) == 1:
-            return [await self.correct(records[0], **fields)]
-        answers: list[MutationAnswer] = []
-        together = uuid4().hex
-        try:
-            for one in records:  # no revision: a text changed meanwhile is no conflict here
-                as_it_is = one.model_copy(update={"revision": None})
-                answers.append(await self.correct(as_it_is, together, **fields))
-        except MemtuiError as error:
-            if not answers:
-                raise
-            done = fmt.of_total(len(answers), len(records))
-            raise type(error)(f"{error} Changed before that: {done}; u undoes it.") from error
-        finally:
-            if answers:
-                self.own(*answers)
-        return answers
+        from memtui.service.usecases import changing
+
+        session, groups = self.session, self._by_binding(records)
+        found = await self.change(
+            partial(changing.change, session.service, session.caller, groups, **fields)
+        )
+        if found.answers:
+            self.own(*found.answers)
+        for record, answer in found.done:
+            self.changed({self.name_of(record): now for now in answer.records})
+        if not found.done and not found.failed:
+            self.toast("That is so already, nothing was changed.")
+        self.fail_each([error for _, error in found.failed])
+        return found.answers
 
     @conversation
     async def action_summary(self) -> None:
@@ -697,8 +683,10 @@ class EditingScreen(ListScreen[R]):
 
         False: the person went back, or the merge waits for review.
         """
+        from memtui.service.usecases import merging
+
         if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
-            raise Invalid("Facts of several places cannot become one; mark those of one place.")
+            raise Invalid(merging.SEVERAL_PLACES)
         ordered, now = sorted(records, key=lambda one: not one.pinned), self.state.clock()
 
         def described(one: Record) -> str:
@@ -714,11 +702,10 @@ class EditingScreen(ListScreen[R]):
         if text is None:
             return False
         stays = next((one for one in ordered if one.text == text), ordered[0])
-        others = [one for one in ordered if one is not stays]
         session = self.session
         merged = await self.change(
             partial(
-                session.service.facts.merge, session.caller, stays, others,
+                merging.merge, session.service, session.caller, stays, ordered,
                 binding_key=self.binding_of(stays), text=text,
             )
         )  # fmt: skip
@@ -746,10 +733,13 @@ class EditingScreen(ListScreen[R]):
 
         If a binding fails, `u` still brings back what the others forgot.
         """
+        from memtui.service.usecases import forgetting
+
         session = self.session
         groups, stay = self._by_binding(records), self._by_binding(staying)
-        forget = session.service.everywhere.forget
-        gone = await self.change(lambda: forget(session.caller, groups, stay))
+        gone = await self.change(
+            partial(forgetting.forget, session.service, session.caller, groups, stay)
+        )
         if self.is_attached:
             self.own(*gone.answers)
             ghosts, asked = set(), set()

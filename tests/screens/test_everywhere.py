@@ -30,7 +30,7 @@ from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
-from memtui.service.operations.everywhere import ForgottenEverywhere
+from memtui.service.usecases import forgetting
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import counted, running, toasts, until, write_notes
@@ -67,15 +67,15 @@ def answer_in_another_order(app: MemtuiApp, monkeypatch: pytest.MonkeyPatch) -> 
     session = app.state.session
     assert session is not None
     service, caller = session.service, session.caller
-    forget = service.everywhere.forget
+    forget = forgetting.forget
 
-    async def reordered(*arguments: Any, **options: Any) -> ForgottenEverywhere:
+    async def reordered(*arguments: Any, **options: Any) -> forgetting.ForgottenEverywhere:
         gone = await forget(*arguments, **options)
         [newest] = (await service.log.page(caller, Filter(), limit=1)).operations
         answers = sorted(gone.answers, key=lambda one: one.operation_id != newest.operation_id)
         return gone.model_copy(update={"answers": tuple(answers)})
 
-    monkeypatch.setattr(service.everywhere, "forget", reordered)
+    monkeypatch.setattr(forgetting, "forget", reordered)
 
 
 async def test_each_record_is_changed_in_its_own_binding(

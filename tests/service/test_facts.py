@@ -38,6 +38,7 @@ from memtui.service import (
     RuleTest,
     open_service,
 )
+from memtui.service.usecases.merging import merge
 from tests.loopback import Embeddings
 
 COMPANY = Scope(company_id="local")
@@ -305,12 +306,12 @@ async def test_merging_loses_nothing_and_is_undone_at_once(
 
     before = await kept()
     survivor, other = (await service.browse(ANA, browse)).records
-    merge = partial(service.facts.merge, ANA, survivor, [other], binding_key="merged")
+    refused = partial(merge, service, ANA, survivor, [other], binding_key="merged")
     with pytest.raises(Invalid, match="one line"):
-        await merge(text="two\nlines")
+        await refused(text="two\nlines")
     assert await kept() == before
     survivor, other = (await service.browse(ANA, browse)).records
-    await service.facts.merge(ANA, survivor, [other], binding_key="merged", text="deploy: release")
+    await merge(service, ANA, survivor, [other], binding_key="merged", text="deploy: release")
     assert await kept() == [("deploy: release", True, ("a", "b"), None)]
     await service.undo_together(ANA)
     assert sorted(await kept(), key=str) == sorted(before, key=str)

@@ -38,6 +38,7 @@ from memtui.service import (
     Role,
     open_service,
 )
+from memtui.service.usecases.forgetting import forget
 from memtui.widgets.format import changed
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -225,9 +226,7 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
             await write(service, text, binding, OF_ANA, kind="fact")
     before = await texts(service)
     kept = {"likes tea.", "Only in default", "Only in table", "Only in closed"}
-    gone = await service.everywhere.forget(
-        ANA, marked(await service.pruning.everything(ANA, EVERYTHING))
-    )
+    gone = await forget(service, ANA, marked(await service.pruning.everything(ANA, EVERYTHING)))
     assert [len(one.handles) for one in gone.answers] == [1, 1, 1]
     assert await texts(service) == kept
     listed = await service.undoable(ANA, 3)
@@ -249,21 +248,6 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
     assert await texts(service) == before
 
 
-async def test_what_was_changed_for_what_goes_comes_back_with_it(service: MemoryService) -> None:
-    stays = await write(service, "Likes tea", "table", OF_ANA, kind="fact")
-    goes = await write(service, "likes tea.", "table", OF_ANA, kind="fact")
-    before = await texts(service)
-    request = CorrectRequest(
-        scope=OF_ANA, handle=stays, text="Likes green tea", binding_key="table"
-    )
-    await service.correct(ANA, request, together="merged")
-    got = await service.get(ANA, goes.provider_record_id, OF_ANA, binding_key="table")
-    await service.everywhere.forget(ANA, {"table": [got.record]}, together="merged")
-    assert await texts(service) == {"Likes green tea"}
-    assert len(await service.undo_together(ANA)) == 2
-    assert await texts(service) == before
-
-
 async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
     service: MemoryService,
 ) -> None:
@@ -277,15 +261,15 @@ async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
 
     unread = await service.get(ANA, plain.provider_record_id, WEB)
     both = {"table": [got.record], "default": [unread.record]}
-    gone = await service.everywhere.forget(ANA, both)
+    gone = await forget(service, ANA, both)
     assert [one.binding_key for one in gone.answers] == ["default"]
     assert [(one.binding_key, one.error_kind) for one in gone.failed] == [("table", "conflict")]
     assert await texts(service) == {"Likes coffee"}
     assert len(await service.undo_together(ANA)) == 1
     with pytest.raises(Conflict):
-        await service.everywhere.forget(ANA, {"table": [got.record]})
+        await forget(service, ANA, {"table": [got.record]})
     with pytest.raises(Invalid):
-        await service.everywhere.forget(ANA, {"table": []})
+        await forget(service, ANA, {"table": []})
 
 
 async def test_what_changed_since_it_was_read_stays_under_its_new_id_too(
@@ -299,7 +283,7 @@ async def test_what_changed_since_it_was_read_stays_under_its_new_id_too(
     corrected = CorrectRequest(scope=WEB, handle=old, text="Likes coffee", binding_key="graph")
     assert (await service.correct(ANA, corrected)).handles[0] != old
     with pytest.raises(Conflict):
-        await service.everywhere.forget(ANA, {"graph": [read.record]})
+        await forget(service, ANA, {"graph": [read.record]})
     assert "Likes coffee" in await texts(service)
 
 
@@ -314,7 +298,7 @@ async def test_what_could_not_come_back_comes_back_later(
     web = Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
     await service.members.set(ANA, web)
     page = await service.everywhere.browse(BEN, BrowseRequest(scope=COMPANY), seen_only=True)
-    gone = await service.everywhere.forget(BEN, {"table": page.records})  # owner by owner
+    gone = await forget(service, BEN, {"table": page.records})  # owner by owner
     assert len(gone.answers) == 2
     first, second = await service.undo_together(BEN)
     again = await service.undo_together(BEN, first.operation_id)
@@ -329,7 +313,7 @@ async def test_what_could_not_come_back_comes_back_later(
         await service.undo_together(BEN, again[0].operation_id)
 
     page = await service.everywhere.browse(BEN, BrowseRequest(scope=COMPANY), seen_only=True)
-    await service.everywhere.forget(BEN, {"table": page.records})
+    await forget(service, BEN, {"table": page.records})
     back = await service.undo_together(BEN)
     [tea] = [one for answer in back for one in answer.records if one.text == "Likes tea"]
     change = CorrectRequest(scope=OF_BEN, handle=tea.handle, binding_key="table", text="Likes mate")
@@ -354,7 +338,7 @@ async def test_of_several_owners_one_that_changed_keeps_its_own(service: MemoryS
         scope=first.scope, handle=first.handle, binding_key="table", text="Says something else"
     )
     await service.correct(BEN, change)
-    gone = await service.everywhere.forget(BEN, {"table": page.records})  # owner by owner
+    gone = await forget(service, BEN, {"table": page.records})  # owner by owner
     assert [one.handles for one in gone.answers] == [(second.handle,)]
     assert [one.error_kind for one in gone.failed] == ["conflict"]
     assert await texts(service, BEN) == {"Says something else"}
@@ -383,7 +367,7 @@ async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
         ANA, Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
     )
     again = await service.pruning.everything(BEN, EVERYTHING)
-    gone = await service.everywhere.forget(BEN, marked(again))  # owner by owner
+    gone = await forget(service, BEN, marked(again))  # owner by owner
     assert [len(one.handles) for one in gone.answers] == [1, 1]
     assert len(await service.undo_together(BEN)) == 2
     assert "user ana" not in repr(found)

@@ -47,10 +47,8 @@ from memtui.service.operations.everywhere import (
     FoundAt,
     FoundSnippet,
     _first_of_keys,
-    _forgetting,
     _same_texts_once,
 )
-from memtui.service.operations.facts import _of_all
 from memtui.service.operations.filling import fields_of, filled, filled_in, not_kept
 from memtui.service.operations.undo import (
     _as_correction,
@@ -61,6 +59,8 @@ from memtui.service.operations.undo import (
 )
 from memtui.service.recorder import note_owner
 from memtui.service.runtime import FanOut
+from memtui.service.usecases.forgetting import _forgetting, forget
+from memtui.service.usecases.merging import _of_all, merge
 from memtui.service.visibility import Permission, _in_project, abilities, as_agents_read, refusal
 from memtui.store import appending
 from memtui.store.erasing import Aim, names
@@ -593,7 +593,7 @@ async def test_what_was_to_stay_is_looked_at_in_every_binding(
         scope=P, handle=staying["second"][0].handle, text="other", binding_key="second"
     )
     await service.correct(CALLER, change)
-    found = await service.everywhere.forget(CALLER, going, staying)
+    found = await forget(service, CALLER, going, staying)
     [failed] = found.failed
     assert (failed.binding_key, failed.error_kind) == ("second", "conflict")
     left = {key: sorted(one.text for one in fake.records[f"acme/{key}"].values()) for key in read}
@@ -753,7 +753,7 @@ async def test_only_facts_of_one_place_are_merged_and_a_failed_merge_is_told_who
     one, two, other = await write("a: 1"), await write("b: 2", tags=("x",)), await write("c: 3", Q)
     for others in ([], [one], [two, other], [other]):
         with pytest.raises(Invalid):
-            await service.facts.merge(CALLER, one, others)
+            await merge(service, CALLER, one, others, binding_key="default")
     held = fake.records["acme/default"]
     assert len(held) == 3
 
@@ -765,7 +765,7 @@ async def test_only_facts_of_one_place_are_merged_and_a_failed_merge_is_told_who
         if not restores:
             monkeypatch.setattr(FakeAdapter, "restore", fails)
         with pytest.raises(Unavailable) as caught:
-            await service.facts.merge(CALLER, one, [one, two])
+            await merge(service, CALLER, one, [one, two], binding_key="default")
         assert ("could not be brought back" in str(caught.value)) is not restores
         assert sorted(r.text for r in held.values()) == ["a: 1", *["b: 2"] * restores, "c: 3"]
     monkeypatch.undo()

@@ -32,7 +32,6 @@ from memtui.contract import (
     MemtuiError,
     OperationStatus,
     QueryRequest,
-    Record,
     RecordHandle,
     Scope,
     SourceRef,
@@ -593,9 +592,6 @@ MANAGERS: dict[str, Call] = {
     "forget": lambda h, c: h.service.forget(
         c, ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],))
     ),
-    "everywhere.forget": lambda h, c: h.service.everywhere.forget(
-        c, {"default": [Record(handle=h.records["wcompanyhot"], text="x", scope=COMPANY)]}
-    ),
     "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
     "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),
     "purging.keep_doing": lambda h, c: h.service.purging.keep_doing(c, 30),
@@ -629,7 +625,6 @@ OTHERWISE = {
     "review.may_know": "the service's own, behind undo",
     "review.rule_from": "makes a rule and asks nothing",
     "facts.set": "is `write` or `correct`",
-    "facts.merge": "is `correct` and `forget`",
     "has_records": "is `browse` of one record, and says only whether there is one",
     "has_written": "says nothing to anybody who does not see everything",
     "kept_history": "the service's own, behind `history` and `past.timeline`",

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import typer
@@ -88,6 +88,17 @@ def is_unwritten(error: Exception) -> TypeGuard[OSError]:
 def kind_of(error: MemtuiError) -> str:
     """Return which of the contract's errors it is as a word: `NotFound` is `not_found`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", error.kind).lower()
+
+
+def failures(failed: Iterable[tuple[str, MemtuiError]]) -> list[dict[str, str]]:
+    """Return as JSON which of several failed, by their ids, and why."""
+    return [{"id": name, "kind": kind_of(one), "message": str(one)} for name, one in failed]
+
+
+def code_of_several(failed: Iterable[MemtuiError]) -> int:
+    """Return the exit code where some of several failed: 5 for a conflict, else 1, 0 for none."""
+    kinds = set(map(kind_of, failed))
+    return KIND_CODES["conflict"] if "conflict" in kinds else int(bool(kinds))
 
 
 def close_quietly() -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memtui.channels.cli.options import BindingOptions, RunOptions
 from memtui.channels.cli.session import Session
 from memtui.contract import (
     BrowseRequest,
     Filter,
-    ForgetRequest,
     Invalid,
     Problem,
     Record,
@@ -19,9 +18,6 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-
-if TYPE_CHECKING:
-    from memtui.service import MutationAnswer
 
 FACT = "fact"
 
@@ -31,6 +27,7 @@ class OwnFacts(NamedTuple):
 
     records: list[Record]
     problems: tuple[Problem, ...]
+    binding_key: str
 
 
 @dataclass(frozen=True)
@@ -65,44 +62,26 @@ class FactScope(BindingOptions):
         records: list[Record] = []
         async for page in session.service.pages(session.caller, request):
             records += page.records
-        return OwnFacts(owned(records, scope), page.problems)
+        return OwnFacts(owned(records, scope), page.problems, page.binding_key)
 
-    async def named(self, session: Session, record_ids: Sequence[str]) -> list[Record]:
-        """Return the facts of these ids.
+    async def named(self, session: Session, record_ids: Sequence[str]) -> dict[str, list[Record]]:
+        """Return the facts of these ids, by the key of their binding.
 
         Raises:
             NotFound: there is no such record in the scope.
             Invalid: a record is not a fact.
         """
-        records: list[Record] = []
+        records: dict[str, list[Record]] = {}
         for record_id in record_ids:
             answer = await session.service.get(
                 session.caller, record_id, self.scope(session), binding_key=self.binding
             )
-            records.append(answer.record)
+            records.setdefault(answer.binding_key, []).append(answer.record)
             if answer.record.kind != FACT:
                 raise Invalid(
                     f"{record_id} is not a fact but a {answer.record.kind}; use memtui correct."
                 )
         return records
-
-    async def forget(
-        self,
-        session: Session,
-        records: Sequence[Record],
-        binding_key: str | None = None,
-        staying: Sequence[Record] = (),
-        together: str | None = None,
-    ) -> MutationAnswer:
-        """Forget records as they were read, from this binding if it is given.
-
-        `staying` is what stays in their place, and `together` names what is done with it, for one
-        undo of all.
-        """
-        request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
-        return await session.service.forget(
-            session.caller, request, staying=staying, together=together
-        )
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from memtui.channels.cli.command import short_form
+from memtui.channels.cli.errors import code_of_several, failures
 from memtui.channels.cli.fact_scope import FACT, AddedFact, FactScope
 from memtui.channels.cli.forget import (
     answer_forgotten,
@@ -35,7 +35,7 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import say_unknown_of_records, say_unknown_owners
 from memtui.channels.cli.session import FirstSession, Session
-from memtui.contract import CorrectRequest, NotFound, Record, WriteMode
+from memtui.contract import NotFound, Record, WriteMode
 from memtui.fact_values import fact_text
 from memtui.filters import FilterTarget
 from memtui.widgets import format as shown
@@ -87,7 +87,7 @@ async def facts_list(
         subject_id=scope.subject,
         binding_key=scope.binding,
     )
-    records, problems = await scope.facts(session, chosen)
+    records, problems, _ = await scope.facts(session, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
     document = {
@@ -177,8 +177,10 @@ async def facts_clear(
     It is one operation, and undo brings them back. On a terminal it asks for the name of whose
     facts go; elsewhere --yes NAME says it.
     """
+    from memtui.service.usecases import forgetting
+
     name = scope.owner()
-    records, problems = await scope.facts(session)
+    records, problems, key = await scope.facts(session)
     session.out.tell(problems)
     if not records:
         session.out.answer({"deleted": 0})
@@ -186,7 +188,8 @@ async def facts_clear(
         return 0
     going = f"All {shown.counted(len(records), 'fact')} of {name} will go."
     confirm_name(name, yes, going, "--yes")
-    return answer_forgotten(session, await scope.forget(session, records))
+    gone = await forgetting.forget(session.service, session.caller, {key: records})
+    return answer_forgotten(session, gone.answers, gone.failed)
 
 
 async def facts_merge(
@@ -207,11 +210,10 @@ async def facts_merge(
     expiry. Where that is refused the others come back; one undo takes all of it back. An agent
     whose writes are reviewed cannot change the one that stays.
     """
-    [kept] = await scope.named(session, [survivor])
-    records = await scope.named(session, [one for one in ids_of(others) if one != survivor])
-    merged = await session.service.facts.merge(
-        session.caller, kept, records, binding_key=scope.binding, text=text
-    )
+    from memtui.service.usecases.merging import merge
+
+    [(key, (kept, *records))] = (await scope.named(session, [survivor, *ids_of(others)])).items()
+    merged = await merge(session.service, session.caller, kept, records, binding_key=key, text=text)
     forgot, change = merged.forgot, merged.change
     session.out.answer(
         {
@@ -235,17 +237,17 @@ def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
     return f"Made one of {merged}; memtui undo {change.operation_id} undoes it."
 
 
-async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
+async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> int:
     """Pin facts.
 
     A pinned one comes first in a prompt and is never suggested for pruning.
     """
-    await _change_each(session, record_ids, scope, pinned=True)
+    return await _change_each(session, record_ids, scope, pinned=True)
 
 
-async def facts_unpin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
+async def facts_unpin(session: Session, record_ids: FactIds, scope: FactScope) -> int:
     """Take the pin off facts."""
-    await _change_each(session, record_ids, scope, pinned=False)
+    return await _change_each(session, record_ids, scope, pinned=False)
 
 
 async def facts_expire(
@@ -259,31 +261,32 @@ async def facts_expire(
         ),
     ],
     scope: FactScope,
-) -> None:
+) -> int:
     """Let a fact expire, or never expire."""
     change: dict[str, object] = {"never_expires": True}
     if when != "never":
         change = {"expires_at": session.ahead(when)}
-    await _change_each(session, [record_id], scope, **change)
+    return await _change_each(session, [record_id], scope, **change)
 
 
 async def _change_each(
-    session: Session, record_ids: Sequence[str], scope: FactScope, **change: Any
-) -> None:
-    answers: list[MutationAnswer] = []
+    session: Session, record_ids: Sequence[str], scope: FactScope, **fields: Any
+) -> int:
+    """Change facts and print what became of each; return the exit code."""
+    from memtui.service.usecases.changing import change
+
     records = await scope.named(session, ids_of(record_ids))
-    together = uuid4().hex if len(records) > 1 else None
-    try:
-        for record in records:
-            answers.append(await _correct(session, scope, record, together=together, **change))
-            if not session.out.as_json:
-                session.out.line(record.handle.provider_record_id)
-    finally:
-        if not session.out.as_json:
-            for sentence in _changed(answers):
-                session.out.say(sentence)
-    if session.out.as_json:
-        session.out.document({"changed": answers})
+    found = await change(session.service, session.caller, records, **fields)
+    failed = failures((one.handle.provider_record_id, error) for one, error in found.failed)
+    nothing = "" if found.done or failed else "That is so already, nothing was changed."
+    session.out.answer(
+        {"changed": found.answers, "failed": failed},
+        [one.handle.provider_record_id for one, _ in found.done],
+        *(f"{one['id']} was not changed: {one['message']}" for one in failed),
+        *_changed(found.answers),
+        nothing,
+    )
+    return code_of_several(error for _, error in found.failed)
 
 
 def _changed(answers: Sequence[MutationAnswer]) -> Iterator[str]:
@@ -293,25 +296,6 @@ def _changed(answers: Sequence[MutationAnswer]) -> Iterator[str]:
     else:
         changed = shown.counted(len(answers), "fact")
         yield f"Changed {changed}; memtui undo {answers[-1].operation_id} undoes all of it."
-
-
-async def _correct(
-    session: Session,
-    scope: FactScope,
-    record: Record,
-    *,
-    revision: str | None = None,
-    together: str | None = None,
-    **change: Any,
-) -> MutationAnswer:
-    request = scope.request(
-        session,
-        CorrectRequest,
-        handle=record.handle,
-        revision=revision or record.revision,
-        **change,
-    )
-    return await session.service.correct(session.caller, request, together=together)
 
 
 async def facts_get(

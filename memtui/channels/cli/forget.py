@@ -29,6 +29,7 @@ from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer, UndoCandidate
+    from memtui.service.operations.everywhere import BindingOutcome
 
 
 async def forget(
@@ -80,7 +81,7 @@ async def forget(
         handles=tuple(handle_in(binding, record_id) for record_id in ids),
         revisions={ids[0]: revision} if revision is not None else {},
     )
-    return answer_forgotten(session, await session.service.forget(session.caller, request))
+    return answer_forgotten(session, [await session.service.forget(session.caller, request)])
 
 
 async def undo(
@@ -261,10 +262,23 @@ def pending(answer: MutationAnswer) -> str:
     return answer.pending.sentence if answer.pending else ""
 
 
-def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
-    """Print what a deletion did; return the exit code."""
-    session.out.answer(answer, changed_ids(answer), *forgotten(answer))
-    return 1 if answer.missing or answer.refused or answer.ghosts else 0
+def answer_forgotten(
+    session: Session, answers: Sequence[MutationAnswer], failed: Sequence[BindingOutcome] = ()
+) -> int:
+    """Print what deletions did; return the exit code."""
+    first, *others = answers
+    session.out.answer(
+        jsonable(first) | ({"together": jsonable(others)} if others else {}),
+        [name for one in answers for name in changed_ids(one)],
+        *(line for one in answers for line in forgotten(one)),
+        *(one.sentence for one in failed),
+    )
+    return forgetting_code(answers, failed)
+
+
+def forgetting_code(answers: Sequence[MutationAnswer], failed: Sequence[BindingOutcome]) -> int:
+    """Return 1 where something that was to go is still there, or was not there."""
+    return int(bool(failed) or any(one.missing or one.refused or one.ghosts for one in answers))
 
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:

@@ -12,7 +12,7 @@ import typer
 
 from memtui.channels.cli import impact
 from memtui.channels.cli.fact_scope import FACT, FactScope
-from memtui.channels.cli.forget import changed_ids, forgotten
+from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import FilterLine, Yes, filter_of
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from memtui.pruning.candidates import PruneCandidate, Reason
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PrunePlan
-    from memtui.service import MutationAnswer, PruneRequest
+    from memtui.service import PruneRequest
     from memtui.service.operations.everywhere import BindingOutcome
+    from memtui.service.usecases.forgetting import ForgottenEverywhere
 
 _NO_LIMIT = 2**31
 
@@ -76,14 +77,6 @@ class _Planned:
             for item in plan.items
             if item.kept and (key, item.record.handle) in could
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Applied:
-    """What was forgotten."""
-
-    answers: tuple[MutationAnswer, ...]
-    failed: tuple[BindingOutcome, ...] = ()
 
 
 async def facts_prune(
@@ -181,7 +174,7 @@ async def facts_prune(
         planned = replace(planned, plans=marked)
     if apply and planned.kept and not planned.marked:
         raise Denied(next(iter(planned.kept)))
-    applied = await _applied(session, scope, planned, yes=yes) if apply and planned.marked else None
+    applied = await _applied(session, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
     summary = _summary(planned, applied, dry_run=not apply)
     if tried and planned.marked:
@@ -195,7 +188,7 @@ async def facts_prune(
         )
         return impact.exit_code(found, check=check)
     session.out.answer(document, _lines(planned), *summary)
-    return _exit_code(applied)
+    return forgetting_code(applied.answers, applied.failed) if applied else 0
 
 
 async def _of_scope(session: Session, request: PruneRequest) -> _Planned:
@@ -226,25 +219,14 @@ async def _of_everything(session: Session, request: PruneRequest) -> _Planned:
     return _Planned(plans, head, tuple(found.failed), found.insights, everything=True)
 
 
-async def _applied(session: Session, scope: FactScope, planned: _Planned, *, yes: bool) -> _Applied:
+async def _applied(session: Session, planned: _Planned, *, yes: bool) -> ForgottenEverywhere:
+    from memtui.service.usecases.forgetting import forget
+
     marked = planned.marked
-    if not planned.everything:
-        [(key, records)] = marked.items()
-        answer = await scope.forget(session, records, key, planned.staying[key])
-        return _Applied((answer,))
-    if not yes:
+    if planned.everything and not yes:
         count = shown.counted(sum(map(len, marked.values())), "record")
         confirm(f"Forget {count} from {' and '.join(marked)}?")
-    gone = await session.service.everywhere.forget(session.caller, marked, planned.staying)
-    return _Applied(gone.answers, tuple(gone.failed))
-
-
-def _exit_code(applied: _Applied | None) -> int:
-    """Return 1 where something that was to go is still there, or was not there."""
-    if applied is None:
-        return 0
-    went_wrong = any(one.missing or one.refused or one.ghosts for one in applied.answers)
-    return 1 if applied.failed or went_wrong else 0
+    return await forget(session.service, session.caller, marked, planned.staying)
 
 
 def _reasons(names: Sequence[str]) -> list[Reason]:
@@ -314,7 +296,7 @@ def _clusters(binding_key: str, plan: PrunePlan) -> Iterator[dict[str, Any]]:
         }
 
 
-def _outcome(applied: _Applied | None, *, dry_run: bool) -> dict[str, Any]:
+def _outcome(applied: ForgottenEverywhere | None, *, dry_run: bool) -> dict[str, Any]:
     answers = applied.answers if applied else ()
     return {
         "dry_run": dry_run,
@@ -367,7 +349,9 @@ def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:
             yield f"  {one.sentence}"
 
 
-def _summary(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iterator[str]:
+def _summary(
+    planned: _Planned, applied: ForgottenEverywhere | None, *, dry_run: bool
+) -> Iterator[str]:
     plans = planned.plans.values()
     marked, everything = sum(len(plan.marked) for plan in plans), sum(len(p.items) for p in plans)
     count, all_of = shown.counted(marked, "record"), shown.count(everything)

@@ -297,7 +297,7 @@ async def facts_export(
     from memtui.analytics.export import replacing
 
     chosen = form or (format_of(to, (JSONL, MARKDOWN)) if to else JSONL)
-    records, problems = await scope.facts(session)
+    records, problems, _ = await scope.facts(session)
     if to is None and session.out.as_json:
         document = {"facts": records, "count": len(records), "problems": problems}
         session.out.document(document)

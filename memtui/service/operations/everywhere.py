@@ -1,4 +1,4 @@
-"""Query, list and forget over all bindings of a company at once, whatever their providers.
+"""Query and list over all bindings of a company at once, whatever their providers.
 
 Each binding is queried as if alone, with the same routing, rights, log and a time limit of its own.
 One that is slow, fails or may not be read is named with the reason; the other answers are returned.
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from memtui.contract import (
@@ -24,7 +23,6 @@ from memtui.contract import (
     BrowseRequest,
     ExplainStage,
     Filter,
-    ForgetRequest,
     Invalid,
     Links,
     Matching,
@@ -41,17 +39,16 @@ from memtui.contract import (
     Unavailable,
     Usage,
     owner_of,
-    owner_scope,
 )
 from memtui.fact_values import Entry, entry_of
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.provider_kit.search import take_apart
-from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
+from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.querying import of_topic
 from memtui.service.review.fact_limits import FACT
-from memtui.service.runtime import FanOut, ServiceModule, to_its_end
+from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
@@ -191,13 +188,6 @@ class EverywherePage(EverywhereAnswer):
     at_least: bool = False
 
 
-class ForgottenEverywhere(EverywhereAnswer):
-    """The answer of forgetting in several bindings; undoing one operation undoes all."""
-
-    answers: tuple[MutationAnswer, ...]
-    """One for each operation that forgot records."""
-
-
 @dataclass(eq=False)
 class Asked:
     """The bindings of one call, and the outcome of each so far."""
@@ -299,7 +289,7 @@ async def gather(
 
 
 class Everywhere(ServiceModule):
-    """Query, list and forget over all bindings of a company at once."""
+    """Query and list over all bindings of a company at once."""
 
     async def query(
         self,
@@ -401,79 +391,6 @@ class Everywhere(ServiceModule):
         asked.refuse_silence()
         return joined.page(records)
 
-    @to_its_end
-    async def forget(
-        self,
-        caller: Caller,
-        records: Mapping[str, Sequence[Record]],
-        staying: Mapping[str, Sequence[Record]] = MappingProxyType({}),
-        *,
-        together: str | None = None,
-    ) -> ForgottenEverywhere:
-        """Forget records of one binding or several, which one undo takes back.
-
-        If one record changed since it was read, its whole batch is kept: the records of its owner,
-        or of its binding where the caller manages the company. A binding that refuses or fails is
-        named and forgets the records that it can; the other bindings forget theirs.
-
-        Args:
-            caller: Who asks.
-            records: The records to forget, as they were read, by the key of their binding.
-            staying: The records that replace them, as they were read, by binding.
-            together: The group of changes made already, so that one undo takes back all.
-
-        Raises:
-            Invalid: no record is named.
-            MemtuiError: no record could be forgotten.
-        """
-        if not all(records.values()) or not records:
-            raise Invalid("Nothing to forget; name at least one record.")
-        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
-        company = Scope(company_id=caller.company_id)
-        requests = {
-            key: _forgetting(
-                key, found, company if visibility is None or visibility.manages else None
-            )
-            for key, found in records.items()
-        }
-        rows = {row.key: row.provider_key for row in await self._bindings(caller)}
-        asked = Asked(
-            fan_out=FanOut(self._runtime.new_id(), 0),
-            outcomes={
-                key: BindingOutcome(binding_key=key, provider_key=rows.get(key, ""))
-                for key in requests
-            },
-        )
-        several = sum(map(len, requests.values())) > 1
-        together = together or (asked.fan_out.together if several else None)
-        answers: list[MutationAnswer] = []
-
-        async def forget_from(key: str) -> MutationAnswer:
-            stays, refusal = staying.get(key, ()), None
-            for request in requests[key]:
-                try:
-                    answer = await self._runtime.module(Operations).forget(
-                        caller, request, together=together, staying=stays
-                    )
-                except Unavailable:
-                    raise  # the next owner's batch would fail alike
-                except MemtuiError as error:
-                    refusal = refusal or error
-                    continue
-                answers.append(answer)
-                asked.note(key, answer, len(answer.handles), capped=False)
-            if refusal is not None:
-                raise refusal
-            return answer
-
-        calls = {key: partial(forget_from, key) for key in requests}
-        await gather(asked, calls, lambda _key, _answer: None)
-        if not answers and len(asked.errors) == 1:
-            raise next(iter(asked.errors.values()))
-        if not answers:
-            asked.refuse_silence()
-        return ForgottenEverywhere(**asked.values(), answers=tuple(answers))
-
     async def _bindings(self, caller: Caller) -> list[BindingRow]:
         """Return the enabled bindings that serve a scope the caller may see, the oldest first.
 
@@ -529,21 +446,6 @@ class Everywhere(ServiceModule):
             return lambda _scope: 1.0
         weights = WEIGHTS | dict(self._runtime.settings.scope_weights)
         return lambda scope: weights[_whose(scope)]
-
-
-def _forgetting(
-    binding_key: str, records: Sequence[Record], whole: Scope | None
-) -> list[ForgetRequest]:
-    """Return the requests that forget these records: one in the scope `whole`, else one per owner.
-
-    `whole` is the company, for a caller who may change its memories; None for others.
-    """
-    owners: dict[Scope, list[Record]] = defaultdict(list)
-    for record in records:
-        owners[owner_scope(record.scope)].append(record)
-    if whole is not None and len(owners) > 1:
-        return [ForgetRequest.of(records, whole, binding_key)]
-    return [ForgetRequest.of(own, owner, binding_key) for owner, own in owners.items()]
 
 
 def _whose(scope: Scope) -> str:

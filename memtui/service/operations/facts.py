@@ -15,9 +15,7 @@ from typing import Any, cast
 
 from memtui.contract import (
     ORCHESTRATOR,
-    CorrectRequest,
     Denied,
-    ForgetRequest,
     Invalid,
     MemtuiError,
     Model,
@@ -31,7 +29,6 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
     owner_of,
-    owner_scope,
     owner_scopes,
     owner_words,
 )
@@ -40,7 +37,6 @@ from memtui.service.answers import MutationAnswer
 from memtui.service.context.contexts import own_records
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.redaction import redact_json
-from memtui.service.operations.undo import Undo
 from memtui.service.recorder import note_owner
 from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import ServiceModule
@@ -49,7 +45,6 @@ from memtui.store import bindings
 from memtui.store.details import RecordDetails, without_empty
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class FactRequest(Model):
@@ -111,20 +106,6 @@ class FactKeys(Model):
     """The past moment that they show; None: the present."""
 
 
-class Merged(Model):
-    """The answer of merging facts."""
-
-    forgot: MutationAnswer
-    """The deletion of the other facts, which may be held for review."""
-    change: MutationAnswer | None = None
-    """The change of the surviving fact; None: it was not changed."""
-
-    @property
-    def answers(self) -> tuple[MutationAnswer, ...]:
-        """The answers of the operations, in order."""
-        return (self.forgot,) if self.change is None else (self.forgot, self.change)
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a scope's facts are looked up, and how near the scope is: less is nearer."""
@@ -159,7 +140,7 @@ class _Read:
 
 
 class Facts(ServiceModule):
-    """Reads, writes and merges facts by their key."""
+    """Reads and writes facts by their key."""
 
     async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
         """Return the value of a key in the nearest scope, and the values that it hides.
@@ -227,84 +208,6 @@ class Facts(ServiceModule):
             created_by=caller.principal,
         )
         return await self._runtime.module(Operations).write(caller, write)
-
-    async def merge(
-        self,
-        caller: Caller,
-        survivor: Record,
-        others: Sequence[Record],
-        *,
-        binding_key: str | None = None,
-        text: str | None = None,
-    ) -> Merged:
-        """Merge facts of one owner and binding into one; one undo takes the whole merge back.
-
-        The survivor gets the pins and tags of all, and the latest expiry.
-
-        Args:
-            caller: Who merges them.
-            survivor: The fact that stays, as it was read.
-            others: The facts to forget, as they were read.
-            binding_key: Their binding; None: the binding that serves their owner.
-            text: The new text of the survivor; None: unchanged.
-
-        Raises:
-            Conflict: one of them changed since it was read.
-            Denied: the caller's writes there are reviewed, and the survivor would change.
-            Invalid: `others` is empty, or has a fact of another owner.
-        """
-        others = [one for one in others if one.handle != survivor.handle]
-        scope = owner_scope(survivor.scope)
-        if not others:
-            raise Invalid("Name at least one other fact to merge into the survivor.")
-        if any(owner_scope(one.scope) != scope for one in others):
-            raise Invalid("Facts of several places cannot become one; take those of one place.")
-        fields = _of_all(survivor, others, text)
-        if fields:
-            await self._refuse_reviewed(caller, scope, binding_key)
-        together = self._runtime.new_id() if fields else None
-        request = ForgetRequest.of(others, scope, binding_key)
-        # Forget first: a store may refuse the same text or key twice.
-        forgot = await self._runtime.module(Operations).forget(
-            caller, request, staying=[survivor], together=together
-        )
-        if not fields:
-            return Merged(forgot=forgot)
-        correction = CorrectRequest(
-            scope=scope,
-            handle=survivor.handle,
-            binding_key=binding_key,
-            revision=survivor.revision,
-            **fields,
-        )
-        try:
-            change = await self._runtime.module(Operations).correct(
-                caller, correction, together=together
-            )
-        except MemtuiError as error:
-            await self._bring_back(caller, forgot, error)
-            raise
-        return Merged(forgot=forgot, change=change)
-
-    async def _refuse_reviewed(self, caller: Caller, scope: Scope, binding_key: str | None) -> None:
-        """Refuse a merge by an agent where one part might be held while the other is done."""
-        binding = (await self._runtime.resolve(caller, scope, binding_key)).binding
-        if binding.review and not caller.by_person:
-            raise Denied(
-                f"What agents write to {binding.key} is reviewed, so an agent cannot merge facts "
-                "and change the one that stays; merge facts of the same pin, tags and expiry "
-                "without a new text, or let a person do it."
-            )
-
-    async def _bring_back(self, caller: Caller, forgot: MutationAnswer, error: MemtuiError) -> None:
-        """Undo the deletion of a merge, as the surviving fact could not be changed."""
-        try:
-            await self._runtime.module(Undo).undo(caller, forgot.operation_id)
-        except MemtuiError as failed:
-            raise type(failed)(
-                f"{error} The other facts are forgotten, and could not be brought back: {failed} "
-                f"`memtui undo {forgot.operation_id}` tries again."
-            ) from error
 
     async def _read(
         self,
@@ -409,25 +312,6 @@ def _owners(scope: Scope) -> list[tuple[int, Scope]]:
     if scope.project_id or scope.agent_id:
         owners.append(company.model_copy(update={"agent_id": ORCHESTRATOR}))
     return list(enumerate(dict.fromkeys([*owners, company])))
-
-
-def _of_all(survivor: Record, others: Sequence[Record], text: str | None) -> dict[str, Any]:
-    """Return the changes of the surviving fact that keep pins, tags and expiry of the others."""
-    fields: dict[str, Any] = {}
-    if text is not None and text != survivor.text:
-        fields["text"] = text
-    if not survivor.pinned and any(one.pinned for one in others):
-        fields["pinned"] = True
-    tags = tuple(dict.fromkeys(tag for one in (survivor, *others) for tag in one.tags))
-    if tags != survivor.tags:
-        fields["tags"] = tags
-    if survivor.expires_at is not None:
-        ends = [one.expires_at or _LATEST for one in others]
-        if _LATEST in ends:
-            fields["never_expires"] = True
-        elif max(ends) > survivor.expires_at:
-            fields["expires_at"] = max(ends)
-    return fields
 
 
 def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memtui.channels.cli import fact_scope, facts, forget, ops, prune, records
+from memtui.channels.cli import facts, forget, ops, records
 from memtui.contract import Location, Record, RecordHandle, Scope, SourceRef
 from memtui.service.answers import MutationAnswer
 from memtui.service.operations.everywhere import BindingOutcome
@@ -81,12 +81,11 @@ def test_what_stays_is_an_exit_of_1(fault: dict[str, Any] | None) -> None:
     out: Any = SimpleNamespace(out=SimpleNamespace(answer=lambda *_: None))
     done = answer(handles=handles("r2"))
     bad = answer(handles=handles("r2"), **(fault or {}))
-    assert forget.answer_forgotten(out, bad) == int(fault is not None)
+    assert forget.answer_forgotten(out, [bad]) == int(fault is not None)
     for answers in ((done, bad), (bad, done)):
-        assert prune._exit_code(prune._Applied(answers)) == int(fault is not None)
+        assert forget.answer_forgotten(out, answers) == int(fault is not None)
     failed = BindingOutcome(binding_key="b", provider_key="x", status="failed")
-    assert prune._exit_code(prune._Applied((done,), (failed,))) == 1
-    assert prune._exit_code(None) == 0
+    assert forget.answer_forgotten(out, [done], [failed]) == 1
 
 
 def test_several_changes_are_taken_back_by_the_last_of_them() -> None:
@@ -119,32 +118,3 @@ async def test_what_follows_is_asked_for_behind_the_newest(monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         await ops._follow(session, chosen, first)
     assert asked == [1, 3, 7]
-
-
-async def test_several_facts_that_change_are_taken_back_at_once() -> None:
-    named: list[str | None] = []
-
-    async def correct(_: Any, request: Any, *, together: str | None) -> MutationAnswer:
-        named.append(together)
-        return answer(handles=(request.handle,))
-
-    async def get(_: Any, record_id: str, *__: Any, **___: Any) -> Any:
-        [it] = handles(record_id)
-        return SimpleNamespace(record=Record(handle=it, text="a: b", kind="fact", scope=ACME))
-
-    out = SimpleNamespace(as_json=False, line=lambda _: None, say=lambda _: None)
-    session: Any = SimpleNamespace(
-        service=SimpleNamespace(correct=correct, get=get), caller=None, out=out,
-        company_id="acme", company=SimpleNamespace(company_id="acme"),
-    )  # fmt: skip
-    scope: Any = SimpleNamespace(
-        named=fact_scope.FactScope.named, scope=lambda _: ACME, binding=None,
-        request=lambda _, kind, **fields: kind(scope=ACME, **fields),
-    )  # fmt: skip
-    scope.named = lambda session, ids: fact_scope.FactScope.named(scope, session, ids)
-    for ids, is_one in ((["r1"], True), (["r1", "r2"], False), (["r1", "r2", "r3"], False)):
-        named.clear()
-        await facts._change_each(session, ids, scope, pinned=True)
-        assert len(named) == len(ids)
-        assert len({*named}) == 1
-        assert (named[0] is None) is is_one
