@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.content import Content
@@ -27,6 +26,7 @@ from memtui.screens.open_source import edited_outside, open_source
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
 from memtui.service.review.queue import PendingDetails, PendingWrite, passed_over
+from memtui.service.usecases.deciding import Decided, decide
 from memtui.widgets import format as fmt
 from memtui.widgets import pending
 from memtui.widgets.background import Background
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service import BindingView, MutationAnswer
+    from memtui.service import BindingView
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
@@ -197,13 +197,12 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
                 otherwise="go back",
             )
             if await self.ask(asked):
-                accept = partial(self._accept, text=None, together=uuid4().hex)
-                await self._decide(chosen, accept, "Accepted")
+                await self._decide(chosen, RuleAction.ACCEPT)
         else:
             await self._accept_one(chosen[0], None)
 
     async def _accept_one(
-        self, one: PendingWrite, text: str | None, together: str | None = None
+        self, one: PendingWrite, text: str | None, always: RuleTest | None = None
     ) -> bool:
         """Accept it, after a yes where what it would change has changed; return whether it was."""
         if (found := self._shown_of(one)) is None:  # it is just being read, perhaps again
@@ -218,10 +217,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             )
             if not await self.ask(asked):
                 return False
-        done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
-        accept = partial(self._accept, text=text, seen=seen, together=together)
-        accepted = await self._decide([one], accept, done)
+        accepted = await self._decide([one], RuleAction.ACCEPT, text=text, seen=seen, always=always)
         if accepted and text is not None and (gone := pending.left_out(one, text)):
             self.toast(gone)
         return accepted
@@ -235,27 +232,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return (
             self._details if self._details and self._details.pending_id == one.pending_id else None
         )
-
-    async def _accept(
-        self,
-        one: PendingWrite,
-        *,
-        text: str | None,
-        seen: str | None = None,
-        together: str | None = None,
-    ) -> MutationAnswer:
-        session, mended = self.session, self.state.mended
-
-        def ended(accepting: asyncio.Task[MutationAnswer]) -> None:
-            if not accepting.cancelled() and accepting.exception() is None:
-                mended.pop(one.pending_id, None)
-
-        accept = session.service.review.accept
-        accepting = asyncio.create_task(
-            accept(session.caller, one.pending_id, text=text, seen=seen, together=together)
-        )
-        accepting.add_done_callback(ended)
-        return await asyncio.shield(accepting)  # the screen may be left before it has ended
 
     @conversation
     async def action_fix(self) -> None:
@@ -312,50 +288,45 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         reason = await self.ask(prompt)
         if reason is None:
             return
+        await self._decide(chosen, RuleAction.REFUSE, reason=reason)
 
-        together = uuid4().hex if len(chosen) > 1 else None
-
-        async def refuse(one: PendingWrite) -> str:
-            session = self.session
-            return await session.service.review.refuse(
-                session.caller, one.pending_id, reason, together=together
-            )
-
-        await self._decide(chosen, refuse, "Refused")
-
-    async def _decide(
-        self,
-        chosen: list[PendingWrite],
-        decide: Callable[[PendingWrite], Awaitable[object]],
-        said: str,
-    ) -> bool:
+    async def _decide(self, chosen: list[PendingWrite], action: RuleAction, **how: Any) -> bool:
         """Decide on each; what cannot be stays, and the first reason is told.
 
         Returns whether all was decided on.
         """
         self._let_go({one.pending_id for one in chosen})
-        done, errors = 0, []
-        for one in chosen:
-            try:
-                await self.change(partial(self._in_turn, decide, one))
-                done += 1
-            except MemtuiError as error:
-                errors.append(error)
-        self.action_read()
-        if done:
+        try:
+            found = await self.change(partial(self._decided, chosen, action, how))
+        except MemtuiError as error:
+            self.fail(error)
+            return False
+        finally:
+            self.action_read()
+        if done := len(found.writes.done):
+            said = "Accepted" if how.get("text") is None else "Fixed and accepted"
+            said = "Refused" if action is RuleAction.REFUSE else said
             which = "it" if done == 1 else "them"
             self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes {which}.")
-        if errors:
-            others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
-            self.fail(type(errors[0])(f"{errors[0]}{others}"))
-        return not errors
+        for (key, rule), beware in found.rules.items():
+            self._tell_rule(key, rule, beware)
+        self.fail_each([error for _, error in found.failed])
+        return not found.writes.failed
 
-    async def _in_turn(
-        self, decide: Callable[[PendingWrite], Awaitable[object]], one: PendingWrite
-    ) -> object:
+    async def _decided(
+        self, chosen: list[PendingWrite], action: RuleAction, how: dict[str, Any]
+    ) -> Decided:
         """Decide after what was decided before, so that what `u` undoes is the last."""
-        async with self._turn:
-            return await decide(one)
+        session, mended = self.session, self.state.mended
+
+        async def decided() -> Decided:
+            async with self._turn:
+                found = await decide(session.service, session.caller, chosen, action, **how)
+            for one, _ in found.writes.done:
+                mended.pop(one.pending_id, None)
+            return found
+
+        return await asyncio.shield(decided())  # the screen may be left before it has ended
 
     def _let_go(self, decided: set[str]) -> None:
         """Take what is decided on out of the list: nobody is to decide on it again, or read it."""
@@ -381,23 +352,17 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         rule = await self.ask(Choose(title, choices))
         if rule is None:
             return
-        together = uuid4().hex
-        await self._add(one.binding_key, rule, together)
         if rule.action is RuleAction.ACCEPT:
-            await self._accept_one(one, None, together)
+            await self._accept_one(one, None, rule.test)
         else:
-            refuse = partial(
-                session.service.review.refuse,
-                session.caller,
-                reason=rule.name,
-                together=together,
-            )
-            await self._decide([one], lambda pending: refuse(pending.pending_id), "Refused")
+            await self._decide([one], RuleAction.REFUSE, always=rule.test)
 
-    async def _add(self, key: str, rule: ReviewRule, together: str | None = None) -> None:
+    async def _add(self, key: str, rule: ReviewRule) -> None:
         review, caller = self.session.service.review, self.session.caller
-        add = partial(review.add_rule, caller, key, rule, together=together)
-        beware = passed_over(rule, await self.change(add))
+        there = await self.change(partial(review.add_rule, caller, key, rule))
+        self._tell_rule(key, rule, passed_over(rule, there))
+
+    def _tell_rule(self, key: str, rule: ReviewRule, beware: str) -> None:
         self.toast(f"{key}: {_wording(rule)}, from now on. {beware}".rstrip())
         self.post_message(ConfigurationChanged())
 

@@ -90,9 +90,9 @@ def kind_of(error: MemtuiError) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", error.kind).lower()
 
 
-def failures(failed: Iterable[tuple[str, MemtuiError]]) -> list[dict[str, str]]:
-    """Return as JSON which of several failed, by their ids, and why."""
-    return [{"id": name, "kind": kind_of(one), "message": str(one)} for name, one in failed]
+def failures(name: str, failed: Iterable[tuple[str, MemtuiError]]) -> list[dict[str, str]]:
+    """Return as JSON which of several failed, each with its id under `name`, and why."""
+    return [{name: id_, "kind": kind_of(error), "message": str(error)} for id_, error in failed]
 
 
 def code_of_several(failed: Iterable[MemtuiError]) -> int:

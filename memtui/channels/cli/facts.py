@@ -277,12 +277,13 @@ async def _change_each(
 
     records = await scope.named(session, ids_of(record_ids))
     found = await change(session.service, session.caller, records, **fields)
-    failed = failures((one.handle.provider_record_id, error) for one, error in found.failed)
+    ids = [(one.handle.provider_record_id, error) for one, error in found.failed]
+    failed = failures("record_id", ids)
     nothing = "" if found.done or failed else "That is so already, nothing was changed."
     session.out.answer(
         {"changed": found.answers, "failed": failed},
         [one.handle.provider_record_id for one, _ in found.done],
-        *(f"{one['id']} was not changed: {one['message']}" for one in failed),
+        *(f"{one['record_id']} was not changed: {one['message']}" for one in failed),
         *_changed(found.answers),
         nothing,
     )

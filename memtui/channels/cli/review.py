@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
-from uuid import uuid4
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.channels.cli.errors import KIND_CODES, kind_of
+from memtui.channels.cli.errors import code_of_several, failures
 from memtui.channels.cli.forget import changed_ids
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import BindingKey
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
-from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.contract import Invalid, NotFound
 from memtui.external_editor import edited
 from memtui.visible import visible
 from memtui.widgets import format as shown
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.contract import Json
-    from memtui.service import PendingDetails, PendingWrite, ReviewRule
+    from memtui.service import MutationAnswer, PendingDetails, PendingWrite
 
 PendingId = Annotated[
     str, typer.Argument(metavar="ID", help="What waits, or the beginning of its id.")
@@ -93,15 +92,7 @@ async def review_accept(
     if seen is not None and (every or len(pending_ids or ()) != 1):
         raise Invalid("--seen goes with one id.")
     chosen = await _chosen(session, pending_ids, every=every, binding=binding)
-    together = _together(chosen, always)
-
-    async def accept(one: PendingWrite) -> tuple[Json, list[str]]:
-        answer = await session.service.review.accept(
-            session.caller, one.pending_id, seen=seen, together=together
-        )
-        return jsonable(answer), changed_ids(answer)
-
-    return await _decide(session, chosen, accept, "accept", always, together=together)
+    return await _decide(session, chosen, "accept", always, seen=seen)
 
 
 async def review_fix(
@@ -134,15 +125,9 @@ async def review_fix(
 
 
 async def _fix(session: Session, one: PendingWrite, text: str, seen: str | None) -> int:
-    async def fix(one: PendingWrite) -> tuple[Json, list[str]]:
-        answer = await session.service.review.accept(
-            session.caller, one.pending_id, text=text, seen=seen
-        )
-        return jsonable(answer), changed_ids(answer)
-
     kept = kept_with(one, session.zone)
     notes = (left_out(one, text), f"Stored as the agent gave it: {kept}." if kept else "")
-    return await _decide(session, [one], fix, "fix", notes=notes)
+    return await _decide(session, [one], "fix", notes=notes, text=text, seen=seen)
 
 
 async def review_refuse(
@@ -160,16 +145,7 @@ async def review_refuse(
     """Take it out of the queue; nothing is stored. Undo brings it back."""
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
-
-    together = _together(chosen, always)
-
-    async def refuse(one: PendingWrite) -> tuple[Json, list[str]]:
-        done = await session.service.review.refuse(
-            session.caller, one.pending_id, reason, together=together
-        )
-        return {"operation_id": done}, []
-
-    return await _decide(session, chosen, refuse, "refuse", always, together=together)
+    return await _decide(session, chosen, "refuse", always, reason=reason)
 
 
 async def review_rules(
@@ -234,11 +210,6 @@ async def review_rule(
     session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left, beware)
 
 
-def _together(chosen: Sequence[PendingWrite], always: str | None) -> str | None:
-    """Return what names several decisions, and their rules, so that one undo takes all back."""
-    return uuid4().hex if len(chosen) > 1 or always else None
-
-
 async def _chosen(
     session: Session,
     pending_ids: list[str] | None,
@@ -269,51 +240,25 @@ async def _chosen(
 async def _decide(
     session: Session,
     chosen: list[PendingWrite],
-    decide: Callable[[PendingWrite], Awaitable[tuple[Json, list[str]]]],
     decision: Literal["accept", "fix", "refuse"],
     always: str | None = None,
     *,
-    together: str | None = None,
     notes: Sequence[str] = (),
+    **how: Any,
 ) -> int:
-    """Decide on each; tell what became of it, and return the exit code.
-
-    Where there is one alone, the error for which it is not decided on is raised.
-    """
+    """Decide on each; tell what became of it, and return the exit code."""
     from memtui.service import RuleAction, RuleTest
-    from memtui.service.review.queue import passed_over
+    from memtui.service.usecases.deciding import decide
 
-    review = session.service.review
-    done: list[Json] = []
-    failed: list[Json] = []
-    rules: list[ReviewRule] = []
-    beware: list[str] = []
-
-    def fail(one: PendingWrite, error: MemtuiError, addition: str = "") -> None:
-        why = f"{addition}{error}"
-        failed.append({"pending_id": one.pending_id, "kind": kind_of(error), "message": why})
-
-    for one in chosen:
-        try:
-            rule = always and review.rule_from(one, RuleAction(decision), RuleTest(always))
-            answer, ids = await decide(one)
-        except MemtuiError as error:
-            if len(chosen) == 1:
-                raise
-            fail(one, error)
-            continue
-        done.append(
-            {"pending_id": one.pending_id, "decision": decision, "record_ids": ids} | answer
-        )
-        if not rule:
-            continue
-        try:
-            there = await review.add_rule(session.caller, one.binding_key, rule, together=together)
-        except MemtuiError as error:
-            fail(one, error, "it is decided on, but no rule was made of it. ")
-            continue
-        rules += [rule] * (rule not in rules)
-        beware.append(passed_over(rule, there))
+    action = RuleAction.REFUSE if decision == "refuse" else RuleAction.ACCEPT
+    test = RuleTest(always) if always else None
+    found = await decide(session.service, session.caller, chosen, action, always=test, **how)
+    done = [
+        {"pending_id": one.pending_id, "decision": decision, **_answered(answer)}
+        for one, answer in found.writes.done
+    ]
+    failed = failures("pending_id", ((one.pending_id, error) for one, error in found.failed))
+    rules = list(dict.fromkeys(rule for _, rule in found.rules))
     what = "it" if len(done) + len(rules) == 1 else "all of it"
     session.out.answer(
         {"decided": done, "failed": failed, "rules": rules},
@@ -323,11 +268,16 @@ async def _decide(
         *notes,
         *(f"From now on: {rule.name}." for rule in rules),
         f"memtui undo {done[-1]['operation_id']} takes {what} back." if done else "",
-        *dict.fromkeys(beware),
+        *dict.fromkeys(found.rules.values()),
     )
-    if any(one["kind"] == "conflict" for one in failed):
-        return KIND_CODES["conflict"]
-    return 1 if failed else 0
+    return code_of_several(error for _, error in found.failed)
+
+
+def _answered(answer: MutationAnswer | str) -> Json:
+    """Return what a decision did, as JSON."""
+    if isinstance(answer, str):
+        return {"record_ids": [], "operation_id": answer}
+    return {"record_ids": changed_ids(answer), **jsonable(answer)}
 
 
 _WORDS = {"accept": "Accepted", "fix": "Fixed and accepted", "refuse": "Refused"}
