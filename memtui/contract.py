@@ -1,4 +1,4 @@
-"""What every memory provider and every caller share.
+"""The memory adapter contract: the types that providers and callers share.
 
 The Python form of the memory adapter contract (seed 000, "Required Adapter Contract"): scopes,
 sources, usage, requests, replies, capabilities, the `Adapter` base class and the error tree.
@@ -77,7 +77,7 @@ def _in_utc(value: datetime) -> datetime:
 
 
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-"""A timezone-aware moment, kept in UTC."""
+"""A timezone-aware moment, converted to UTC."""
 
 _MOST_USD = 9_000_000
 
@@ -94,10 +94,10 @@ Usd = Annotated[
 """US dollars, up to nine million, to a millionth of a millionth, without trailing zeros."""
 
 UsdSum = Annotated[Decimal, Field(ge=0), AfterValidator(_without_zeros)]
-"""What many of these come to."""
+"""A sum of US dollars; unlike `Usd`, without an upper bound."""
 
 Tokens = Annotated[int, Field(ge=0, lt=2**63)]
-"""A number of tokens that any database can hold."""
+"""A number of tokens; fits a signed 64-bit column."""
 
 Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -107,22 +107,22 @@ class MemtuiError(Exception):
 
     @property
     def kind(self) -> str:
-        """Which of this module's errors it is, also where it is a subclass: `NotFound`."""
+        """Name of the direct subclass of `MemtuiError` that this error is or derives from."""
         kinds = (kind.__name__ for kind in type(self).__mro__ if MemtuiError in kind.__bases__)
         return next(kinds, type(self).__name__)
 
     details: Mapping[str, object] = {}
-    """What a program is told besides, by name: the rows of a file that do not fit."""
+    """Additional machine-readable values by name, such as the invalid rows of a file."""
 
     moved: RecordHandle | None = None
-    """The handle that a record has now, where a correction failed and put it back as a new one."""
+    """The record's new handle, where a failed correction restored it as a new record."""
 
 
 class Unavailable(MemtuiError):
     """The provider could not be reached, timed out, or answered something unreadable.
 
-    `sent` tells whether the request may have reached the provider; for a mutation that means the
-    outcome is unknown. `operation_id` then names the operation, once it is logged.
+    `sent`: the request may have reached the provider, so the outcome of a mutation is unknown.
+    `operation_id` then names the operation, once it is logged.
     """
 
     def __init__(
@@ -134,14 +134,13 @@ class Unavailable(MemtuiError):
 
 
 class NotFound(MemtuiError):
-    """What was asked for does not exist in the scope it was asked in."""
+    """The requested object does not exist in the given scope."""
 
 
 class Conflict(MemtuiError):
-    """The record is no longer what the caller based its change on.
+    """The record changed since the caller read it.
 
-    `current` is the record as the provider holds it now (None: it is gone), `proposed` the text
-    the caller wanted to put there.
+    `current` is the provider's present record (None: it is gone), `proposed` the caller's new text.
     """
 
     def __init__(
@@ -161,15 +160,15 @@ class Invalid(MemtuiError):
 
 
 class Unsupported(MemtuiError):
-    """The provider does not offer this ability; its capabilities say so."""
+    """The provider lacks this ability, as its capabilities state."""
 
 
 class Model(BaseModel):
     """Base of the contract's values: frozen, no unknown fields.
 
-    A command pays for what it uses: a class is built when it is first validated, and its fields'
-    docstrings are read when its JSON schema is asked for. What does not fit is not repeated in the
-    error: it may be a memory, or a secret, and errors go to the log file.
+    For a quick start, a validator is built at its first use and field docstrings are parsed only
+    for a JSON schema. Validation errors do not quote the input, which may be a memory or a secret:
+    errors go to the log file.
     """
 
     model_config = ConfigDict(
@@ -178,7 +177,7 @@ class Model(BaseModel):
 
     @classmethod
     def like(cls, other: object, **given: Any) -> Self:
-        """Return the value with the fields that another has under the same names, and `given`."""
+        """Construct from the attributes of `other` that are fields here; `given` overrides them."""
         shared = {
             name: getattr(other, name)
             for name in cls.__pydantic_fields__
@@ -190,7 +189,7 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> JsonSchemaValue:
-        """Describe the fields in their docstrings' words."""
+        """Use the fields' docstrings as their descriptions."""
         reference = super().__get_pydantic_json_schema__(core_schema, handler)
         properties = handler.resolve_ref_schema(reference).get("properties", {})
         for name, words in field_docstrings(cls).items():
@@ -200,7 +199,7 @@ class Model(BaseModel):
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what stands below each field of a class and its bases, as far as there is source."""
+    """Return the docstrings of a model's fields, inherited ones included; none without source."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base not in {BaseModel, Model}:
@@ -208,9 +207,9 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-@cache  # a schema asks for each class in it, and a file of many takes long to parse
+@cache  # a schema asks once per class, and parsing a large file is slow
 def _docstrings_in(module: ModuleType | None) -> dict[str, dict[str, str]]:
-    """Return what stands below the fields of the classes of a module, by their qualified names."""
+    """Return the field docstrings of each class of a module, by the class's qualified name."""
     import ast
     import inspect
     from itertools import pairwise
@@ -243,7 +242,7 @@ def _docstrings_in(module: ModuleType | None) -> dict[str, dict[str, str]]:
         source = inspect.getsource(module) if module else ""
         look(ast.parse(source), "")
     except (OSError, TypeError, SyntaxError):
-        return {}  # it was made without a file
+        return {}  # the module has no source file
     return found
 
 
@@ -260,7 +259,7 @@ class SourceKind(StrEnum):
 
 
 class OperationType(StrEnum):
-    """What an operation did. The first five are seed 000's; the rest make the log complete."""
+    """The type of an operation. The first five are from seed 000; the rest complete the log."""
 
     WRITE = "write"
     QUERY = "query"
@@ -273,28 +272,28 @@ class OperationType(StrEnum):
     PROFILE = "profile"
     SYNC = "sync"
     CONTEXT = "context"
-    """What a model will see was assembled."""
+    """A model's context was assembled."""
     NAMESPACES = "namespaces"
     UNDO = "undo"
     CONFIGURE = "configure"
     CHECK = "check"
-    """What became of an operation of unknown outcome was looked up."""
+    """The outcome of an operation whose status was unknown was looked up."""
     SEAL = "seal"
-    """The oldest operations were moved into files, whose SHA-256 it holds."""
+    """The oldest operations were moved into files; the operation records their SHA-256."""
     PURGE = "purge"
-    """Values were erased; it says of which operations and fields."""
+    """Values were erased from the log; the operation lists the operations and fields."""
     EMBED = "embed"
-    """Texts were embedded, so that they are found by meaning."""
+    """Texts were embedded for semantic search."""
     FEEDBACK = "feedback"
-    """Somebody said of a result that it helped, or did not; the handle's score is 1 or 0 then."""
+    """A caller rated a result as helpful or not; the handle's score is then 1 or 0."""
     REPAIR = "repair"
-    """A new database took the place of a lost one; it says which operations are lost."""
+    """A new database replaced a lost one; the operation states which operations are lost."""
     REVIEW = "review"
-    """A person refused what was held for review. An acceptance is the write itself."""
+    """A person rejected a pending change. An acceptance is logged as the write itself."""
 
     @property
     def mutates(self) -> bool:
-        """Whether it changes what a provider or the control plane holds."""
+        """Whether this type changes data of a provider or of the control plane."""
         return self in _MUTATIONS
 
 
@@ -316,8 +315,8 @@ _MUTATIONS = frozenset(
 class OperationStatus(StrEnum):
     """How an operation ended.
 
-    `CANCELLED`: whoever asked for it stopped it, which is not a failure. `PENDING`: nothing is
-    changed until a person lets it. `UNKNOWN`: it was begun and nobody saw its end.
+    `CANCELLED`: its caller stopped it, which is not a failure. `PENDING`: nothing changes until a
+    person accepts it. `UNKNOWN`: it began, and its end was not observed.
     """
 
     OK = "ok"
@@ -330,7 +329,7 @@ class OperationStatus(StrEnum):
 
 
 class QueryIntent(StrEnum):
-    """What a query is for; a preamble goes into a prompt, an answer to a person."""
+    """The purpose of a query: a preamble goes into a prompt, an answer to a person."""
 
     AGENT_PREAMBLE = "agent_preamble"
     ANSWER = "answer"
@@ -338,7 +337,7 @@ class QueryIntent(StrEnum):
 
 
 class Matching(StrEnum):
-    """Whose search answers a query: what memtui finds, or what the provider's own agents would."""
+    """Which search answers a query: memtui's, or the one that the provider's own agents use."""
 
     MEMTUI = "memtui"
     AGENTS = "agents"
@@ -361,18 +360,18 @@ class Capabilities(Model):
     async_ingestion: bool = False
     """A write is searchable later, not at once."""
     multimodal: bool = False
-    """It keeps pictures and sounds. None of memtui's providers does: they keep text alone, and
+    """Records may be pictures and sounds. All of memtui's providers store text only, and
     `memtui note --file` refuses a picture."""
     provider_managed_extraction: bool = False
-    """What is written is not what is stored: the provider extracts its own records from it."""
+    """The provider extracts records of its own from the written text and stores those."""
     writable: bool = True
-    """False: the provider only reads; write, forget and correct raise `Unsupported`."""
+    """False: the provider is read-only; write, forget and correct raise `Unsupported`."""
     sync: bool = False
     explain: bool = False
     history: bool = False
     namespaces: bool = False
     namespace_changes: bool = False
-    """Namespaces can be made, given an expiry, browsed one by one, and removed."""
+    """Namespaces can be created, given an expiry, browsed one by one and deleted."""
     restore: bool = False
     """`snapshot` and `restore` put a record back exactly as it was, id included."""
     keeps_ids: bool = False
@@ -380,35 +379,35 @@ class Capabilities(Model):
     expiry: bool = False
     pin: bool = False
     validity: bool = False
-    """Records carry a validity window; history of a key is kept."""
+    """Records have a validity window, and earlier versions are kept."""
     chosen_owners: bool = False
-    """A query or a list of the company can be narrowed to what some scopes own."""
+    """A company-wide query or list can be narrowed to the records of given owners."""
     summaries: bool = False
-    """A record keeps a summary beside its text."""
+    """A record stores a summary in addition to its text."""
     similar: bool = False
-    """A search is so quick and cheap that each save may look for what is as good as there."""
+    """Searching is fast and cheap enough to look for near-duplicates at each save."""
     full_text: bool = False
     semantic: bool = False
     given_embeddings: bool = False
-    """A text to keep and a query may bring their vectors; else those are left out."""
+    """Writes and queries may carry a vector; other providers ignore it."""
     agents_search: bool = False
-    """A query can be answered as the provider answers its own agents, who do not ask memtui."""
+    """A query can use the search of the provider's own agents (`Matching.AGENTS`)."""
     watch: bool = False
     links: bool = False
-    """Records refer to each other, and it is known what refers to one."""
+    """Records link to each other, and backlinks are known."""
     tags: bool = False
-    """The tags of its records are counted without reading them all."""
+    """Tags are counted without reading every record."""
     without: bool = False
-    """It can be read as it would be without some records, on this machine and at no cost."""
+    """`without` returns a local copy that lacks some records, at no cost."""
 
     def words(self) -> list[str]:
-        """The abilities that are there, as words for a person."""
+        """The names of the supported capabilities, for display."""
         names = {"without": "impact"}
         return [names.get(name, name.replace("_", " ")) for name, value in self if value]
 
 
 class Scope(Model):
-    """Whose memory: the company always, the rest as narrow as the caller knows."""
+    """Whose memory it is: always a company, narrowed by the ids that the caller knows."""
 
     company_id: Annotated[str, Field(min_length=1, max_length=200)]
     agent_id: str | None = None
@@ -419,7 +418,7 @@ class Scope(Model):
     """The external or user identity that the memory is about."""
 
     def outside_run(self) -> Scope:
-        """Return it for what is done to memories of a run and is not part of the run."""
+        """Return the scope without its run, for operations on a run's memories from outside it."""
         return self.model_copy(update={"run_id": None})
 
 
@@ -452,20 +451,20 @@ class Usage(Model):
 
 
 def folded(name: str) -> str:
-    """Return a name or a tag as it is compared: whatever its case and its Unicode form."""
+    """Return the form in which names and tags are compared: NFC and case-folded."""
     if name.isascii():
         return name.lower()
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def has_tag(tags: Iterable[str], wanted: str) -> bool:
-    """Whether one of the tags is the wanted one, or below it: `a/b` is below `A`."""
+    """Whether the wanted tag or a tag below it is among the tags: `a/b` is below `A`."""
     name = folded(wanted)
     return any(tag == name or tag.startswith(f"{name}/") for tag in map(folded, tags))
 
 
 def distinct_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return each tag once, as it is first written."""
+    """Return each tag once, in the spelling that comes first."""
     found: dict[str, str] = {}
     for tag in tags:
         found.setdefault(folded(tag), tag)
@@ -476,14 +475,14 @@ Tags = Annotated[tuple[str, ...], AfterValidator(distinct_tags)]
 
 
 class RecordHandle(Model):
-    """The name of one record: the provider's key and the provider's own id."""
+    """The identity of a record: its provider's key and the provider's id for it."""
 
     provider_key: str
     provider_record_id: Annotated[str, Field(min_length=1)]
 
 
 class Location(Model):
-    """A place that can be opened: a file and a line counted from 1."""
+    """A file and a line in it, counted from 1, that an editor can open."""
 
     path: str
     line: int = 1
@@ -498,42 +497,42 @@ class Record(Model):
     source: SourceRef | None = None
     title: str | None = None
     summary: str | None = None
-    """A shorter form of `text`, by which it is searched and shown where there is one."""
+    """A shorter form of `text`; where set, it is searched and shown instead."""
     kind: str = "note"
-    """The provider's word for the sort of record: note, fact, guidance, reference, summary …"""
+    """The provider's type of the record: note, fact, guidance, reference, summary …"""
     topic: str | None = None
     tags: Tags = ()
     created_at: UtcDatetime | None = None
     updated_at: UtcDatetime | None = None
     created_by: str | None = None
-    """The principal that wrote it; where that is no person and named another author, both:
+    """The principal that wrote it. A principal that is no person may claim an author, who is added:
     `agent:coding (says user:ana)`."""
     expires_at: UtcDatetime | None = None
     """From this moment on the record is not returned."""
     pinned: bool = False
     valid_from: UtcDatetime | None = None
     valid_to: UtcDatetime | None = None
-    """End of the validity window; None means it still holds."""
+    """End of the validity window; None means that it is still valid."""
     revision: str | None = None
     """Opaque; changes whenever the record does. Base a correction on it."""
     location: Location | None = None
     read_only: bool = False
-    """It belongs to something else, is read where it lies, and is not a memory to change, move or
-    prune."""
+    """It is read from a source that memtui does not manage: it cannot be changed, moved or pruned.
+    """
     problem: str | None = None
-    """Why it cannot be read whole: until that is fixed, it is neither changed nor copied."""
+    """Why it cannot be read in full; until that is fixed, it is neither changed nor copied."""
     metadata: Json = {}
 
     @property
     def shown(self) -> str:
-        """What lists and answers say: its summary, where it has none its text (seed 002 §6)."""
+        """The text for lists and answers: the summary, or else the text (seed 002 §6)."""
         return self.summary or self.text
 
 
 def holds_at(record: Record, moment: datetime) -> bool:
-    """Whether a moment lies in a record's validity window, and before its expiry.
+    """Whether a record is valid, and not expired, at a moment.
 
-    A window begins with its `valid_from` and ends before its `valid_to`.
+    The validity window includes `valid_from` and excludes `valid_to`.
     """
     begins, ends, expires = record.valid_from, record.valid_to, record.expires_at
     return (
@@ -547,28 +546,28 @@ class Link(Model):
     """A reference from one record to another, seen from one of the two."""
 
     target: str
-    """What is written there: a name, a title or a path, with the heading behind a `#`."""
+    """The target as written: a name, a title or a path, with an optional `#heading`."""
     words: str | None = None
-    """What is shown in the target's place."""
+    """The link's display text."""
     relation: str | None = None
-    """What sort of reference it is, where that is said."""
+    """The type of the reference, where it is stated."""
     handle: RecordHandle | None = None
-    """The record at the other end; None: it leads to no record that the asker sees."""
+    """The record at the other end; None: no record that is visible to the caller."""
     title: str | None = None
     """That record's title, or the first line of its text."""
     scope: Scope | None = None
-    """Whose that record is."""
+    """That record's scope."""
     location: Location | None = None
-    """Where the reference stands."""
+    """Where the reference is written."""
 
 
 class Links(Model):
-    """What a record refers to, in the order of its text, and what refers to it."""
+    """A record's outgoing links, in the order of its text, and its backlinks."""
 
     links: tuple[Link, ...] = ()
     backlinks: tuple[Link, ...] = ()
     backlinks_capped: bool = False
-    """More refers to it than is told."""
+    """There are more backlinks than these."""
 
 
 class TagCount(Model):
@@ -584,27 +583,27 @@ class Snippet(Record):
     """A record as a query returned it."""
 
     score: float | None = None
-    """Higher is better; comparable within one reply only."""
+    """Higher is better; comparable only within one reply."""
 
 
 class Snapshot(Model):
-    """A record's whole state at one moment, enough to put it back.
+    """A record's complete state at one moment, from which it can be restored.
 
-    `record` is None where there was no such record. `state` is the adapter's own and opaque.
+    `record` is None where the record did not exist. `state` belongs to the adapter and is opaque.
     """
 
     handle: RecordHandle
     record: Record | None
     state: Json = {}
     replaces: str | None = None
-    """The revision of what stands there when it is to be put back; None: nobody has looked."""
+    """The revision that a restore expects to replace; None: it has not been read."""
 
 
 class Measure(StrEnum):
-    """What of an operation can be compared with a number."""
+    """A number of an operation that a filter can compare."""
 
     COST = "cost"
-    """US dollars of its priced usage; one without a price is neither above nor below anything."""
+    """US dollars of its priced usage; an operation without a price matches no comparison."""
     LATENCY = "latency"
     """Milliseconds."""
     TOKENS = "tokens"
@@ -612,11 +611,11 @@ class Measure(StrEnum):
     RESULTS = "results"
     """Records returned or touched."""
     SCORE = "score"
-    """The best score of the records returned; where none has a score, it compares with nothing."""
+    """The best score of the records returned; without scores it matches no comparison."""
 
 
 class Comparison(Model):
-    """An operation's measure against a number."""
+    """A comparison of an operation's measure with a number."""
 
     measure: Measure
     sign: Literal["<", "<=", "=", ">=", ">"]
@@ -637,7 +636,8 @@ class Comparison(Model):
 
 _MOST_FUZZY = 32
 _MOST_WORDS = 200
-"""The most words, values or comparisons of a sort; a store refuses longer statements."""
+"""Upper bound of the words, of one field's values and of the comparisons of a filter; a store
+refuses longer statements."""
 
 
 FewT = TypeVar("FewT", bound=Sized)
@@ -650,9 +650,9 @@ def _few(given: FewT) -> FewT:
 
 
 class Term(Model):
-    """Several values of a field, any of which will do, or values that it must not have.
+    """Values of a field, of which an item must have one, or none where `excluded`.
 
-    What has no value in the field passes where values are excluded.
+    An item without a value in the field passes an excluding term.
     """
 
     field: Literal[
@@ -660,7 +660,7 @@ class Term(Model):
         "topic", "tag", "kind", "operation_type", "status", "binding_key", "channel", "principal",
         "text", "fuzzy",
     ]  # fmt: skip
-    """A field of `Filter`; `text` and `fuzzy` are words, and only excluded."""
+    """A field of `Filter`; `text` and `fuzzy` contain words, and can only be excluded."""
     values: Annotated[
         tuple[str, ...],
         AfterValidator(_few),
@@ -693,14 +693,14 @@ def _in_order(terms: tuple[Term, ...]) -> tuple[Term, ...]:
 
 
 class Use(StrEnum):
-    """What is asked of how a record is used."""
+    """A property of a record's usage that a filter can test."""
 
     READ = "read"
-    """How long ago a query or a context had it last, in seconds; None: never."""
+    """Seconds since a query or a context last returned the record; None: never."""
     COST = "cost"
-    """The tokens of its line in every context that it stands in."""
+    """Tokens of the record's line in each context that contains it."""
     DUP = "dup"
-    """Whether it repeats another one, which is the one to keep."""
+    """Whether it duplicates another record, which is the one to keep."""
 
 
 MOST_OF_A_USE = 10**10
@@ -708,7 +708,7 @@ MOST_OF_A_USE = 10**10
 
 
 class UseTest(Model):
-    """What is asked of how a record is used; the service knows that, and no provider is asked."""
+    """A condition on a record's usage; the service evaluates it, without asking a provider."""
 
     use: Use
     sign: Literal["<", "<=", "=", ">=", ">"] = "="
@@ -728,7 +728,7 @@ class UseTest(Model):
 
 
 class FieldTest(NamedTuple):
-    """What a filter asks of one field: to have any of the values, or none of them."""
+    """A filter's condition on one field: it has one of the values, or none where `excluded`."""
 
     field: str
     values: tuple[str, ...]
@@ -741,15 +741,15 @@ class Filter(Model):
     Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, channel,
     principal, text and fuzzy fields and the comparisons (`memtui.filters.PENDING`). `field_tests`
-    is what most of them come to.
+    yields most of them in one form.
     """
 
     agent_id: str | None = None
     project_id: str | None = None
     issue_id: str | None = None
-    """Of the scope or of the source, as `run_id` is."""
+    """In the scope or the source, like `run_id`."""
     comment_id: str | None = None
-    """Of the source."""
+    """In the source."""
     run_id: str | None = None
     subject_id: str | None = None
     source_kind: SourceKind | None = None
@@ -763,42 +763,42 @@ class Filter(Model):
         tuple[Annotated[str, Field(min_length=1, max_length=_MOST_FUZZY)], ...],
         AfterValidator(_few),
     ] = ()
-    """Each must be found where `text` is looked for, as `memtui.fuzzy` says."""
+    """Each must match, by the rules of `memtui.fuzzy`, where `text` is searched."""
     topic: str | None = None
     tag: str | None = None
-    """It, or one below it: `ops` is found in `ops/oncall` too."""
+    """Also matches the tags below it: `ops` matches `ops/oncall`."""
     kind: str | None = None
     operation_type: OperationType | None = None
     status: OperationStatus | None = None
     binding_key: str | None = None
     channel: str | None = None
     principal: str | None = None
-    """`agent:` with nothing behind it is every agent."""
+    """`agent:` without a name matches every agent."""
     comparisons: Annotated[tuple[Comparison, ...], AfterValidator(_few)] = ()
     """All of them must hold."""
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
-    """All of them must hold, beside the fields: at most two of a field, one of them excluding."""
+    """All of them must hold, as must the fields. At most two per field, one of them excluding."""
     uses: tuple[UseTest, ...] = ()
-    """All of them must hold, of records."""
+    """All of them must hold; for records only."""
     internal: bool = False
     """Include memtui's own reads; ignored where a channel is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
-        """Yield what is asked of each field but moments, words that must be there and numbers."""
+        """Yield the conditions on fields, except times, required words and comparisons."""
         for field in _VALUED:
             if (value := getattr(self, field)) is not None:
                 yield FieldTest(field, (value,))
         yield from (FieldTest(one.field, one.values, one.excluded) for one in self.terms)
 
     def any_of(self, field: str) -> tuple[str, ...]:
-        """Return the values that a field may have; none where the filter does not say."""
+        """Return the values that a field may have; empty where the filter does not restrict it."""
         found = (
             one.values for one in self.field_tests() if one.field == field and not one.excluded
         )
         return next(found, ())
 
     def allows(self, field: str, value: str | None) -> bool:
-        """Whether what has this value in a field, None for none, passes as far as that goes."""
+        """Whether a field's value, or None for no value, passes the conditions on that field."""
         return all(
             (value in one.values) != one.excluded
             for one in self.field_tests()
@@ -806,17 +806,17 @@ class Filter(Model):
         )
 
     def narrowed_to(self, **values: object) -> Self:
-        """Return the filter with a field set to one of the values that it may have."""
+        """Return the filter with fields set to single values, in place of their any-of terms."""
         kept = tuple(one for one in self.terms if one.excluded or one.field not in values)
         return self.model_copy(update={**values, "terms": kept})
 
     @property
     def excludes_internal(self) -> bool:
-        """Whether such reads of memtui's own are left out."""
+        """Whether memtui's own reads are left out."""
         return not self.internal and all(one.field != "channel" for one in self.field_tests())
 
     def with_internal(self) -> Self:
-        """Return it with those operations let through."""
+        """Return the filter with memtui's own reads included."""
         return self.model_copy(update={"internal": True})
 
 
@@ -827,18 +827,18 @@ _VALUED = [
 ]
 
 EVERYTHING = Filter(internal=True)
-"""Lets every operation through."""
+"""Matches every operation."""
 
 OWNER_FIELDS = ("project_id", "subject_id", "agent_id")
-"""A scope may name several. What is written in it belongs to the first that is set, none: to the
-company; the others say where it comes from."""
+"""The scope fields that can own a record, by precedence: the first one set is the owner of a write,
+or else the company. The others only tell where the record comes from."""
 
 ORCHESTRATOR = "orchestrator"
-"""The agent whose facts every project and agent type is told (seed 002 §7)."""
+"""The agent whose facts go into the context of every project and agent type (seed 002 §7)."""
 
 
 def owner_of(scope: Scope) -> tuple[str, str]:
-    """Return the owner of what is written in a scope: the field that names it, and its id."""
+    """Return the owner of records written in a scope: its scope field and its id."""
     for field in OWNER_FIELDS:
         if value := getattr(scope, field):
             return field, value
@@ -849,18 +849,18 @@ _OWNER_WORDS = {"project_id": "project", "subject_id": "user", "agent_id": "agen
 
 
 def owner_words(scope: Scope) -> str:
-    """Name the owner of what is written in a scope: `project apollo`, `company acme`."""
+    """Name the owner of records written in a scope: `project apollo`, `company acme`."""
     field, name = owner_of(scope)
     return f"{_OWNER_WORDS.get(field, 'company')} {name}"
 
 
 def owner_scope(scope: Scope) -> Scope:
-    """Return the scope that names the owner and nothing else."""
+    """Return a scope of the company and the owner only."""
     return Scope(**{"company_id": scope.company_id, **dict([owner_of(scope)])})
 
 
 def owner_scopes(scope: Scope) -> list[Scope]:
-    """Return a scope for each owner that a scope names, the one it writes to first."""
+    """Return one scope per owner that a scope names, the owner of its writes first."""
     company = {"company_id": scope.company_id}
     named = [(field, getattr(scope, field)) for field in OWNER_FIELDS]
     own = [Scope.model_validate({**company, field: value}) for field, value in named if value]
@@ -868,14 +868,14 @@ def owner_scopes(scope: Scope) -> list[Scope]:
 
 
 def own_filter(scope: Scope, *, kind: str | None, topic: str | None = None) -> Filter:
-    """Return the filter that lets through an owner's records, and few others."""
+    """Return a filter for an owner's records; a few others may match too, so filter by `owned`."""
     field, value = owner_of(scope)
     ids = {field: value} if field in OWNER_FIELDS else {}
     return Filter.model_validate({"kind": kind, "topic": topic, **ids})
 
 
 def owned(records: Iterable[Record], scope: Scope) -> list[Record]:
-    """Return the records of the scope's owner; a scope of the company alone owns them all."""
+    """Return the records of the scope's owner; a company scope owns every record."""
     owner = owner_of(scope)
     if owner[0] == "company_id":
         return list(records)
@@ -883,35 +883,35 @@ def owned(records: Iterable[Record], scope: Scope) -> list[Record]:
 
 
 class WriteRequest(Model):
-    """Store `content`. `binding_key` None lets the service resolve; an adapter gets it set."""
+    """Store `content`. The service resolves a `binding_key` of None before an adapter sees it."""
 
     scope: Scope
     source: SourceRef | None
-    """None: nobody knows, of a record that is stored again."""
+    """None: unknown, for a record that is stored again."""
     content: Annotated[str, Field(min_length=1)]
     binding_key: str | None = None
     mode: WriteMode = WriteMode.APPEND
     metadata: Json = {}
     record_id: str | None = None
-    """The id to store it under, where the provider keeps ids."""
+    """The id to store it under; capability `keeps_ids`."""
     kind: str = "note"
     title: str | None = None
     summary: str | None = None
-    """What it is searched by and shown as; `content` is the original, which opens (seed 002 §6)."""
+    """Searched and shown in place of `content`, which opens as the original (seed 002 §6)."""
     topic: str | None = None
     tags: Tags = ()
     pinned: bool = False
     created_at: UtcDatetime | None = None
-    """When the memory came to be, if not now."""
+    """When the memory was created, if not now."""
     created_by: str | None = None
     users: tuple[str, ...] = ()
-    """What an application's own tables may call the person behind it, the best first; the service
-    sets it."""
+    """Names by which an application's own tables may know the person behind the write, best first;
+    the service sets them."""
     expires_at: UtcDatetime | None = None
     valid_from: UtcDatetime | None = None
-    """Since when it holds, if not from now on; capability `validity`."""
+    """Start of the validity window, if not now; capability `validity`."""
     valid_to: UtcDatetime | None = None
-    """From when on it no longer holds; capability `validity`."""
+    """End of the validity window, exclusive; capability `validity`."""
     embedding: tuple[float, ...] | None = None
 
     @model_validator(mode="after")
@@ -922,17 +922,17 @@ class WriteRequest(Model):
 
 
 class WriteReply(Model):
-    """`records` may be empty where the provider stores later (`async_ingestion`)."""
+    """`records` may be empty with capability `async_ingestion`."""
 
     records: tuple[RecordHandle, ...] = ()
     before: tuple[Snapshot, ...] = ()
-    """With capability `restore`: a snapshot a record, in order, as it was before the write (an
-    upsert replaces; a new record's snapshot has no record)."""
+    """With capability `restore`: one snapshot per record, in order, from before the write. A new
+    record's snapshot has no record."""
     usage: tuple[Usage, ...] = ()
 
 
 class QueryRequest(Model):
-    """Find what is relevant to `query` in `scope`."""
+    """Find the records of `scope` that are relevant to `query`."""
 
     scope: Scope
     query: str
@@ -940,51 +940,51 @@ class QueryRequest(Model):
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
     intent: QueryIntent = QueryIntent.ANSWER
     max_tokens: Annotated[int, Field(ge=1)] | None = 500
-    """What the texts of a preamble may come to, by the provider's estimate; None sets no limit."""
+    """Upper bound for the texts of a preamble, by the provider's estimate; None: no limit."""
     filter: Filter = Filter()
-    """Only what passes it. An adapter may leave this to the service, which looks at each snippet
-    and asks for more of them where too few pass."""
+    """Return only matching records. An adapter may ignore it: the service filters the snippets
+    again and asks for more where too few match."""
     metadata_filter: Json = {}
     topic: str | None = None
     as_of: UtcDatetime | None = None
-    """Answer with what was valid at that moment; capability `validity`."""
+    """Search the records that were valid at that moment; capability `validity`."""
     embedding: tuple[float, ...] | None = None
     owners: tuple[Scope, ...] = ()
-    """Only what one of these scopes owns; capability `chosen_owners`."""
+    """Only the records of these owners; capability `chosen_owners`."""
     helped: frozenset[str] = frozenset()
-    """Ids of records that helped before, of which a preamble may make more; the service gives them.
+    """Ids of records that were rated helpful, which a preamble may rank higher; set by the service.
     """
     matching: Matching = Matching.MEMTUI
-    """`AGENTS`: as the provider's own agents search; capability `agents_search`."""
+    """`AGENTS`: use the search of the provider's own agents; capability `agents_search`."""
 
 
 class ContextBundle(Model):
-    """What a query found, best first."""
+    """The results of a query, best first."""
 
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
-    """What the provider says of the scope as a whole; the service asks `profile` for a preamble."""
+    """The provider's summary of the scope; for a preamble the service calls `profile` instead."""
     usage: tuple[Usage, ...] = ()
     capped: bool = False
-    """True: the provider cut the reply, more may match."""
+    """True: the provider truncated the reply; more records may match."""
     stages: tuple[ExplainStage, ...] = ()
-    """How it came about, where the provider tells it with the answer. It is logged with the query,
-    so it quotes neither the query nor a record."""
+    """The stages of the retrieval, where the provider returns them with the results. They are
+    logged with the query, so they quote neither the query nor a record."""
 
 
 class ForgetRequest(Model):
-    """Remove records. `revisions` maps record ids to the revision the caller saw."""
+    """Remove records. `revisions` maps record ids to the revisions that the caller read."""
 
     scope: Scope
     handles: tuple[RecordHandle, ...]
     binding_key: str | None = None
     revisions: Mapping[str, str] = {}
     source: SourceRef | None = None
-    """The work object on whose behalf it is done."""
+    """The work object that the change is made for."""
 
     @classmethod
     def of(cls, records: Sequence[Record], scope: Scope, binding_key: str | None = None) -> Self:
-        """Return the request to forget records; one that changed since it was read stays."""
+        """Return a request with the records' revisions, so that a changed one is a `Conflict`."""
         return cls(
             scope=scope,
             binding_key=binding_key,
@@ -1000,7 +1000,7 @@ class ForgetReply(Model):
 
     missing: tuple[RecordHandle, ...] = ()
     refused: Mapping[str, str] = {}
-    """Of records that stay as they are, by id, why: a sentence for a person."""
+    """The records that were not removed: a reason by id, one sentence for a person."""
     usage: tuple[Usage, ...] = ()
 
 
@@ -1015,16 +1015,16 @@ class CorrectRequest(Model):
     """The revision the change is based on; None skips the check."""
     pinned: bool | None = None
     summary: str | None = None
-    """An empty one takes it away."""
+    """An empty string removes the summary."""
     topic: str | None = None
     tags: Tags | None = None
     expires_at: UtcDatetime | None = None
     never_expires: bool = False
-    """Take the expiry away; not together with `expires_at`."""
+    """Remove the expiry; not together with `expires_at`."""
     source: SourceRef | None = None
-    """The work object on whose behalf it is done."""
+    """The work object that the change is made for."""
     created_by: str | None = None
-    """Who gives it the new text, for a provider that keeps each version's author."""
+    """Author of the new text, for a provider that stores an author per version."""
 
     @model_validator(mode="after")
     def _has_one_expiry(self) -> Self:
@@ -1034,19 +1034,19 @@ class CorrectRequest(Model):
 
     @property
     def sets_expiry(self) -> bool:
-        """Whether the expiry becomes `expires_at`, where None means that there is none."""
+        """Whether the request sets the expiry; `expires_at` None then removes it."""
         return self.never_expires or self.expires_at is not None
 
 
 class CorrectReply(Model):
-    """`handle` differs from the request's where the provider could not keep the id."""
+    """`handle` differs from the request's where the record got a new id."""
 
     handle: RecordHandle
     usage: tuple[Usage, ...] = ()
 
 
 class BrowseRequest(Model):
-    """One page of what is stored, for inspection rather than relevance."""
+    """Return one page of the stored records, sorted by a field rather than by relevance."""
 
     scope: Scope
     binding_key: str | None = None
@@ -1054,38 +1054,38 @@ class BrowseRequest(Model):
     sort: str = "-updated_at"
     """A record field, `-` for descending; adapters support created_at, updated_at, title, size."""
     cursor: str | None = None
-    """From the page before; opaque."""
+    """The previous page's `next_cursor`; opaque."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     namespace: str | None = None
-    """Only what lies in this one; capability `namespace_changes`."""
+    """Only the records of this namespace; capability `namespace_changes`."""
     owners: tuple[Scope, ...] = ()
-    """Only what one of these scopes owns; capability `chosen_owners`."""
+    """Only the records of these owners; capability `chosen_owners`."""
     expired: bool = False
-    """Also what has expired and is still stored, where the provider can tell."""
+    """Include expired records that are still stored, where the provider can tell."""
     as_of: UtcDatetime | None = None
-    """List what was valid at that moment; capability `validity`."""
+    """List the records that were valid at that moment; capability `validity`."""
     links: bool = False
-    """Also say what the records link to and what links to them, where the provider knows; the
-    service asks it by `Adapter.links`."""
+    """Include links and backlinks, where the provider knows them; the service gets them from
+    `Adapter.links`."""
 
 
 class BrowsePage(Model):
-    """Records of one page. `total` None: unknown; `at_least`: the true total may be larger."""
+    """One page of records. `total` None: unknown; `at_least`: the true total may be larger."""
 
     records: tuple[Record, ...] = ()
     next_cursor: str | None = None
     total: int | None = None
     at_least: bool = False
     unread: tuple[str, ...] = ()
-    """In sentences, what was not read and which setting reads further, where `at_least`; and what
-    cannot be known of the records."""
+    """Sentences on the limits of this page: where `at_least`, the parts that were not read and the
+    setting that raises the limit; and facts that are unknown for these records."""
     unfinished: bool = False
-    """The provider stopped looking for want of time; asking for the first page again goes on."""
+    """The provider ran out of time; requesting the first page again continues its search."""
     usage: tuple[Usage, ...] = ()
 
 
 class RecordVersion(Model):
-    """One version of a record, newest first in a history."""
+    """One version of a record; a history lists the newest first."""
 
     text: str
     valid_from: UtcDatetime | None = None
@@ -1102,7 +1102,7 @@ class Profile(Model):
 
 
 class SyncReply(Model):
-    """What a sync or re-index saw and changed, in records."""
+    """The records that a sync or re-index read, changed and removed."""
 
     seen: int = 0
     changed: int = 0
@@ -1111,29 +1111,29 @@ class SyncReply(Model):
 
 
 class EraseRequest(Model):
-    """Erase for good what a provider keeps of records that are gone; those that live stay whole."""
+    """Erase for good the remains of deleted records; existing records are untouched."""
 
     scope: Scope
-    """A project or a subject: all that is kept of its gone records. Of the company alone: none."""
+    """A project or subject: the remains of all its deleted records. A company scope adds none."""
     record_ids: tuple[str, ...] = ()
-    """Records that are gone."""
+    """Deleted records."""
     apply: bool = False
-    """False: only say what there is."""
+    """False: only report the remains."""
 
 
 class EraseReply(Model):
-    """What a provider keeps, or has erased."""
+    """The remains of deleted records that a provider still has, or has erased."""
 
     kept: Mapping[str, int] = {}
-    """By place, how many versions, rows or words there are of it."""
+    """Number of versions, rows or words, by the place where they are stored."""
     texts: tuple[str, ...] = ()
-    """What they say, so that they can be looked for."""
+    """Their texts, so that other copies can be searched for."""
     record_ids: tuple[str, ...] = ()
-    """The gone records that were found."""
+    """The deleted records that were found."""
     folders: tuple[Path, ...] = ()
-    """Where the provider keeps memories outside of its `data_dir`: files, or folders of them."""
+    """Files and folders outside of the `data_dir` in which the provider stores memories."""
     beyond: tuple[str, ...] = ()
-    """One sentence for each copy that the provider cannot reach."""
+    """One sentence per copy that the provider cannot erase."""
 
 
 class ExplainStage(Model):
@@ -1145,14 +1145,14 @@ class ExplainStage(Model):
 
 
 class Explanation(Model):
-    """How a query came to its reply."""
+    """The stages by which a query was answered."""
 
     stages: tuple[ExplainStage, ...]
     usage: tuple[Usage, ...] = ()
 
 
 class Namespace(Model):
-    """A partition of a provider, with the number of records it holds where that is known."""
+    """A partition of a provider. `records` None: their number is unknown."""
 
     name: str
     kind: str
@@ -1162,53 +1162,53 @@ class Namespace(Model):
 
 
 class Problem(Model):
-    """Something a provider holds but cannot read whole, and where it is."""
+    """Something stored that a provider cannot read in full, and its place."""
 
     message: str
     location: Location | None = None
     scope: Scope | None = None
-    """Whose memory it is in, where that is known; who may not see that is not told."""
+    """The memory's owner, where it is known; shown only to callers that may see this scope."""
     search_only: bool = False
-    """It concerns what is found by meaning; a list or a record lacks nothing because of it."""
+    """It affects semantic search only; lists and records are complete."""
 
     def sentence(self) -> str:
-        """Return it for a person, its file and line in front."""
+        """Return the message for a person, after its file and line."""
         place = self.location
         return f"{place.path}:{place.line}: {self.message}" if place else self.message
 
 
 class Embedding(Model):
-    """How far a provider's texts are embedded, to be found by meaning."""
+    """The progress of embedding a provider's texts for semantic search."""
 
     model: str
-    """The model that the config names."""
+    """The configured model."""
     dimensions: int | None = None
     texts: int
-    """Different texts in all."""
+    """Number of distinct texts."""
     embedded: int
-    """Those of them that have a vector of this model."""
+    """Number of distinct texts that have a vector of this model."""
     serving: str | None = None
-    """The model whose vectors answer now; None: words alone do."""
+    """The model whose vectors answer queries now; None: search is by words only."""
     address: str | None = None
-    """The other machine that texts go to, as `https://host:port`."""
+    """The remote server that texts are sent to, as `https://host:port`."""
     agreed: bool = True
-    """Whether they may: the company has agreed to that address."""
+    """Whether the company has agreed that texts go to that address."""
 
     @property
     def is_done(self) -> bool:
-        """Whether this model answers, for every text."""
+        """Whether every text is embedded and this model answers queries."""
         return self.embedded == self.texts and (self.serving == self.model or not self.texts)
 
 
 class EmbedReply(Model):
-    """How far the texts are embedded after a round of it."""
+    """The progress of embedding after one call of `Adapter.embed`."""
 
     embedding: Embedding
     usage: tuple[Usage, ...] = ()
 
 
 class Health(Model):
-    """Whether a provider can serve now. `degraded`: it answers, with less than it should."""
+    """Whether a provider can serve now. `degraded`: its answers are incomplete."""
 
     status: Annotated[str, Field(pattern="^(ok|degraded|down)$")] = "ok"
     message: str = ""
@@ -1216,11 +1216,11 @@ class Health(Model):
     records: int | None = None
     problems: tuple[Problem, ...] = ()
     embedding: Embedding | None = None
-    """Where the provider itself embeds texts; None: it does not, or nobody set a model."""
+    """Set where the provider embeds texts itself; None: it does not, or no model is configured."""
 
 
 class BindingContext(Model):
-    """What an adapter is opened with."""
+    """The arguments that an adapter is opened with."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -1229,23 +1229,23 @@ class BindingContext(Model):
     config: Json = {}
     read_only: bool = False
     data_dir: Path
-    """A private folder of this binding for state that may be deleted, such as an index."""
+    """This binding's private folder, for state that may be deleted, such as an index."""
     secret: Callable[[str], str | None] = lambda _name: None
     """Looks a secret up by name in the system keyring or the environment."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     redact: Callable[[str], str] = lambda text: text
-    """Takes the secrets out of a text that is to leave this machine."""
+    """Removes the secrets from a text before it leaves this machine."""
     agreed: frozenset[str] = frozenset()
-    """Other machines' addresses (`https://host:port`) that texts to embed may be sent to."""
+    """Remote addresses (`https://host:port`) that texts may be sent to for embedding."""
 
 
 def place_of_path(path: Path) -> tuple[str, ...]:
-    """Name a file or folder for `Adapter.places`, links resolved. Blocking."""
+    """Return the place of a file or folder for `Adapter.places`, links resolved. Blocking."""
     return ("path", *Path(os.path.realpath(path.expanduser())).parts)
 
 
 def place_of_url(url: str) -> tuple[str, ...]:
-    """Name a server and the path on it for `Adapter.places`; this machine has one name."""
+    """Return the place of a URL for `Adapter.places`; all loopback hosts are `localhost`."""
     parts = urlsplit(url)
     host = (parts.hostname or "localhost").rstrip(".")
     port = parts.port or _PORTS.get(parts.scheme)
@@ -1260,12 +1260,12 @@ _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa:
 class Adapter(ABC):
     """A memory provider behind the contract.
 
-    Required: `write`, `query`, `get`, `forget`. The other methods are optional; override one and
-    set its capability. The service calls none whose capability is unset, and calls every method
-    from one event loop, several at a time.
+    Required: `write`, `query`, `get`, `forget`. To offer an optional method, override it and set
+    its capability: the service calls no method whose capability is unset. It calls from one event
+    loop, several methods at a time.
 
-    A handle's `provider_key` is the provider's name (`key`). An adapter never sees a scope of
-    another company: it is opened once a binding, and a binding belongs to one company.
+    A handle's `provider_key` is the provider's name (`key`). An adapter only sees scopes of one
+    company: it is opened once per binding, and a binding belongs to one company.
     """
 
     key: ClassVar[str]
@@ -1274,15 +1274,15 @@ class Adapter(ABC):
     """Validates the binding's config; its docstrings are the provider's documentation."""
     capabilities: Capabilities = Capabilities()
     only_facts: ClassVar[bool] = False
-    """It keeps facts alone, lines without kind and title."""
+    """It stores facts only: lines without kind and title."""
     lacks: frozenset[str] = frozenset()
-    """The fields of a record that it has no place for, beside what its capabilities say; an open
-    adapter may know better than its class. One that lacks `metadata` cannot carry the others there.
-    The service fills them in from its log."""
+    """The record fields that it cannot store, apart from those its capabilities cover; the service
+    fills them in from its log. An instance may set other fields than its class. A provider that
+    lacks `metadata` cannot store the other fields there either."""
     pinned_weight: ClassVar[float] = 1.0
-    """What a query multiplies a pinned record's score by."""
+    """The factor by which a query multiplies a pinned record's score."""
     speaks_plugin_contract: ClassVar[bool] = False
-    """Behind it is a memory plugin, which `memtui conformance` can check."""
+    """It is a client of a memory plugin, which `memtui conformance` can check."""
 
     @classmethod
     @abstractmethod
@@ -1291,51 +1291,53 @@ class Adapter(ABC):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Say where a binding keeps its records, so that no two companies share a store.
+        """Return the places where a binding stores records, so that no two companies share one.
 
-        A place is named from the outside in and holds every place that begins with it, as a folder
-        does: `place_of_path` and `place_of_url` name the usual ones, and more words may follow,
-        such as a table. What is the same is named the same. None: nobody else can reach the store.
-        The binding's own `data_dir` need not be named. Blocking, and nothing is opened for it.
+        A place is a path of words from the outermost in, and contains every place that begins with
+        it, as a folder does. `place_of_path` and `place_of_url` return the usual ones; append
+        words, such as a table, to narrow them. Equal stores must have equal places. Empty: no other
+        binding can reach the store. The binding's `data_dir` may be left out. Blocking; it must not
+        open the provider.
         """
         del context
         return ()
 
     @classmethod
     def lives_in(cls, data_dir: Path) -> bool | None:
-        """Whether a binding's `data_dir` holds its records; None: no record is ever kept there.
+        """Whether a binding's `data_dir` contains its records; None: it never contains any.
 
-        A repair tells by it what a binding was. Blocking, and nothing is opened for it.
+        A repair recognises a lost binding's provider by it. Blocking; it must not open the
+        provider.
         """
         del data_dir
         return None
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
-        """Say where what is written in a scope is kept: a folder, a namespace, an owner.
+        """Return where a write in a scope is stored: a folder, a namespace, an owner.
 
-        Nothing is opened for it, and it does not block. None: nobody knows before. Raises `Invalid`
-        if there is no place for it.
+        It neither blocks nor opens the provider. None: unknown before the write. Raises `Invalid`
+        if the provider has no place for the scope.
         """
         del config, scope
         return None
 
     @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
-        """Raise `Invalid` for a record that is sure not to be taken. Nothing is opened for it."""
+        """Raise `Invalid` for a record that a write would refuse; the provider is not opened."""
         del config, record
 
     async def close(self) -> None:
-        """Let go of connections and watchers; the adapter is not used afterwards."""
+        """Release connections and watchers; the adapter is not used afterwards."""
         return
 
     @abstractmethod
     async def write(self, request: WriteRequest) -> WriteReply:
-        """Store a record. Once it returns the record is durable (`async_ingestion` excepted)."""
+        """Store a record, durably once this returns (except with `async_ingestion`)."""
 
     @abstractmethod
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Return at most `top_k` snippets, best first; nothing found is an empty bundle."""
+        """Return at most `top_k` snippets, best first; without a match, an empty bundle."""
 
     @abstractmethod
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
@@ -1343,10 +1345,10 @@ class Adapter(ABC):
 
     @abstractmethod
     async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove records. Raises `Conflict` before removing any if a given revision is stale."""
+        """Remove records. Raises `Conflict`, removing none, if a given revision is stale."""
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page; capability `browse`."""
+        """Return one page of records; capability `browse`."""
         raise Unsupported(f"The provider {self.key} cannot be browsed.")
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -1360,21 +1362,21 @@ class Adapter(ABC):
     async def sync(self, source: SourceRef | None = None) -> SyncReply:
         """Read the outside source again, or rebuild derived state; capability `sync`.
 
-        A `source` that is given is read alone. Raises `Unsupported` where that cannot be.
+        With a `source`, only that one is read. Raises `Unsupported` where this is not possible.
         """
         raise Unsupported(f"The provider {self.key} has nothing to sync.")
 
     async def embed(self, most: int) -> EmbedReply:
-        """Embed texts that have no vector yet of the config's model, at most so many; 0 only tells.
+        """Embed at most `most` texts that lack a vector of the configured model; 0 only reports.
 
-        With the last of them that model takes the place of the one that answered so far. Where
-        another process is at it, nothing is done. Called where `health` tells of an embedding; in
-        a read-only binding it makes what lies in the `data_dir` alone.
+        Once all texts are embedded, queries switch to that model. While another process embeds,
+        nothing is done. Called where `Health.embedding` is set; in a read-only binding it changes
+        only files of the `data_dir`.
         """
         raise Unsupported(f"The provider {self.key} embeds no texts.")
 
     async def explain(self, request: QueryRequest) -> Explanation:
-        """Trace how a query is answered; capability `explain`."""
+        """Return the stages by which a query is answered; capability `explain`."""
         raise Unsupported(f"The provider {self.key} does not explain its results.")
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
@@ -1382,19 +1384,18 @@ class Adapter(ABC):
         raise Unsupported(f"The provider {self.key} keeps no history.")
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of the records whose past is kept; capability `validity`.
+        """Return every version of the records visible to a scope; capability `validity`.
 
-        Of those that a scope sees, what is gone and what has expired is among them. Each has the
-        window in which it held. The versions of one record stand together, the oldest first, and
-        their windows do not overlap. A record whose past the provider does not keep, such as a file
-        that is edited in place, is left out.
+        Deleted and expired records are included. Each version has its validity window. The versions
+        of a record are adjacent, the oldest first, and their windows do not overlap. A record whose
+        past the provider does not keep, such as a file that is edited in place, is left out.
         """
         raise Unsupported(f"The provider {self.key} keeps no versions of its records.")
 
     async def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
-        """Return by record id what records link to and what links to them; capability `links`.
+        """Return the links and backlinks of records, by record id; capability `links`.
 
-        A record without any is left out, and so is an end that `scope` does not see.
+        Records without links are left out, as are link ends that `scope` does not see.
         """
         raise Unsupported(f"The provider {self.key} knows of no links.")
 
@@ -1409,59 +1410,59 @@ class Adapter(ABC):
     async def create_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Make a namespace, or replace one whole; capability `namespace_changes`."""
+        """Create a namespace, or replace it entirely; capability `namespace_changes`."""
         raise Unsupported(f"The provider {self.key} makes no namespaces.")
 
     async def patch_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Set a namespace's expiry, or its metadata whole; capability `namespace_changes`."""
+        """Set a namespace's expiry, or replace its metadata; capability `namespace_changes`."""
         raise Unsupported(f"The provider {self.key} changes no namespaces.")
 
     async def delete_namespace(self, name: str) -> None:
-        """Remove a namespace and what is in it, beyond recall; capability `namespace_changes`."""
+        """Delete a namespace and its records, irreversibly; capability `namespace_changes`."""
         raise Unsupported(f"The provider {self.key} removes no namespaces.")
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record's whole state, in order; capability `restore`."""
+        """Return each record's complete state, in order; capability `restore`."""
         raise Unsupported(f"The provider {self.key} takes no snapshots.")
 
     async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put records back exactly as they were; capability `restore`.
 
-        A snapshot without a record means that there must be none: it is removed. Raises
-        `Conflict` if something else stands in a record's place.
+        For a snapshot without a record, the record is removed. Raises `Conflict` if a record's
+        place is taken by something else.
         """
         raise Unsupported(f"The provider {self.key} cannot restore a record.")
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Say what a read of `scope` lacks because it cannot be read; asked after every read.
+        """Return what reads of `scope` omit because it is unreadable; called after every read.
 
-        A provider that knows of none, or that fails where it cannot read, leaves this as it is.
+        A provider that has no such problems, or raises errors for them, need not override this.
         """
         return ()
 
     async def erase(self, request: EraseRequest) -> EraseReply:
-        """Erase what is kept of records that are gone: versions, words, what indexes still hold.
+        """Erase the remains of deleted records: versions, words, index entries.
 
-        A provider that keeps nothing of what it has forgotten leaves this as it is.
+        A provider that keeps nothing of a deleted record need not override this.
         """
         return EraseReply()
 
     async def without(self, record_ids: Collection[str]) -> Adapter:
-        """Return what it holds now as it would be without some records; capability `without`.
+        """Return a copy of the present state without some records; capability `without`.
 
         The copy answers `query` and `browse` as this adapter would once the records were forgotten,
-        ranks and all. It follows nothing that happens later, can only be read, costs nothing, sends
-        nothing anywhere, and is thrown away when it is closed. An id of no record leaves nothing
-        out. Raises `Unsupported` where its config does not let that be.
+        including their ranks. It is a read-only snapshot, costs nothing, sends nothing to another
+        machine, and is discarded when closed. Unknown ids are ignored. Raises `Unsupported` where
+        the config rules it out.
         """
         raise Unsupported(f"The provider {self.key} cannot be read without some of its records.")
 
     async def health(self) -> Health:
-        """Say whether the provider can serve, cheaply; never raises for being down."""
+        """Return whether the provider can serve. Cheap; never raises because it is down."""
         return Health()
 
     def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the handles that changed outside of memtui; capability `watch`."""
+        """Yield the handles of records changed outside of memtui; capability `watch`."""
         raise Unsupported(f"The provider {self.key} cannot be watched.")
