@@ -31,7 +31,6 @@ from memtui.channels.http.app import (
     served_by,
 )
 from memtui.contract import (
-    BrowseRequest,
     ForgetRequest,
     Json,
     Model,
@@ -43,11 +42,11 @@ from memtui.contract import (
     Unavailable,
     UtcDatetime,
     WriteRequest,
-    own_filter,
     owned,
 )
 from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
 from memtui.service.review.fact_limits import FACT
+from memtui.service.usecases.owned import own_records
 from memtui.service.visibility import AGENT_PREFIX
 
 
@@ -247,12 +246,8 @@ class FactCalls:
 
     async def listed(self, scope: Scope) -> tuple[list[Record], bool]:
         """Return a scope's own facts, the oldest first, and whether the provider cut the list."""
-        own = own_filter(scope, kind=FACT)
-        request = BrowseRequest(scope=scope, filter=own, sort="created_at")
-        records: list[Record] = []
-        async for page in self.service.pages(self.caller, request):
-            records += owned(page.records, scope)
-        return records, page.at_least
+        records, last = await own_records(self.service, self.caller, scope, kind=FACT)
+        return records, last.at_least
 
     async def add(self, scope: Scope, new: NewFact) -> MutationAnswer:
         """Store a fact; the run that an agent names as its source is the agent's own."""
@@ -295,13 +290,7 @@ class FactCalls:
         record = (await self.service.get(self.caller, record_id, scope)).record
         if not found or record.kind != FACT or not owned([record], scope):
             raise NotFound("This fact does not exist here; list the facts again.")
-        name = record.handle.provider_record_id
-        request = ForgetRequest(
-            scope=scope,
-            handles=(record.handle,),
-            revisions={name: record.revision} if record.revision else {},
-        )
-        answer = await self.service.forget(self.caller, request)
+        answer = await self.service.forget(self.caller, ForgetRequest.of([record], scope))
         if answer.ghosts:
             raise Unavailable(
                 "The provider says that the fact is deleted, and still returns it; try again."

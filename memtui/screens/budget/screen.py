@@ -23,7 +23,6 @@ from textual.widgets import OptionList, Static
 from memtui.actions import Need
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
-    BrowseRequest,
     Invalid,
     MemtuiError,
     NotFound,
@@ -31,7 +30,6 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
-    own_filter,
     owner_of,
     owner_scope,
 )
@@ -65,6 +63,7 @@ from memtui.screens.editing import EditingScreen, kept_new
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
+from memtui.service.usecases.owned import own_records
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
@@ -524,18 +523,11 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     async def _records_of(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
-        session = self.session
-        request = BrowseRequest(
-            scope=place.scope,
-            binding_key=place.binding_key,
-            filter=own_filter(place.scope, kind=kind),
-            sort="created_at",
+        session, scope = self.session, place.scope
+        records, _ = await own_records(
+            session.service, session.caller, scope, kind=kind, binding_key=place.binding_key
         )
-        records: list[Record] = []
-        async for page in session.service.pages(session.caller, request):
-            records += page.records
-        owner = owner_of(place.scope)
-        return [record for record in records if owner_of(record.scope) == owner]
+        return [record for record in records if owner_of(record.scope) == owner_of(scope)]
 
     def changed(self, now: Mapping[RecordName, Record]) -> None:
         """Assemble again after records changed."""
