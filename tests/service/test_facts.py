@@ -25,6 +25,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.fact_values import fact_text
 from memtui.service import (
     Caller,
     FactRequest,
@@ -63,6 +64,11 @@ async def put(service: MemoryService, scope: Scope, text: str, **more: Any) -> N
     await service.write(
         ANA, WriteRequest(scope=scope, source=SOURCE, content=text, kind="fact", **more)
     )
+
+
+async def set_key(service: MemoryService, key: str, value: str, request: FactRequest) -> None:
+    more = {"topic": request.namespace, "mode": "upsert"}
+    await put(service, request.scope, fact_text(key, value), **more)
 
 
 async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> None:
@@ -135,11 +141,11 @@ async def test_a_binding_that_does_not_answer_is_named(service: MemoryService) -
 async def test_a_key_is_given_another_value(service: MemoryService) -> None:
     for scope in (CODING, APOLLO):  # one keeps the past, the other does not
         request = FactRequest(scope=scope, namespace="Project")
-        await service.facts.set(ANA, "branch", "main", request, SOURCE)
+        await set_key(service, "branch", "main", request)
         between = datetime.now(UTC)
         other_case = FactRequest(scope=scope, namespace="project")
-        await service.facts.set(ANA, "branch", "dev", other_case, SOURCE)
-        await service.facts.set(ANA, "branch", "release", FactRequest(scope=scope), SOURCE)
+        await set_key(service, "branch", "dev", other_case)
+        await set_key(service, "branch", "release", FactRequest(scope=scope))
         page = await service.browse(ANA, BrowseRequest(scope=scope))
         assert [one.text for one in page.records] == ["branch: release"]
         found = await service.facts.get(ANA, "branch", request)
@@ -149,7 +155,7 @@ async def test_a_key_is_given_another_value(service: MemoryService) -> None:
         then = await service.facts.get(ANA.at(between), "branch", request)
         assert (then.value, then.as_of) == ("main", between)
     with pytest.raises(Invalid, match="A key has letters"):
-        await service.facts.set(ANA, "two words", "x", request, SOURCE)
+        await set_key(service, "two words", "x", request)
 
 
 async def test_patterns_come_from_windows_and_from_what_memtui_changed(
@@ -159,10 +165,8 @@ async def test_patterns_come_from_windows_and_from_what_memtui_changed(
     for scope in (CODING, APOLLO):  # one keeps windows, the other does not
         request = FactRequest(scope=scope, namespace="Project")
         for value in ("a", "b", "c", "d"):
-            await service.facts.set(ANA, "branch", value, request, SOURCE)
-    await service.facts.set(
-        ANA, "stack", "c", FactRequest(scope=APOLLO, namespace="Project"), SOURCE
-    )
+            await set_key(service, "branch", value, request)
+    await set_key(service, "stack", "c", FactRequest(scope=APOLLO, namespace="Project"))
     found = await service.patterns.find(ANA, PatternRequest(scope=COMPANY))
     assert [(one.kind, one.key) for one in found.patterns] == [
         ("disagrees", "stack"), ("changes_often", "branch"), ("changes_often", "branch"),
@@ -198,7 +202,7 @@ async def test_a_write_of_a_key_that_stands_is_a_change_of_it(
     service: MemoryService, scope: Scope, text: str
 ) -> None:
     request = FactRequest(scope=scope, namespace="Project")
-    await service.facts.set(ANA, "deploy_branch", "main", request, SOURCE)
+    await set_key(service, "deploy_branch", "main", request)
     first = (await service.facts.get(ANA, "deploy_branch", request)).record
     await service.correct(
         ANA, CorrectRequest(scope=scope, handle=first.handle, pinned=True, tags=("ops",))
@@ -230,7 +234,7 @@ async def test_a_key_that_stands_several_times_is_not_written(
         await put(service, scope, "branch: main", topic=topic)
     for write in (
         put(service, scope, "branch: x"),
-        service.facts.set(ANA, "branch", "x", FactRequest(scope=scope), SOURCE),
+        set_key(service, "branch", "x", FactRequest(scope=scope)),
     ):
         with pytest.raises(Conflict, match=r"has branch already 2 times, as .+ and .+"):
             await write

@@ -624,7 +624,6 @@ OTHERWISE = {
     "review.may_decide": "the service's own, behind undo",
     "review.may_know": "the service's own, behind undo",
     "review.rule_from": "makes a rule and asks nothing",
-    "facts.set": "is `write` or `correct`",
     "has_records": "is `browse` of one record, and says only whether there is one",
     "has_written": "says nothing to anybody who does not see everything",
     "kept_history": "the service's own, behind `history` and `past.timeline`",

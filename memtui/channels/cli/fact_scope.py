@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from memtui.channels.cli.options import BindingOptions, RunOptions
 from memtui.channels.cli.session import Session
-from memtui.contract import (
-    BrowseRequest,
-    Filter,
-    Invalid,
-    Problem,
-    Record,
-    Scope,
-    own_filter,
-    owned,
-)
+from memtui.contract import Filter, Invalid, Record, Scope
+
+if TYPE_CHECKING:
+    from memtui.service import BrowseAnswer
 
 FACT = "fact"
-
-
-class OwnFacts(NamedTuple):
-    """A scope's own facts, the oldest first, and what could not be read where they are kept."""
-
-    records: list[Record]
-    problems: tuple[Problem, ...]
-    binding_key: str
 
 
 @dataclass(frozen=True)
@@ -51,37 +36,17 @@ class FactScope(BindingOptions):
             raise Invalid("Whose facts? Give --subject, --project or --agent.")
         return name
 
-    async def facts(self, session: Session, chosen: Filter | None = None) -> OwnFacts:
-        """Return the scope's own facts that a filter lets through, page by page."""
-        scope = self.scope(session)
-        own = own_filter(scope, kind=FACT).model_dump(exclude_defaults=True)
-        narrowed = (chosen or Filter()).model_copy(update=own)
-        request = self.request(session, BrowseRequest, filter=narrowed, sort="created_at")
-        if chosen is not None and chosen.binding_key is not None:
-            request = request.model_copy(update={"binding_key": chosen.binding_key})
-        records: list[Record] = []
-        async for page in session.service.pages(session.caller, request):
-            records += page.records
-        return OwnFacts(owned(records, scope), page.problems, page.binding_key)
+    async def facts(
+        self, session: Session, chosen: Filter | None = None
+    ) -> tuple[list[Record], BrowseAnswer]:
+        """Return the owner's facts that a filter lets through, and the last page's answer."""
+        from memtui.service.usecases.owned import owned_records
 
-    async def named(self, session: Session, record_ids: Sequence[str]) -> dict[str, list[Record]]:
-        """Return the facts of these ids, by the key of their binding.
-
-        Raises:
-            NotFound: there is no such record in the scope.
-            Invalid: a record is not a fact.
-        """
-        records: dict[str, list[Record]] = {}
-        for record_id in record_ids:
-            answer = await session.service.get(
-                session.caller, record_id, self.scope(session), binding_key=self.binding
-            )
-            records.setdefault(answer.binding_key, []).append(answer.record)
-            if answer.record.kind != FACT:
-                raise Invalid(
-                    f"{record_id} is not a fact but a {answer.record.kind}; use memtui correct."
-                )
-        return records
+        binding = (chosen and chosen.binding_key) or self.binding
+        return await owned_records(
+            session.service, session.caller, self.scope(session),
+            kind=FACT, chosen=chosen, binding_key=binding,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

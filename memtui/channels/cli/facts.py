@@ -16,6 +16,7 @@ from memtui.channels.cli.forget import (
     forget,
     forgotten,
     ids_of,
+    looked_up,
     not_forgotten,
 )
 from memtui.channels.cli.input import confirm_name
@@ -87,7 +88,7 @@ async def facts_list(
         subject_id=scope.subject,
         binding_key=scope.binding,
     )
-    records, problems, _ = await scope.facts(session, chosen)
+    records, last = await scope.facts(session, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
     document = {
@@ -99,7 +100,7 @@ async def facts_list(
         "tokens": sum(tokens),
         "exact": counter.exact,
         "tokenizer": counter.tokenizer,
-        "problems": jsonable(problems),
+        "problems": jsonable(last.problems),
         "as_of": jsonable(session.caller)["as_of"],
     }
     titles = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
@@ -180,16 +181,24 @@ async def facts_clear(
     from memtui.service.usecases import forgetting
 
     name = scope.owner()
-    records, problems, key = await scope.facts(session)
-    session.out.tell(problems)
+    records, last = await scope.facts(session)
+    session.out.tell(last.problems)
     if not records:
         session.out.answer({"deleted": 0})
         session.out.say(f"{name} has no facts.")
         return 0
     going = f"All {shown.counted(len(records), 'fact')} of {name} will go."
     confirm_name(name, yes, going, "--yes")
-    gone = await forgetting.forget(session.service, session.caller, {key: records})
+    gone = await forgetting.forget(session.service, session.caller, {last.binding_key: records})
     return answer_forgotten(session, gone.answers, gone.failed)
+
+
+async def _read(session: Session, ids: Sequence[str], scope: FactScope) -> dict[str, list[Record]]:
+    """Return the facts of these ids, by binding. Raises `NotFound` or `Invalid` for others."""
+    there, missing = await looked_up(session, ids, scope, FACT)
+    for error in missing.values():
+        raise error
+    return {there[0].binding_key: [one.record for one in there]}
 
 
 async def facts_merge(
@@ -212,7 +221,7 @@ async def facts_merge(
     """
     from memtui.service.usecases.merging import merge
 
-    [(key, (kept, *records))] = (await scope.named(session, [survivor, *ids_of(others)])).items()
+    [(key, (kept, *records))] = (await _read(session, [survivor, *ids_of(others)], scope)).items()
     merged = await merge(session.service, session.caller, kept, records, binding_key=key, text=text)
     forgot, change = merged.forgot, merged.change
     session.out.answer(
@@ -275,7 +284,7 @@ async def _change_each(
     """Change facts and print what became of each; return the exit code."""
     from memtui.service.usecases.changing import change
 
-    records = await scope.named(session, ids_of(record_ids))
+    records = await _read(session, ids_of(record_ids), scope)
     found = await change(session.service, session.caller, records, **fields)
     ids = [(one.handle.provider_record_id, error) for one, error in found.failed]
     failed = failures("record_id", ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,12 +23,12 @@ from memtui.channels.cli.options import (
 )
 from memtui.channels.cli.output import columns, jsonable, table
 from memtui.channels.cli.session import Session, handle_in
-from memtui.contract import ForgetRequest, Invalid, NotFound, Record
+from memtui.contract import ForgetRequest, Invalid, NotFound
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import MutationAnswer, UndoCandidate
+    from memtui.service import GetAnswer, MutationAnswer, UndoCandidate
     from memtui.service.operations.everywhere import BindingOutcome
 
 
@@ -60,7 +60,7 @@ async def forget(
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
     binding = await session.resolved(scope.scope(session), scope.binding)
-    there: list[Record] = []
+    there: list[GetAnswer] = []
     missing: dict[str, NotFound] = {}
     if kind is not None or dry_run or not (yes or tried or binding is None):
         there, missing = await looked_up(session, ids, scope, kind)
@@ -207,13 +207,13 @@ _UNDONE_CHARS = 60
 
 async def looked_up(
     session: Session, ids: Sequence[str], scope: BindingOptions, kind: str | None = None
-) -> tuple[list[Record], dict[str, NotFound]]:
-    """Return the records of these ids, and by its id why another one is none.
+) -> tuple[list[GetAnswer], dict[str, NotFound]]:
+    """Return the answers for these ids, and by its id why another one has none.
 
     Raises:
         Invalid: a record is not of the `kind`.
     """
-    records: list[Record] = []
+    answers: list[GetAnswer] = []
     missing: dict[str, NotFound] = {}
     for record_id in ids:
         try:
@@ -223,16 +223,17 @@ async def looked_up(
         except NotFound as error:
             missing[record_id] = error
         else:
-            records.append(found.record)
+            answers.append(found)
             if kind not in {None, found.record.kind}:
                 raise Invalid(
                     f"{record_id} is not a {kind} but a {found.record.kind}; memtui correct and "
                     "memtui forget take it without --kind."
                 )
-    return records, missing
+    return answers, missing
 
 
-def _dry_run(session: Session, records: Sequence[Record], missing: Mapping[str, NotFound]) -> int:
+def _dry_run(session: Session, there: Sequence[GetAnswer], missing: Collection[str]) -> int:
+    records = [one.record for one in there]
     session.out.answer(
         {"records": records, "missing": [*missing], "dry_run": True},
         (f"{one.handle.provider_record_id}  {visible(one.text, limit=100)}" for one in records),

@@ -268,10 +268,10 @@ async def correct(
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
     found = await session.resolved(scope.scope(session), scope.binding)
     if kind is not None:
-        records, missing = await looked_up(session, [record_id], scope, kind)
+        there, missing = await looked_up(session, [record_id], scope, kind)
         if missing:
             raise missing[record_id]
-        revision = revision or records[0].revision
+        revision = revision or there[0].record.revision
     request = scope.request(
         session,
         CorrectRequest,

@@ -297,9 +297,9 @@ async def facts_export(
     from memtui.analytics.export import replacing
 
     chosen = form or (format_of(to, (JSONL, MARKDOWN)) if to else JSONL)
-    records, problems, _ = await scope.facts(session)
+    records, last = await scope.facts(session)
     if to is None and session.out.as_json:
-        document = {"facts": records, "count": len(records), "problems": problems}
+        document = {"facts": records, "count": len(records), "problems": last.problems}
         session.out.document(document)
         return
     content = written(records, chosen)
@@ -307,11 +307,11 @@ async def facts_export(
         if sys.stdout.isatty():
             content = visible(content, keep_newlines=True)
         write_exactly(_encoded(content))
-        session.out.tell(problems)
+        session.out.tell(last.problems)
         return
     with replacing(to, force=force) as file:
         file.write_bytes(_encoded(content))
-    document = {"path": str(to), "count": len(records), "problems": problems}
+    document = {"path": str(to), "count": len(records), "problems": last.problems}
     session.out.answer(document, [str(to)])
 
 
@@ -330,7 +330,7 @@ async def facts_import(
     """
     scope.owner()
     lines = entries(file, FACT)
-    present = {record.text for record in (await scope.facts(session)).records}
+    present = {record.text for record in (await scope.facts(session))[0]}
     report = _sort(lines, present, session)
 
     def request_of(fact: FileRecord) -> WriteRequest:

@@ -46,7 +46,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
 from memtui.service.review.fact_limits import FACT
-from memtui.service.usecases.owned import own_records
+from memtui.service.usecases.owned import owned_records
 from memtui.service.visibility import AGENT_PREFIX
 
 
@@ -246,7 +246,7 @@ class FactCalls:
 
     async def listed(self, scope: Scope) -> tuple[list[Record], bool]:
         """Return a scope's own facts, the oldest first, and whether the provider cut the list."""
-        records, last = await own_records(self.service, self.caller, scope, kind=FACT)
+        records, last = await owned_records(self.service, self.caller, scope, kind=FACT)
         return records, last.at_least
 
     async def add(self, scope: Scope, new: NewFact) -> MutationAnswer:

@@ -63,7 +63,7 @@ from memtui.screens.editing import EditingScreen, kept_new
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
-from memtui.service.usecases.owned import own_records
+from memtui.service.usecases.owned import owned_records
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
@@ -524,7 +524,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     async def _records_of(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
         session, scope = self.session, place.scope
-        records, _ = await own_records(
+        records, _ = await owned_records(
             session.service, session.caller, scope, kind=kind, binding_key=place.binding_key
         )
         return [record for record in records if owner_of(record.scope) == owner_of(scope)]

@@ -24,18 +24,13 @@ from memtui.contract import (
     Problem,
     Record,
     Scope,
-    SourceRef,
     UtcDatetime,
-    WriteMode,
-    WriteRequest,
     owner_of,
     owner_scopes,
     owner_words,
 )
 from memtui.fact_values import Entry, entry_of, pair_of, value_of
-from memtui.service.answers import MutationAnswer
 from memtui.service.context.contexts import own_records
-from memtui.service.operations.memories import Operations
 from memtui.service.operations.redaction import redact_json
 from memtui.service.recorder import note_owner
 from memtui.service.review.fact_limits import FACT
@@ -181,33 +176,6 @@ class Facts(ServiceModule):
             problems=read.problems,
             as_of=caller.as_of,
         )
-
-    async def set(
-        self, caller: Caller, key: str, value: str, request: FactRequest, source: SourceRef
-    ) -> MutationAnswer:
-        """Write a value of a key in a scope; an existing one is replaced.
-
-        Raises:
-            Invalid: the key is not one, or the value is not a single line.
-            Conflict: the scope has several facts with this key.
-        """
-        text = f"{key}: {value}"
-        if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
-            raise Invalid(
-                "A key has letters, digits, dots, dashes and underscores, and its value is some "
-                "text on one line."
-            )
-        write = WriteRequest(
-            scope=request.scope,
-            source=source,
-            content=text,
-            binding_key=request.binding_key,
-            mode=WriteMode.UPSERT,
-            kind=FACT,
-            topic=request.namespace,
-            created_by=caller.principal,
-        )
-        return await self._runtime.module(Operations).write(caller, write)
 
     async def _read(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from memtui.service.visibility import Caller
 
 
-async def own_records(
+async def owned_records(
     service: MemoryService,
     caller: Caller,
     scope: Scope,
