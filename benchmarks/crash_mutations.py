@@ -296,11 +296,9 @@ async def _export(act: Act) -> None:
 
 
 async def _import(act: Act) -> None:
-    from memtui.importing.columns import column_map
     from memtui.importing.importer import Import
 
-    columns = column_map((), types={}, statuses={}, constants={}, timezone=None)
-    work = Import([act.place.out / "log.jsonl"], "theirs", columns)
+    work = Import([act.place.out / "log.jsonl"], "theirs", {})
     try:
         await work.run(act.service, ANA)
     finally:

@@ -36,7 +36,7 @@ class Engine:
         Args:
             memory_mb: Memory that it may use; eight times that may be spilled.
             zone: The IANA name of the time zone that days are cut in.
-            only: Lock it: it can open only this folder, and settings cannot change.
+            only: Lock it: it can open only this folder or file, and settings cannot change.
         """
         self._memory_mb = memory_mb
         self._zone = zone
@@ -75,7 +75,8 @@ class Engine:
         )
         connection.execute(f"SET GLOBAL TimeZone = {quoted(self._zone)}")
         if self._only is not None:
-            connection.execute(f"SET allowed_directories = [{quoted(self._only)}]")
+            kind = "paths" if self._only.is_file() else "directories"
+            connection.execute(f"SET allowed_{kind} = [{quoted(self._only)}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
         return connection

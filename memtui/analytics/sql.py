@@ -24,7 +24,6 @@ from memtui.store.visibility import Visibility
 if TYPE_CHECKING:
     import duckdb
 
-_CANCELLED = "The statement was cancelled."
 _USD = "cost_pico * 0.000000000001::DECIMAL(13, 12) AS cost_usd"
 _SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -211,7 +210,7 @@ MEMORY_MB = 512
 MAX_ROWS = 10_000
 
 _NO_LIMIT = 2**62
-_CEILING = 4
+CEILING = 4
 """How many times what DuckDB may use the whole process may grow while a statement runs."""
 
 
@@ -256,7 +255,7 @@ class SqlConsole(LogEngine):
             memory_mb=memory_mb,
             locked=True,
         )
-        self._ceiling_mb = _CEILING * memory_mb
+        self._ceiling_mb = CEILING * memory_mb
         self._preparing = threading.Lock()
         self._running: dict[duckdb.DuckDBPyConnection, threading.Event] = {}
         """Each cursor that is in use, and whether its statement was cancelled."""
@@ -282,7 +281,7 @@ class SqlConsole(LogEngine):
             try:
                 self._prepare()
                 if cancelled.is_set():
-                    raise Invalid(_CANCELLED)
+                    raise Invalid("The statement was cancelled.")
                 return self._ask(cursor, sql, time_limit_s, max_rows)
             finally:
                 del self._running[cursor]
@@ -320,26 +319,10 @@ class SqlConsole(LogEngine):
     def _ask(
         self, cursor: duckdb.DuckDBPyConnection, sql: str, time_limit_s: float, max_rows: int
     ) -> SqlAnswer:
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            cursor.interrupt()
-
-        timer = threading.Timer(time_limit_s, stop)
-        timer.daemon = True
-        timer.start()
-        try:
-            with (
-                memory_ceiling(self._ceiling_mb),
-                _explained(late, time_limit_s),
-                _damage_named(cursor),
-            ):
-                cursor.execute(sql)
-                described = cursor.description or []
-                rows = cursor.fetchmany(max_rows + 1)
-        finally:
-            timer.cancel()
+        with limited(cursor, time_limit_s, self._ceiling_mb), _damage_named(cursor):
+            cursor.execute(sql)
+            described = cursor.description or []
+            rows = cursor.fetchmany(max_rows + 1)
         return SqlAnswer(
             columns=tuple(_plain(str(column[0])) for column in described),
             types=tuple(str(column[1]) for column in described),
@@ -379,30 +362,57 @@ def _damage_named(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 @contextmanager
-def _explained(late: threading.Event, time_limit_s: float) -> Iterator[None]:
-    """Turn what DuckDB says of a person's statement into a sentence."""
+def limited(
+    cursor: duckdb.DuckDBPyConnection,
+    time_limit_s: float,
+    ceiling_mb: int,
+    *,
+    what: str = "statement",
+    remedy: str = "narrow it down or raise the limit",
+) -> Iterator[None]:
+    """Stop a person's SQL that takes too long or too much memory; explain why it does not work.
+
+    Args:
+        cursor: The connection that runs it in the block.
+        time_limit_s: Seconds after which it is stopped.
+        ceiling_mb: How much the process may grow.
+        what: What errors call it.
+        remedy: What errors say to do about a limit.
+
+    Raises:
+        Invalid: it is wrong, takes too long or too much memory, or was cancelled.
+    """
     import duckdb
 
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        cursor.interrupt()
+
+    timer = threading.Timer(time_limit_s, stop)
+    timer.daemon = True
+    timer.start()
     try:
-        yield
+        with memory_ceiling(ceiling_mb):
+            yield
     except duckdb.InterruptException as error:
         if late.is_set():
             raise Invalid(
-                f"The statement ran for more than {time_limit_s:g} s and was stopped; "
-                "narrow it down or raise the limit."
+                f"The {what} ran for more than {time_limit_s:g} s and was stopped; {remedy}."
             ) from error
-        raise Invalid(_CANCELLED) from error
+        raise Invalid(f"The {what} was cancelled.") from error
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        raise Invalid(
-            "The statement needs more memory than it may have; narrow it down or raise the limit."
-        ) from error
+        raise Invalid(f"The {what} needs more memory than it may have; {remedy}.") from error
     except duckdb.Error as error:
         message = first_line(error).rstrip(".")
-        raise Invalid(f"The statement does not work: {message}.") from error
+        raise Invalid(f"The {what} does not work: {message}.") from error
     except (OverflowError, ValueError) as error:
         raise Invalid(
             "The answer has a date or number that cannot be shown; cast it to VARCHAR."
         ) from error
+    finally:
+        timer.cancel()
 
 
 def _plain(value: Any) -> Any:

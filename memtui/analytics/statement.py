@@ -91,41 +91,82 @@ _NUMBERS = frozenset({"INTEGER", "NUMERIC"})
 _PERMITTED = frozenset({"pg_typeof", "pg_size_pretty"})
 
 
-def check_statement(connection: Any, sql: str, views: frozenset[str]) -> None:
-    """Make sure that `sql` is one statement that only reads `views`.
+def check_statement(
+    connection: Any, sql: str, views: frozenset[str], *, what: str = "statement"
+) -> Any:
+    """Return the syntax tree of `sql`; make sure that it is one statement that only reads `views`.
 
     Args:
         connection: A DuckDB connection, for its parser.
         sql: The statement.
         views: The names that may be read.
+        what: What errors call it.
 
     Raises:
         Invalid: it is not a statement that DuckDB understands, or too long or deeply nested.
         Denied: it is more than one statement, or does more than read the views.
     """
     if len(sql) > LONGEST:
-        raise Invalid(f"The statement is longer than {LONGEST:,} characters; shorten it.")
+        raise Invalid(f"The {what} is longer than {LONGEST:,} characters; shorten it.")
     if _UNREADABLE.search(sql):
-        raise Invalid("The statement has a NUL or half a character in it; take it out.")
+        raise Invalid(f"The {what} has a NUL or half a character in it; take it out.")
     try:
         row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         tree = json.loads(row[0])
-        _refuse_unreadable(tree)
+        _refuse_unreadable(tree, what)
         nodes = list(_nodes(tree))
         _refuse_growth(tree)
     except RecursionError as error:
-        raise Invalid("The statement is nested too deeply; simplify it.") from error
+        raise Invalid(f"The {what} is nested too deeply; simplify it.") from error
     _refuse_more_than_reading(nodes)
     _refuse_other_tables(nodes, views)
     _refuse_functions(nodes)
+    return tree
 
 
-def _refuse_unreadable(tree: dict[str, Any]) -> None:
+def tried(expression: str) -> str:
+    """Return the SQL of an expression's value in a list, or of NULL where it fails.
+
+    DuckDB refuses subqueries, aggregates, window and volatile functions inside TRY.
+    """
+    return f"TRY([\n{expression}\n])"
+
+
+def check_expression(connection: Any, expression: str, table: str, *, what: str) -> None:
+    """Make sure that `expression` is one expression over the columns of `table`.
+
+    Args:
+        connection: A DuckDB connection, for its parser.
+        expression: The SQL.
+        table: The name of the table.
+        what: What errors call the expression.
+
+    Raises:
+        Invalid: DuckDB does not understand it, or it is not one expression.
+        Denied: it would read something else.
+    """
+    tables = frozenset({table})
+    check_statement(connection, f"SELECT {expression}", tables, what=what)
+    tree = check_statement(
+        connection, f"SELECT {tried(expression)} FROM {table}", tables, what=what
+    )
+    try:
+        [value] = tree["statements"][0]["node"]["select_list"]
+        [items] = value["children"]
+        [_] = items["arguments"]
+        is_one = (value["type"], items["function_name"]) == ("OPERATOR_TRY", "list_value")
+    except (KeyError, ValueError):
+        is_one = False
+    if not is_one:
+        raise Invalid(f"The {what} has to be one expression.")
+
+
+def _refuse_unreadable(tree: dict[str, Any], what: str) -> None:
     if tree["error"]:
         if tree["error_type"] == "not implemented":
             raise Denied("Only a statement that reads is allowed here: SELECT, WITH or DESCRIBE.")
         message = str(tree["error_message"]).splitlines()[0]
-        raise Invalid(f"The statement cannot be read: {message.rstrip('.')}.")
+        raise Invalid(f"The {what} cannot be read: {message.rstrip('.')}.")
     if not tree["statements"]:
         raise Invalid("There is no statement; write one such as SELECT * FROM operations.")
     if len(tree["statements"]) > 1:

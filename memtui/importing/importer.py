@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -13,17 +15,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from memtui.contract import Invalid, Model, Usd, UtcDatetime
 from memtui.importing.claude_code import Transcripts, transcripts_in
-from memtui.importing.columns import ColumnMap
-from memtui.importing.rows import FormatName, format_of, read
+from memtui.importing.mapping import MappedRows
+from memtui.importing.rows import FormatName, format_of
 from memtui.importing.staging import ParsedOperation, Staging
-from memtui.importing.translating import PRICED_BY, SkippedRow, Translator
+from memtui.importing.translating import FIELDS, NEEDED, PRICED_BY, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
+from memtui.wording import unknown
 
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _LISTED = 10
 """Bad rows that are told with their reason."""
 _TRANSCRIPTS: FormatName = "claude-code"
+_WHERE = "where"
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -33,13 +37,6 @@ class BadRow(Model):
     file: str
     line: int
     reason: str
-
-
-class ColumnUse(Model):
-    """What becomes of a column; `imported` is kept in the request as it is."""
-
-    column: str
-    field: str
 
 
 class ImportReport(Model):
@@ -63,9 +60,10 @@ class ImportReport(Model):
     """Lines of transcripts that are not operations, and rows that were left out, by reason."""
     repeated: int = 0
     """Lines of transcripts that repeat or go on with a reply that is counted once."""
-    columns: tuple[ColumnUse, ...] = ()
-    types: dict[str, str] = {}
-    """What each word of the log for a type was taken for."""
+    fields: dict[str, str] = {}
+    """What each field of an operation is made of: a column of its name, or an expression."""
+    kept: tuple[str, ...] = ()
+    """Columns that are kept in the request as they are."""
     types_count: dict[str, int] = {}
     status_count: dict[str, int] = {}
     first: UtcDatetime | None = None
@@ -93,8 +91,10 @@ class Import:
         self,
         files: Sequence[Path],
         company_id: str,
-        columns: ColumnMap,
+        expressions: Mapping[str, str],
         *,
+        where: str | None = None,
+        timezone: str | None = None,
         form: FormatName | None = None,
     ) -> None:
         """Set it up.
@@ -102,12 +102,18 @@ class Import:
         Args:
             files: Logs of one format, or transcripts of Claude Code and folders of them.
             company_id: Whose log they become.
-            columns: How rows are read; transcripts need none.
+            expressions: SQL over the columns by the field that it makes; a field without one is
+                the column of its name. Transcripts need none.
+            where: SQL of what rows to import; the others are counted.
+            timezone: The IANA name of the zone of times that name none; UTC if left out.
             form: The format, where the names of the files do not tell.
 
         Raises:
-            Invalid: a file or the zone is not there, or the files are of several formats.
+            Invalid: a file, field or the zone is not there, or the files are of several formats.
         """
+        for name in expressions:
+            if name not in FIELDS:
+                raise Invalid(unknown("field", name, FIELDS))
         for path in files:
             if not path.exists():
                 raise Invalid(f"The file {path} does not exist.")
@@ -117,9 +123,15 @@ class Import:
         self.form: FormatName = forms.pop()
         self.files = _files(files, self.form)
         self.company_id = company_id
-        self._columns = columns
-        self._zone = _zone(columns.timezone)
-        self._translator = Translator(company_id, columns, self._zone)
+        self._expressions = {**expressions}
+        if where is not None:
+            self._expressions[_WHERE] = f"({where}\n)::BOOLEAN"
+        self._zone = _zone(timezone)
+        taken = frozenset(self._expressions.values())
+        self._translator = Translator(company_id, self._zone, taken)
+        self._columns: dict[str, str] = {}
+        """Those of all files, with DuckDB's types."""
+        self._rows: MappedRows | None = None
         self._transcripts = Transcripts(company_id, self._refuse)
         self._staging: Staging | None = None
         self._types: Counter[str] = Counter()
@@ -190,10 +202,8 @@ class Import:
             bad=tuple(self.bad),
             skipped=dict(self._transcripts.skipped + self._left_out),
             repeated=self._transcripts.repeated + staging.added - staging.count,
-            columns=tuple(
-                ColumnUse(column=column, field=name) for column, name in self._columns.seen.items()
-            ),
-            types={word: kind.value for word, kind in self._translator.types.items()},
+            fields={name: name for name in self._columns if name in FIELDS} | self._expressions,
+            kept=tuple(filter(self._translator.keeps, self._columns)),
             types_count=dict(self._types),
             status_count=dict(self._statuses),
             first=self._first,
@@ -205,9 +215,11 @@ class Import:
         )
 
     def close(self) -> None:
-        """Delete what was put aside."""
+        """Delete what was put aside, and stop what runs."""
         if self._staging is not None:
             self._staging.close()
+        if self._rows is not None:
+            self._rows.close()
 
     def _read(self, staging: Staging, report: Callable[[int], None]) -> None:
         for number, path in enumerate(self.files):
@@ -215,27 +227,25 @@ class Import:
                 staging.add(number, entry)
                 if staging.added % 1000 == 0:
                     report(staging.added)
-        unused = self._columns.unused()
-        if unused and self.form != _TRANSCRIPTS:
-            raise Invalid(
-                f"No row has a column {unused[0]}; the columns are "
-                f"{', '.join(self._columns.seen) or 'none'}."
-            )
 
     def _entries(self, path: Path) -> Iterator[ParsedOperation]:
         if self.form == _TRANSCRIPTS:
             yield from self._transcripts.entries(path)
             return
-        for row in read(path, self.form):
-            if row.values is None:
-                self._refuse(path, row.line, row.problem)
-                continue
-            try:
-                yield self._translator.entry(path.name, row)
-            except SkippedRow as error:
-                self._left_out[f"type {error}"] += 1
-            except ValueError as error:
-                self._refuse(path, row.line, str(error))
+        self._rows = MappedRows(path, self.form, self._expressions, zone=str(self._zone))
+        with closing(self._rows) as rows:
+            self._columns |= rows.columns
+            _refuse_missing(rows, self._expressions)
+            for row, mapped in rows:
+                if not mapped.pop(_WHERE, True):
+                    self._left_out["not in --where"] += 1
+                elif row.values is None:
+                    self._refuse(path, row.line, row.problem)
+                else:
+                    try:
+                        yield self._translator.entry(path.name, row, mapped)
+                    except ValueError as error:
+                        self._refuse(path, row.line, str(error))
 
     def _refuse(self, path: Path, line: int, reason: str) -> None:
         self.bad_count += 1
@@ -284,6 +294,17 @@ class Import:
         source = "Claude Code" if self.form == _TRANSCRIPTS else first
         also = f" and {more:,} more" if more and self.form != _TRANSCRIPTS else ""
         return f"Imported from {source}{also}"
+
+
+def _refuse_missing(rows: MappedRows, expressions: Mapping[str, str]) -> None:
+    missing = [one for one in NEEDED if one not in {*rows.columns, *expressions}]
+    if missing and rows.columns:
+        examples = zip(missing, rows.columns, strict=False)
+        maps = [f"--map {shlex.quote(f'{name}={column}')}" for name, column in examples]
+        raise Invalid(
+            f"{rows.described()}, but not {' and '.join(missing)}; say which column or SQL "
+            f"expression that is, such as {' '.join(maps)}."
+        )
 
 
 def company_for(files: Sequence[Path], form: FormatName | None = None) -> str:

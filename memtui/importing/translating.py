@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
-from memtui.contract import OperationStatus, OperationType, Scope, SourceRef, Usage
+from memtui.contract import OperationStatus, Scope, SourceRef, Usage
 from memtui.importing import values
-from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
-from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
+from memtui.importing.staging import ParsedOperation, key_of
 from memtui.prices import ModelCall, cost_of, table_name
 from memtui.service.home.imports import IMPORTED
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
@@ -27,119 +26,107 @@ PRICED_BY = "priced_by"
 
 _SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
 _SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
-_LATENCY_UNITS = {"latency_ms": 1, "latency_s": 1_000, "latency_us": Decimal("0.001")}
-_OF_SOURCE = frozenset({"source_kind", *(f"source_{name}" for name in _SOURCE)})
+_OF_SOURCE = ("source_kind", *(f"source_{name}" for name in _SOURCE))
 _COUNTS = ("input_tokens", "output_tokens", "embedding_tokens")
 _CACHED = ("cache_read_tokens", "cache_write_tokens")
 _UNKNOWN_PROVIDER = "unknown"
 _MOST_CALLS = 1_000
-_MOST_WORDS = 1_000
-_NOT_KEPT = frozenset({"company_id", "scope.company_id", "source.company_id", "previous_digest"})
+_NOT_KEPT = frozenset({"company_id", "source_company_id", "previous_digest"})
 """Columns of memtui's own export that say nothing about the operation itself."""
 
-T = TypeVar("T")
 Given = dict[str, Any]
 """Values by field."""
 
-_READ: dict[str, Callable[[Any], Any]] = {
-    "id": values.identifier,
-    "text": values.text,
-    "count": values.count,
-    "usd": values.money,
-    "flag": values.flag,
-    "ms": values.duration,
-    "list": partial(values.structure, kind=list),
+_READERS: dict[Callable[[Any], Any], Iterable[str]] = {
+    values.operation_type: ("operation_type",),
+    values.status: ("status",),
+    values.identifier: (
+        *_SCOPE, "binding_key", "provider_key", "principal", "channel", "error_kind", "provider",
+        "model",
+    ),
+    values.text: ("operation_id", "query", "content", *_OF_SOURCE),
+    values.unicode: ("error_message", "undoes", *TITLES),
+    values.count: ("result_count", "unpriced_count", *_COUNTS, *_CACHED),
+    values.flag: ("capped",),
+    values.duration: ("latency_ms",),
+    values.money: ("cost_usd",),
+    partial(values.structure, kind=dict): ("request", IMPORTED),
+    partial(values.structure, kind=list): ("usage", "handles"),
+}  # fmt: skip
+FIELDS = {
+    "started_at": None,
+    **{name: reader for reader, names in _READERS.items() for name in names},
 }
-_READERS = {
-    **{name: _READ[field.kind] for name, field in FIELDS.items() if field.kind in _READ},
-    **dict.fromkeys(("error_message", "undoes", *TITLES), values.unicode),
-}
-"""What reads the value of a field; the others depend on more than the value."""
-
-
-class SkippedRow(Exception):
-    """A row of a type that the person wants no operation of; its text is the word."""
+"""What reads the value of each field of an imported operation; None: it depends on the zone."""
+NEEDED = ("started_at", "operation_type")
 
 
 @dataclass(slots=True)
 class Translator:
-    """Makes operations of one company out of rows, and remembers what it took for what."""
+    """Makes operations of one company out of rows."""
 
     company_id: str
-    columns: ColumnMap
     zone: tzinfo = UTC
-    types: dict[str, OperationType] = field(default_factory=dict)
-    """What each word for a type was taken for."""
-    statuses: dict[str, OperationStatus] = field(default_factory=dict)
-    """The same for outcomes."""
+    taken: frozenset[str] = frozenset()
+    """The columns that are mapped as they stand."""
     naive: int = 0
     """How many moments named no zone."""
 
-    def entry(self, file: str, row: Row) -> ParsedOperation:
+    def keeps(self, column: str) -> bool:
+        """Whether a column is kept as it is."""
+        return not (column in FIELDS or column in self.taken or column in _NOT_KEPT)
+
+    def entry(self, file: str, row: Row, mapped: Mapping[str, Any]) -> ParsedOperation:
         """Return the operation of a row.
 
+        Args:
+            file: The name of the row's file.
+            row: A row that can be read.
+            mapped: Values by field, instead of those of the row's columns.
+
         Raises:
-            LeftOut: it is of a type that is left out.
             ValueError: something in the row does not fit; the text says what.
         """
         assert row.values is not None  # noqa: S101 — the caller has reported those
-        given, rest = self._sorted(row.values)
-        moment, naive = values.moment(_needed(given, "started_at"), self.zone)
-        kind = self._type(_needed(given, "operation_type"))
-        foreign = given.get("operation_id")
-        foreign_id = None if foreign is None else values.text(foreign).strip() or None
+        present = {
+            name: value
+            for name, value in {**row.values, **mapped}.items()
+            if value not in (None, "", {})
+        }
+        given = {name: value for name, value in present.items() if name in FIELDS}
+        kept = {name: value for name, value in present.items() if self.keeps(name)}
+        for name in NEEDED:
+            if name not in given:
+                raise ValueError(f"it has no {name}")
+        given = _read(given)
+        moment, naive = values.moment(given["started_at"], self.zone)
+        foreign_id = given.pop("operation_id", "").strip() or None
         origin: dict[str, Any] = {"file": file, "line": row.line}
         if foreign_id is not None:
             origin["id"] = foreign_id
-        if rest:
-            origin["columns"] = values.plain(rest)
+        if kept := given.pop(IMPORTED, {} if IMPORTED in mapped else kept):
+            origin["columns"] = values.plain(kept)
         try:
-            draft = self._draft(_read(given), kind, moment, origin)
+            draft = self._draft(given, moment, origin)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ValueError(f"{where}: {misfit(first)}") from error
         self.naive += naive
         at = values.microseconds(moment)
-        key = key_of_id(foreign_id, at) if foreign_id else key_of("row", row.values)
+        key = key_of("id", foreign_id, at) if foreign_id else key_of("row", row.values)
         return ParsedOperation(row.line, draft, key, foreign_id)
 
-    def _sorted(self, row: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
-        """Split a row into values by field and columns to keep as they are."""
-        given: Given = {}
-        ranks: dict[str, tuple[int, str]] = {}
-        rest: dict[str, Any] = {}
-        known, target = self.columns.known, self.columns.target
-        for column, value in row.items():
-            name, rank = known.get(column) or target(column)
-            if value is None or value == "" or name == DROP:
-                continue
-            if name == KEEP:
-                if column not in _NOT_KEPT:
-                    rest[column] = value
-                continue
-            if name in ranks:
-                other, held = ranks[name]
-                if other <= rank:
-                    rest[column] = value
-                    continue
-                rest[held] = given[name]
-            given[name], ranks[name] = value, (rank, column)
-        for name, constant in self.columns.constants.items():
-            given.setdefault(name, constant)
-        return given, rest
-
-    def _draft(
-        self, given: Given, kind: OperationType, moment: datetime, origin: dict[str, Any]
-    ) -> OperationDraft:
+    def _draft(self, given: Given, moment: datetime, origin: dict[str, Any]) -> OperationDraft:
         get = given.get
         agent, handles = get("agent_id"), _handles(given.get("handles", ()))
+        ended = OperationStatus.ERROR if "error_message" in given else OperationStatus.OK
         own = {name: given[name] for name in OWN_FIELDS if name in given}
         apart = {
             "operation_id": "",
-            "operation_type": kind,
-            "status": self._status(given, failed="error_message" in given),
-            "scope": scope_of((self.company_id, *map(get, _SCOPE))),
+            "operation_type": given["operation_type"],
+            "status": get("status", ended),
+            "scope": Scope(company_id=self.company_id, **{name: get(name) for name in _SCOPE}),
             "source": self._source(given),
             "principal": get("principal") or (f"agent:{agent}" if agent else DOOR),
             "channel": get("channel") or DOOR,
@@ -148,33 +135,9 @@ class Translator:
             "handles": handles,
             "usage": _usage(given, moment),
             "started_at": moment,
-            "latency_ms": self._latency(given, moment),
+            "latency_ms": None if (took := get("latency_ms")) is None else float(took),
         }
-        return made(**own | apart)
-
-    def _type(self, value: Any) -> OperationType:
-        word = values.text(value).strip()
-        if word in self.columns.left_out:
-            raise SkippedRow(word)
-        return _known(word, self.types, self.columns.types, values.operation_type)
-
-    def _status(self, given: Given, *, failed: bool) -> OperationStatus:
-        if "status" not in given:
-            return OperationStatus.ERROR if failed else OperationStatus.OK
-        word = values.text(given["status"]).strip()
-        return _known(word, self.statuses, self.columns.statuses, values.status)
-
-    def _latency(self, given: Given, began: datetime) -> float | None:
-        """None where the row does not tell."""
-        for name, unit in _LATENCY_UNITS.items():
-            if name in given:
-                return float(given[name] * unit)
-        if "ended_at" not in given:
-            return None
-        took = values.moment(given["ended_at"], self.zone)[0] - began
-        if took < timedelta(0):
-            raise ValueError("ended_at: it is before started_at")
-        return took / timedelta(milliseconds=1)
+        return OperationDraft(**own | apart)
 
     def _source(self, given: Given) -> SourceRef | None:
         if given.keys().isdisjoint(_OF_SOURCE):
@@ -184,24 +147,13 @@ class Translator:
         return SourceRef.model_validate({"kind": kind, "company_id": self.company_id, **parts})
 
 
-def _known(
-    word: str, known: dict[str, T], told: dict[str, T], find: Callable[[str, dict[str, T]], T]
-) -> T:
-    """Return what a word means, and remember it: a log has few, and many rows."""
-    found = known.get(word)
-    if found is None:
-        found = find(word, told)
-        if len(known) < _MOST_WORDS:
-            known[word] = found
-    return found
-
-
 def _read(given: Given) -> Given:
     """Return the values as what their fields hold."""
-    found = dict(given)
+    found = {}
     for name, value in given.items():
+        reader = FIELDS[name]
         try:
-            found[name] = _READERS[name](value) if name in _READERS else value
+            found[name] = value if reader is None else reader(value)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     return found
@@ -258,19 +210,8 @@ def _price(
 
 
 def _request(given: Given) -> dict[str, Any]:
-    request: dict[str, Any] = {}
-    whole = given.get("request")
-    if isinstance(whole, str) and not whole.lstrip().startswith("{"):
-        request["query"] = whole
-    elif whole is not None:
-        try:
-            request |= values.plain(values.structure(whole, kind=dict))
-        except ValueError as error:
-            raise ValueError(f"request: {error}") from error
-    for name in ("query", "content"):
-        if name in given:
-            request[name] = given[name]
-    return request
+    request: dict[str, Any] = values.plain(given.get("request", {}))
+    return request | {name: given[name] for name in ("query", "content") if name in given}
 
 
 def _handles(parts: Sequence[Any]) -> tuple[OperationHandle, ...]:
@@ -278,12 +219,3 @@ def _handles(parts: Sequence[Any]) -> tuple[OperationHandle, ...]:
     if len({handle.rank for handle in handles}) < len(handles):
         raise ValueError("handles: two of them have the same rank")
     return handles
-
-
-def _needed(given: Given, name: str) -> Any:
-    if name in given:
-        return given[name]
-    raise ValueError(
-        f"no column tells {name}; say --map COLUMN={name}"
-        + (f" or --set {name}=TYPE" if FIELDS[name].kind == "type" else "")
-    )

@@ -7,61 +7,26 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 from memtui.contract import OperationStatus, OperationType
-from memtui.store.digest import CONTROL
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND, _MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
-_WORDS = re.compile(r"[^a-z0-9]+")
 _CARRIED = frozenset({str, int, bool, type(None)})
 _ID_CHARS = 200
 _LAST_SECOND = Decimal(253402300799)
 """The end of the year 9999."""
 
-TYPE_WORDS: dict[str, OperationType] = {
-    **{kind.value: kind for kind in OperationType if kind not in CONTROL},
-    **dict.fromkeys(
-        ("search", "find", "recall", "retrieve", "retrieval", "retriever", "lookup", "ask"),
-        OperationType.QUERY,
-    ),
-    **dict.fromkeys(
-        ("add", "create", "insert", "store", "save", "remember", "append", "put", "upsert", "set",
-         "ingest"),
-        OperationType.WRITE,
-    ),
-    **dict.fromkeys(("update", "edit", "modify", "patch", "replace"), OperationType.CORRECT),
-    **dict.fromkeys(("delete", "remove", "purge", "erase", "clear"), OperationType.FORGET),
-    **dict.fromkeys(("read", "fetch", "load", "open", "view"), OperationType.GET),
-    **dict.fromkeys(("list", "scan"), OperationType.BROWSE),
-    **dict.fromkeys(("reindex", "refresh", "synchronise", "synchronize"), OperationType.SYNC),
-    **dict.fromkeys(
-        ("chat", "completion", "completions", "generate", "generation", "inference", "llm",
-         "preamble"),
-        OperationType.CONTEXT,
-    ),
-    **dict.fromkeys(("revert", "rollback", "restore"), OperationType.UNDO),
-    **dict.fromkeys(("config", "settings", "seal"), OperationType.CONFIGURE),
-}  # fmt: skip
-"""What words of other systems mean."""
+_OF_ANOTHER_LOG = {
+    OperationType.SEAL: OperationType.CONFIGURE,
+    OperationType.PURGE: OperationType.FORGET,
+    OperationType.REPAIR: OperationType.CONFIGURE,
+}
+"""Each operation on memtui's own log, and what it is in a log that is imported."""
 
-STATUS_WORDS: dict[str, OperationStatus] = {
-    **{status.value: status for status in OperationStatus},
-    **dict.fromkeys(
-        ("success", "succeeded", "successful", "completed", "complete", "done", "true", "1",
-         "finished", "unset", "default", "debug", "info", "warning"),
-        OperationStatus.OK,
-    ),
-    **dict.fromkeys(
-        ("failed", "failure", "fail", "exception", "timeout", "false", "0", "errored"),
-        OperationStatus.ERROR,
-    ),
-    **dict.fromkeys(("forbidden", "unauthorized", "refused"), OperationStatus.DENIED),
-    **dict.fromkeys(("cancelled", "canceled", "aborted"), OperationStatus.CANCELLED),
-    **dict.fromkeys(("pending", "running", "started"), OperationStatus.UNKNOWN),
-}  # fmt: skip
+M = TypeVar("M", OperationStatus, OperationType)
 
 
 def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
@@ -135,8 +100,8 @@ def count(value: Any) -> int:
 
 
 def duration(value: Any) -> Decimal:
-    """Return a length of time, in whatever unit."""
-    number = decimal(value)
+    """Return a length of time in milliseconds."""
+    number = decimal(value / _MILLISECOND if isinstance(value, timedelta) else value)
     if not 0 <= number < 10**15:
         raise ValueError(f"{shown(value)} is not a length of time")
     return number
@@ -203,39 +168,23 @@ def structure(value: Any, kind: type[Any]) -> Any:
     return value
 
 
-def operation_type(value: Any, words: dict[str, OperationType]) -> OperationType:
-    """Return the type that a word means: the word itself, else the one part of it that is known."""
-    word = text(value).strip()
-    if word in words:
-        return words[word]
-    lower = word.lower()
-    if lower in TYPE_WORDS:
-        return TYPE_WORDS[lower]
-    known = {TYPE_WORDS[part] for part in _WORDS.split(lower) if part in TYPE_WORDS}
-    if len(known) == 1:
-        return known.pop()
-    raise ValueError(f"{shown(value)} is not a type of operation; add --map-type {word[:40]}=TYPE")
+def operation_type(value: Any) -> OperationType:
+    """Return the type that is named."""
+    found = _member(OperationType, value, "a type of operation")
+    return _OF_ANOTHER_LOG.get(found, found)
 
 
-def status(value: Any, words: dict[str, OperationStatus]) -> OperationStatus:
-    """Return the status that a word, a yes or no, or an HTTP status code means."""
-    word = text(value).strip()
-    if word in words:
-        return words[word]
-    found = STATUS_WORDS.get(word.lower())
-    if found is None and re.fullmatch(r"[1-5]\d\d", word):
-        found = _of_http(int(word))
-    if found is None:
-        raise ValueError(f"{shown(value)} is not a status; add --map-status {word[:40]}=STATUS")
-    return found
+def status(value: Any) -> OperationStatus:
+    """Return the status that is named."""
+    return _member(OperationStatus, value, "a status")
 
 
-def _of_http(code: int) -> OperationStatus:
-    if code < 400:
-        return OperationStatus.OK
-    if code in {401, 403}:
-        return OperationStatus.DENIED
-    return OperationStatus.CONFLICT if code == 409 else OperationStatus.ERROR
+def _member(kind: type[M], value: Any, what: str) -> M:
+    try:
+        return kind(text(value).strip().lower())
+    except ValueError as error:
+        known = ", ".join(kind)
+        raise ValueError(f"{shown(value)} is not {what}; map it to one of {known}") from error
 
 
 def plain(value: Any) -> Any:

@@ -7,40 +7,25 @@ from typing import Any
 
 import pytest
 
-from memtui.importing.columns import ColumnMap, column_map
 from memtui.importing.importer import Import, ImportReport
 from memtui.service import Caller, MemoryService, Operation
 
 Log = Callable[..., Awaitable[ImportReport]]
-"""Import files into `theirs`; keyword arguments as of `map_of` and of `Import.run`."""
-
-
-def map_of(
-    *words: str,
-    types: Mapping[str, str] | None = None,
-    statuses: Mapping[str, str] | None = None,
-    constants: Mapping[str, str] | None = None,
-    timezone: str | None = None,
-) -> ColumnMap:
-    return column_map(
-        words,
-        types=types or {},
-        statuses=statuses or {},
-        constants=constants or {},
-        timezone=timezone,
-    )
+"""Import files into `theirs`; keyword arguments as of `Import` and of `Import.run`."""
 
 
 @pytest.fixture
 def load(service: MemoryService, caller: Caller) -> Log:
     async def run(
         *files: Path,
-        columns: ColumnMap | None = None,
+        maps: Mapping[str, str] | None = None,
+        where: str | None = None,
+        timezone: str | None = None,
         company: str = "theirs",
         form: Any = None,
         **how: Any,
     ) -> ImportReport:
-        work = Import(files, company, columns or map_of(), form=form)
+        work = Import(files, company, maps or {}, where=where, timezone=timezone, form=form)
         try:
             return await work.run(service, caller, **how)
         finally:
@@ -61,4 +46,4 @@ async def log_of(service: MemoryService, company: str = "theirs") -> tuple[Opera
 
 
 def row(**values: Any) -> dict[str, Any]:
-    return {"timestamp": "2026-03-01T10:00:00Z", "action": "search", **values}
+    return {"started_at": "2026-03-01T10:00:00Z", "operation_type": "query", **values}

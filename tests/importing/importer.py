@@ -12,8 +12,8 @@ from pathlib import Path
 from memtui.config import find_paths, load_settings
 from memtui.importing import staging
 from memtui.importing.importer import Import
-from memtui.service import Caller, imports, open_service
-from tests.importing.conftest import map_of
+from memtui.service import Caller, open_service
+from memtui.service.home import imports
 
 BATCH = 600
 
@@ -22,7 +22,7 @@ async def work(home: Path, file: Path) -> None:
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths))
     caller = Caller(company_id="local", principal="user:ana", channel="test")
-    done = await Import([file], "theirs", map_of()).run(
+    done = await Import([file], "theirs", {}).run(
         service, caller, report=lambda what, count: print(what, count, flush=True)
     )
     print("done", done.added, done.known, flush=True)

@@ -5,32 +5,32 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
 
 from memtui.contract import Invalid
-from memtui.importing import importer, rows, translating, values
-from memtui.importing.columns import ColumnMap, guess
+from memtui.importing import importer, mapping, rows, values
 from memtui.importing.importer import Import, company_for
+from memtui.importing.mapping import MappedRows
 from memtui.importing.rows import Row, format_of, json_lines, read
 from memtui.importing.staging import ParsedOperation, Staging
 from memtui.importing.translating import Translator
 from memtui.service import MemoryService
 from memtui.store.operation import OperationDraft
-from tests.importing.conftest import Log, log_of, map_of, row
+from tests.importing.conftest import Log, log_of, row
 from tests.importing.conftest import json_lines as write_lines
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def draft_of(given: dict[str, Any], columns: ColumnMap | None = None, **how: Any) -> OperationDraft:
-    return Translator("theirs", columns or map_of(), **how).entry("a.jsonl", Row(7, given)).draft
+def draft_of(given: dict[str, Any], **mapped: Any) -> OperationDraft:
+    return Translator("theirs").entry("a.jsonl", Row(7, given), mapped).draft
 
 
 WHOLE: dict[str, Any] = {
@@ -84,33 +84,27 @@ def test_the_least_that_a_row_may_say() -> None:
     assert (draft.source, draft.latency_ms, draft.usage, draft.handles) == (None, None, (), ())
     assert (draft.result_count, draft.capped, draft.error_kind) == (0, False, None)
     assert draft.request == {"imported": {"file": "a.jsonl", "line": 7}}
-    assert draft_of(row(agent="bob")).principal == "agent:bob"
+    assert draft_of(row(agent_id="bob")).principal == "agent:bob"
     assert draft_of(row(handles=WHOLE["handles"])).result_count == 2
-    assert draft_of(row(url="https://x.test")).source is not None
-    assert draft_of(row(error="no")).status == "error"
-    assert draft_of(row(error="no", status="ok")).status == "ok"
-    assert draft_of(row(request="who?")).request["query"] == "who?"
-    assert {**draft_of(row(request=' {"a": 1}', text="t")).request}["a"] == 1
+    assert draft_of(row(source_external_ref="https://x.test")).source is not None
+    assert draft_of(row(error_message="no")).status == "error"
+    assert draft_of(row(error_message="no", status="ok")).status == "ok"
+    assert {**draft_of(row(request=' {"a": 1}', content="t")).request}["a"] == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "latency"),
-    [
-        ({"latency_ms": 5, "latency_s": 6, "latency_us": 7, "ended_at": "2026-03-01T10:00:09Z"}, 5),
-        ({"latency_s": 6, "latency_us": 7}, 6_000),
-        ({"latency_us": 7, "ended_at": "2026-03-01T10:00:09Z"}, 0.007),
-        ({"ended_at": "2026-03-01T10:00:09.5Z"}, 9_500),
-        ({"ended_at": "2026-03-01T10:00:00Z"}, 0),
-        ({"ended_at": "2026-03-01T12:00:01"}, 3_601_000),
-        ({"latency_ms": 0}, 0),
-    ],
-)
-def test_how_long_it_took_in_whatever_unit(given: dict[str, Any], latency: float) -> None:
-    assert draft_of(row(**given), zone=ZoneInfo("Europe/Berlin")).latency_ms == latency
+def test_a_mapped_value_takes_the_place_of_a_column() -> None:
+    given = row(agent_id="own", team="red")
+    assert draft_of(given, agent_id="mapped").scope.agent_id == "mapped"
+    assert draft_of(given, agent_id=None).scope.agent_id is None
+    for kept in ({"a": 1}, '{"a": 1}'):
+        assert draft_of(given, imported=kept).request["imported"]["columns"] == {"a": 1}
+    nothings: tuple[Any, ...] = (None, "", {})
+    for nothing in nothings:
+        assert "columns" not in draft_of(given, imported=nothing).request["imported"]
 
 
 def test_what_a_cache_held_has_its_own_price() -> None:
-    call = {"model": "claude-sonnet-4-5", "prompt_tokens": 100_000}
+    call = {"model": "claude-sonnet-4-5", "input_tokens": 100_000}
     plain, read, written = (
         draft_of(row(**call, **cached)).usage[0]
         for cached in (
@@ -134,14 +128,14 @@ def test_what_a_cache_held_has_its_own_price() -> None:
     assert (embedded.cost_usd, embedded.embedding_tokens) == (None, 1)
     [none] = draft_of(row(model="gpt-4o")).usage
     assert (none.cost_usd, none.provider, none.details) == (None, "unknown", {})
-    [named] = draft_of(row(model="gpt-4o", vendor="azure", prompt_tokens=10)).usage
+    [named] = draft_of(row(model="gpt-4o", provider="azure", input_tokens=10)).usage
     assert named.provider == "azure"
-    [cost] = draft_of(row(cost=0)).usage
+    [cost] = draft_of(row(cost_usd=0)).usage
     assert (cost.cost_usd, cost.model) == (Decimal(0), None)
 
 
 def test_calls_without_a_price_count_the_known_one() -> None:
-    for more, calls in (({}, 2), ({"model": "mystery"}, 2), ({"model": "m", "cost": 1}, 3)):
+    for more, calls in (({}, 2), ({"model": "mystery"}, 2), ({"model": "m", "cost_usd": 1}, 3)):
         usage = draft_of(row(unpriced_count=2, **more)).usage
         assert len(usage) == calls
         assert sum(one.cost_usd is None for one in usage) == 2
@@ -200,102 +194,6 @@ def test_what_json_cannot_carry_is_its_text() -> None:
         values.flag("maybe")
 
 
-WORDS = {
-    "query": "search find recall retrieve retrieval retriever lookup ask",
-    "write": "add create insert store save remember append put upsert set ingest",
-    "correct": "update edit modify patch replace",
-    "forget": "delete remove purge erase clear",
-    "get": "read fetch load open view",
-    "browse": "list scan",
-    "sync": "reindex refresh synchronise synchronize",
-    "context": "chat completion completions generate generation inference llm preamble",
-    "undo": "revert rollback restore",
-    "configure": "config settings seal",
-}
-ENDS = {
-    "ok": "success succeeded successful completed complete done true 1 finished unset default "
-    "debug info warning OK",
-    "error": "failed failure fail exception timeout false 0 errored",
-    "denied": "forbidden unauthorized refused",
-    "cancelled": "cancelled canceled aborted",
-    "unknown": "pending running started",
-}
-
-
-def test_words_of_other_systems() -> None:
-    for kind, words in WORDS.items():
-        assert {values.operation_type(word, {}) for word in words.split()} == {kind}
-    for status, words in ENDS.items():
-        assert {values.status(word, {}) for word in words.split()} == {status}
-    known = {"Search": "write"}
-    assert values.operation_type(" Search ", known) == "write"  # type: ignore[arg-type]
-    assert values.status("Done", {"Done": "error"}) == "error"  # type: ignore[dict-item]
-
-
-COLUMNS = {
-    "started_at": "timestamp ts @timestamp time eventTime occurred_at start-time created logged_at",
-    "operation_type": "type op tool_name method command run_type gen_ai.operation.name",
-    "operation_id": "id event_id op_id uuid requestId span_id",
-    "status": "outcome success ok state status_code http_status level",
-    "agent_id": "agent agent_name assistant gen_ai.agent.name attributes.gen_ai.agent.name",
-    "project_id": "project project_name workspace workspace_id repo repository",
-    "subject_id": "subject user_id end_user customer_id",
-    "issue_id": "issue ticket ticket_id task_id",
-    "run_id": "run session_id session conversation_id threadId trace_id",
-    "binding_key": "binding collection store memory_store",
-    "provider_key": "backend memory_provider",
-    "principal": "user username actor caller author",
-    "channel": "channel interface",
-    "query": "search_query question q prompt input",
-    "content": "text body message",
-    "result_count": "results n_results num_results hits returned",
-    "latency_ms": "duration_ms elapsed_ms took_ms response_time_ms",
-    "latency_s": "duration_s elapsed_s latency_seconds duration_seconds",
-    "latency_us": "duration_us elapsed_us",
-    "ended_at": "end_time ended finished_at finished completed_at",
-    "error_message": "error error_msg exception failure status_message",
-    "error_kind": "error.type error_type exception_type error_code",
-    "source_external_ref": "source.external_ref url link",
-    "provider": "model_provider llm_provider vendor gen_ai.provider.name gen_ai.system",
-    "model": "model_name llm_model model_id gen_ai.response.model gen_ai.request.model",
-    "input_tokens": "prompt_tokens tokens_in usage.input_tokens gen_ai.usage.input_tokens",
-    "output_tokens": "completion_tokens tokens_out usage.output_tokens usage.completion_tokens",
-    "embedding_tokens": "embed_tokens",
-    "cache_read_tokens": "cached_tokens input_cached_tokens",
-    "cost_usd": "cost total_cost price_usd cost_in_usd usd",
-}
-
-
-@pytest.mark.parametrize("field", COLUMNS)
-def test_columns_of_other_systems(field: str) -> None:
-    found = [guess(column) for column in (field, *COLUMNS[field].split())]
-    assert {name and name[0] for name in found} == {field}
-    assert found[0] == (field, 0)
-
-
-def test_of_two_columns_of_a_field_the_likelier_one_counts_in_either_order() -> None:
-    for given in ({"ts": 10, "created": 20}, {"created": 20, "ts": 10}):
-        draft = draft_of({**given, "action": "add"})
-        assert draft.started_at == EPOCH + timedelta(seconds=10)
-        assert draft.request["imported"]["columns"] == {"created": 20}
-    draft = draft_of({"ts": 10, "created": 20, "action": "add"}, map_of("created=started_at"))
-    assert draft.started_at == EPOCH + timedelta(seconds=20)
-    assert draft.request["imported"]["columns"] == {"ts": 10}
-    constant = map_of("-x=-", constants={"agent_id": "a", "project_id": "p"})
-    draft = draft_of(row(agent="own", project="", **{"-x": 1, "company_id": "no"}), constant)
-    assert (draft.scope.agent_id, draft.scope.project_id) == ("own", "p")
-    assert "columns" not in draft.request["imported"]
-
-
-def test_a_word_stays_what_it_was_taken_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translating, "_MOST_WORDS", 2)
-    translator = Translator("theirs", map_of(types={"b": "get"}, statuses={"meh": "unknown"}))
-    for line, word in enumerate(("add", "b", "list", "list", "add"), 1):
-        entry = translator.entry("a", Row(line, row(action=word, status="meh")))
-        assert (entry.line, entry.draft.status) == (line, "unknown")
-    assert translator.types == {"add": "write", "b": "get"}
-
-
 # Files
 
 
@@ -330,7 +228,7 @@ def test_the_sign_between_cells(tmp_path: Path, sign: str) -> None:
     path.write_text("".join(sign.join(line) + "\n" for line in lines), encoding="utf-8-sig")
     assert [(one.line, one.values) for one in read(path, "csv")] == [
         (2, {"a": "1", "b": "x", "c": "=1+1"}),
-        (3, {"a": "2", "b": "", "c": "'quoted'"}),
+        (3, {"a": "2", "b": None, "c": "'quoted'"}),
     ]
 
 
@@ -349,89 +247,50 @@ def test_a_cell_that_is_too_long_does_not_end_the_table(
 def test_rows_of_parquet_keep_their_numbers_past_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_BATCH", 2)
+    monkeypatch.setattr(mapping, "_BATCH", 2)
     path = tmp_path / "a.parquet"
     made = "SELECT n, {'deep': {'er': n}} AS s FROM range(5) AS t(n)"
     duckdb.execute(f"COPY ({made}) TO '{path}' (FORMAT parquet)")
-    assert list(read(path, "parquet")) == [
-        Row(number + 1, {"n": number, "s.deep.er": number}) for number in range(5)
-    ]
+    with closing(MappedRows(path, "parquet", {"query": "s.deep.er + 1", "agent_id": "n"})) as read:
+        assert read.columns == {"n": "BIGINT", "s": "STRUCT(deep STRUCT(er BIGINT))"}
+        assert list(read) == [
+            (Row(number + 1, {"n": number, "s": {"deep": {"er": number}}}),
+             {"agent_id": number, "query": number + 1})
+            for number in range(5)
+        ]  # fmt: skip
 
 
-def test_structures_are_columns_with_dots(tmp_path: Path) -> None:
-    deep = {
-        "a": {"b": {"c": {"d": {"e": {"f": 1}}}}},
-        "request": {"x": {"y": 1}},
-        "n": [{}],
-        "m": 1,
-    }
-    path = write_lines(tmp_path / "a.jsonl", [deep, {"u": {"request": {"x": 1}}}, {"plain": 1}])
-    assert [one.values for one in read(path, "jsonl")] == [
-        {"a.b.c.d.e": {"f": 1}, "request": {"x": {"y": 1}}, "n": [{}], "m": 1},
-        {"u.request.x": 1},
-        {"plain": 1},
-    ]
-
-
-def test_each_span_of_each_scope_of_each_resource(tmp_path: Path) -> None:
-    def attribute(key: str, **value: Any) -> dict[str, Any]:
-        return {"key": key, "value": value}
-
-    def resource(name: str, *scopes: list[dict[str, Any]]) -> dict[str, Any]:
-        shared = [attribute("service.name", stringValue=name), attribute("n", intValue="7")]
-        return {
-            "resource": {"attributes": shared},
-            "scopeSpans": [{"spans": spans} for spans in scopes],
-        }
-
-    kinds = [
-        attribute("n", intValue="12"), attribute("f", doubleValue=1.5),
-        attribute("yes", boolValue=True),
-        attribute("list", arrayValue={"values": [{"intValue": "1"}, {"stringValue": "b"}]}),
-        attribute("map", kvlistValue={"values": [attribute("a", intValue="1"),
-                                                 attribute("b", boolValue=False)]}),
-        attribute("empty", arrayValue={}),
-    ]  # fmt: skip
-    whole = {
-        "spanId": "s1", "traceId": "t1", "parentSpanId": "p1", "name": "chat",
-        "startTimeUnixNano": "1", "endTimeUnixNano": "2", "status": {"code": 1},
-        "attributes": kinds,
+def test_a_line_of_our_own_export_has_the_columns_of_its_csv(tmp_path: Path) -> None:
+    own = {
+        "operation_id": "o", "operation_type": "query", "digest": "d", "usage": [],
+        "scope": {"company_id": "c", "agent_id": "a"}, "source": {"kind": "run", "run_id": "r"},
     }  # fmt: skip
-    failed = {"spanId": "s4", "status": {"code": 2, "message": "no"}}
-    batch = {
-        "resourceSpans": [
-            resource("one", [whole, {"spanId": "s2"}], [{"spanId": "s3"}]),
-            resource("two", [failed]),
-            {"scopeSpans": [{}]},
-            {},
-        ]
-    }
-    wrong = {"resourceSpans": [resource("x", [{"status": {"code": 9}}])]}
-    first, *others, bad = read(write_lines(tmp_path / "a.jsonl", [batch, wrong]), "jsonl")
-    assert first == Row(1, {
-        "service.name": "one", "n": 12, "id": "s1", "trace_id": "t1", "parent_span_id": "p1",
-        "name": "chat", "start_time": "1", "end_time": "2", "status": "ok", "f": 1.5, "yes": True,
-        "list": [1, "b"], "map": {"a": 1, "b": False}, "empty": [],
-    })  # fmt: skip
-    assert [one.values for one in others] == [
-        {"service.name": "one", "n": 7, "id": "s2", "status": "ok"},
-        {"service.name": "one", "n": 7, "id": "s3", "status": "ok"},
-        {"service.name": "two", "n": 7, "id": "s4", "status": "error", "status_message": "no"},
-    ]
-    assert (bad.line, bad.values, bad.problem) == (2, None, "it is not OTLP JSON")
+    path = write_lines(tmp_path / "a.jsonl", [own, own | {"source": None}, {"scope": {"x": 1}}])
+    kept = {"operation_id": "o", "operation_type": "query", "digest": "d", "usage": [],
+            "company_id": "c", "agent_id": "a"}  # fmt: skip
+    assert [one.values for one in read(path, "jsonl")] == [
+        kept | {"source_kind": "run", "source_run_id": "r"}, kept, {"scope": {"x": 1}},
+    ]  # fmt: skip
 
 
-def test_an_array_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_CHUNK", 7)
+def test_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(b'\xef\xbb\xbf [\n{"a":\n1} ,\n\n{"a": "]"},{"a": "\xff"}, 5,\n{"b": NaN}]')
+    path.write_bytes(b'\xef\xbb\xbf [\n{"a":\n1} ,\n\n{"a": "]\\ud83d"}, 5]\n')
     assert [(one.line, one.values, one.problem) for one in json_lines(path)] == [
-        (2, {"a": 1}, ""),
-        (5, {"a": "]"}, ""),
-        (5, None, "it is not UTF-8 text"),
-        (5, None, "it is not a JSON object"),
-        (6, None, "it is not JSON, nor is what follows"),
+        (1, {"a": 1}, ""),
+        (2, {"a": "]\ud83d"}, ""),
+        (3, None, "it is not a JSON object"),
     ]
+    for wrong, why in ((b'[{"a": 1}, {"b": NaN}]', "JSON"), (b'[{"a": "\xff"}]', "UTF-8 text")):
+        path.write_bytes(wrong)
+        assert list(json_lines(path)) == [Row(1, None, f"it is not {why}")]
+    monkeypatch.setattr(rows, "_ARRAY_BYTES", 5)
+    with pytest.raises(Invalid, match="one JSON array of more than"):
+        list(json_lines(path))
+
+
+def test_lines_that_are_no_objects(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n[2]\n\n{"a": Infinity}\n{"a": "\\ud83d"}\n')
     assert [(one.line, one.values is None) for one in json_lines(path)] == [
         (1, False), (2, True), (4, True), (5, False),
@@ -442,7 +301,9 @@ def test_an_array_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def parsed(second: int, line: int, key: str, **more: Any) -> ParsedOperation:
-    draft = draft_of({"ts": 1772357400 + second, "action": "add", "text": f"{key} {line}"})
+    draft = draft_of(
+        {"started_at": 1772357400 + second, "operation_type": "write", "content": f"{key} {line}"}
+    )
     return ParsedOperation(line, draft, key, **more)
 
 
@@ -499,24 +360,28 @@ def test_of_what_is_one_operation_the_heaviest_counts_at_the_first_moment() -> N
 async def test_what_is_reported_of_several_files(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importer, "_TOLD", 2)
+    monkeypatch.setattr(importer, "_LISTED", 2)
     days = ("2026-03-02", "2026-03-01", "2026-03-04T10:00:00Z")
     files = [
-        write_lines(tmp_path / f"{name}.jsonl", [row(timestamp=day, action=kind, status=status),
-                                                 row(timestamp="never"), row(action="skip-me")])
-        for name, day, kind, status in zip("abc", days, ("add", "search", "add"),
-                                           ("ok", "failed", "ok"), strict=True)
+        write_lines(tmp_path / f"{name}.jsonl", [
+            row(started_at=day, operation_type=kind, status=status),
+            row(started_at="never"), row(skip=True),
+        ])
+        for name, day, kind, status in zip("abc", days, ("write", "query", "write"),
+                                           ("ok", "error", "ok"), strict=True)
     ]  # fmt: skip
-    report = await load(*files, columns=map_of(types={"skip-me": "-"}), skip_bad=True)
+    report = await load(*files, where="skip IS NULL", skip_bad=True)
     assert report.files == tuple(map(str, files))
     assert (report.operations, report.added, report.known, report.created) == (3, 3, 0, True)
-    assert (report.types, report.types_count) == (
-        {"add": "write", "search": "query"}, {"write": 2, "query": 1},
-    )  # fmt: skip
+    assert report.types_count == {"write": 2, "query": 1}
     assert report.status_count == {"ok": 2, "error": 1}
     assert report.first == datetime(2026, 3, 1, tzinfo=UTC)
     assert report.last == datetime(2026, 3, 4, 10, tzinfo=UTC)
-    assert (report.naive_count, report.timezone, report.skipped) == (2, "UTC", {"type skip-me": 3})
+    assert (report.naive_count, report.timezone, report.skipped) == (
+        2,
+        "UTC",
+        {"not in --where": 3},
+    )
     assert (report.bad_count, [(one.file, one.line) for one in report.bad]) == (
         3, [("a.jsonl", 2), ("b.jsonl", 2)],
     )  # fmt: skip
@@ -536,20 +401,17 @@ async def test_how_far_an_import_has_come(load: Log, tmp_path: Path) -> None:
 
 
 async def test_why_nothing_is_imported(load: Log, tmp_path: Path) -> None:
-    one = write_lines(tmp_path / "a.jsonl", [row(action="no")])
-    two = write_lines(tmp_path / "b.jsonl", [row(action="no")])
-    columns = map_of(types={"no": "-"})
+    one = write_lines(tmp_path / "a.jsonl", [row(n=1)])
+    two = write_lines(tmp_path / "b.jsonl", [row(n=1)])
     with pytest.raises(Invalid, match=r"in a\.jsonl: the 1 row was left out"):
-        await load(one, columns=columns)
-    columns = map_of(types={"no": "-"})
+        await load(one, where="n > 1")
     with pytest.raises(Invalid, match="in 2 files: the 2 rows were left out"):
-        await load(one, two, columns=columns)
-    columns = map_of(types={"no": "-"})
-    plan = await load(one, columns=columns, dry_run=True)
+        await load(one, two, where="n > 1")
+    plan = await load(one, where="n > 1", dry_run=True)
     assert (plan.operations, plan.skipped, plan.first, plan.last) == (
-        0, {"type no": 1}, None, None,
+        0, {"not in --where": 1}, None, None,
     )  # fmt: skip
-    write_lines(two, [row(timestamp="never")])
+    write_lines(two, [row(started_at="never")])
     with pytest.raises(Invalid, match=r"1 row does not fit: b\.jsonl line 1"):
         await load(two)
 
@@ -575,7 +437,7 @@ async def test_files_and_folders_that_are_not_there(tmp_path: Path) -> None:
         ([path, other], "one format at a time"),
     ):
         with pytest.raises(Invalid, match=why):
-            Import(files, "theirs", map_of())
+            Import(files, "theirs", {})
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(Invalid, match="pipe"):
-        Import([tmp_path / "pipe.jsonl"], "theirs", map_of())
+        Import([tmp_path / "pipe.jsonl"], "theirs", {})

@@ -22,7 +22,7 @@ from memtui.importing.staging import Staging
 from memtui.importing.translating import Translator
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.home import imports
-from tests.importing.conftest import Log, json_lines, log_of, map_of, row
+from tests.importing.conftest import Log, json_lines, log_of, row
 
 THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")
 
@@ -53,7 +53,16 @@ def written(folder: Path, form: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("lines", ["", "ts,tool,team\n"])
+MAPS = {
+    "started_at": "ts",
+    "operation_type": "map {'search_memory': 'query', 'add': 'write', 'delete': 'forget'}[tool]",
+    "operation_id": "id", "agent_id": "agent", "query": "q", "result_count": "results",
+    "latency_ms": "duration_ms", "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens", "cost_usd": "cost",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", ["", "started_at,operation_type,team\n"])
 async def test_a_file_without_operations_makes_no_company(
     service: MemoryService, caller: Caller, load: Log, tmp_path: Path, lines: str
 ) -> None:
@@ -70,17 +79,12 @@ async def test_a_log_becomes_a_company(
     service: MemoryService, caller: Caller, load: Log, tmp_path: Path, form: str
 ) -> None:
     path = written(tmp_path, form)
-    plan = await load(path, dry_run=True)
+    plan = await load(path, maps=MAPS, dry_run=True)
     assert (plan.created, plan.added, plan.known) == (True, 3, 0)
     assert [one.company_id for one in await service.companies.all()] == ["local"]
-    report = await load(path)
+    report = await load(path, maps=MAPS)
     assert report == plan.model_copy(update={"dry_run": False})
-    assert {one.column: one.field for one in report.columns} == {
-        "id": "operation_id", "ts": "started_at", "tool": "operation_type", "agent": "agent_id",
-        "q": "query", "results": "result_count", "duration_ms": "latency_ms", "model": "model",
-        "prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "cost": "cost_usd",
-        "team": "imported",
-    }  # fmt: skip
+    assert (report.fields, report.kept) == ({"model": "model", **MAPS}, ("tool", "team"))
     assert (report.priced_here_count, report.unpriced_count) == (1, 1)
     assert (report.input_tokens, report.output_tokens) == (1010, 55)
     assert report.cost_usd == Decimal("0.25018")
@@ -90,7 +94,12 @@ async def test_a_log_becomes_a_company(
     assert (search.scope.agent_id, search.principal) == ("bob", "agent:bob")
     assert (search.request["query"], search.result_count, search.latency_ms) == ("where", 3, 12.5)
     line = 1 if form != "csv" else 2
-    origin = {"file": path.name, "line": line, "id": "7", "columns": {"team": "red"}}
+    origin = {
+        "file": path.name,
+        "line": line,
+        "id": "7",
+        "columns": {"tool": "search_memory", "team": "red"},
+    }
     assert search.request["imported"] == origin
     assert search.usage[0].provider == "openai"
     assert search.usage[0].details["priced_by"].startswith("genai-prices ")
@@ -113,10 +122,12 @@ async def test_a_log_that_has_grown_adds_what_is_new(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
     same = row(query="twice in the same second")
-    path = json_lines(tmp_path / "a.jsonl", [same, same, row(id="x")])
+    path = json_lines(tmp_path / "a.jsonl", [same, same, row(operation_id="x")])
     assert (await load(path)).added == 3
     assert ((again := await load(path)).added, again.known) == (0, 3)
-    copy = json_lines(tmp_path / "renamed.jsonl", [same, same, row(id="x"), same, row(id="y")])
+    copy = json_lines(
+        tmp_path / "renamed.jsonl", [same, same, row(operation_id="x"), same, row(operation_id="y")]
+    )
     plan = await load(copy, dry_run=True)
     grown = await load(copy)
     assert (plan.added, plan.known) == (grown.added, grown.known) == (2, 3)
@@ -129,7 +140,10 @@ async def test_an_id_is_kept_if_it_can_be(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
     name = "0190c1f2-aaaa-7bbb-8ccc-123456789abc"
-    path = json_lines(tmp_path / "a.jsonl", [row(id=name), row(id="12"), row(id=name)])
+    path = json_lines(
+        tmp_path / "a.jsonl",
+        [row(operation_id=name), row(operation_id="12"), row(operation_id=name)],
+    )
     await load(path)
     first, second, third = await log_of(service)
     assert first.operation_id == name
@@ -145,7 +159,7 @@ async def test_an_id_of_several_operations(
     monkeypatch.setattr(imports, "_BATCH", 2)
     times = [f"2026-03-01T10:00:0{second}Z" for second in (1, 1, 2, 3, 4)]
     path = json_lines(
-        tmp_path / "a.jsonl", [row(id="a-request-of-five", timestamp=t) for t in times]
+        tmp_path / "a.jsonl", [row(operation_id="a-request-of-five", started_at=t) for t in times]
     )
     assert (await load(path, dry_run=True)).added == 5
     assert (await load(path)).added == 5
@@ -164,7 +178,9 @@ async def test_the_same_row_of_two_files_is_one_operation(load: Log, tmp_path: P
 
 
 async def test_a_file_that_is_named_twice_is_read_once(load: Log, tmp_path: Path) -> None:
-    path = json_lines(tmp_path / "a.jsonl", [row(id="long-enough-1"), row(id="long-enough-2")])
+    path = json_lines(
+        tmp_path / "a.jsonl", [row(operation_id="long-enough-1"), row(operation_id="long-enough-2")]
+    )
     report = await load(path, path)
     assert (report.files, report.operations, report.added) == ((str(path),), 2, 2)
 
@@ -174,14 +190,19 @@ async def test_each_call_of_an_operation_is_added_up(load: Log, tmp_path: Path) 
         counts = {"input_tokens": number, "output_tokens": 2 * number, "embedding_tokens": 3}
         return {"provider": "p", "model": f"m{number}", "cost_usd": cost, **counts}
 
-    rows = [row(id=f"long-enough-{n}", usage=[call(n, "0.5"), call(10, None), call(100, "0.25")])
-            for n in (1, 2)]  # fmt: skip
-    rows.append(row(id="long-enough-3", unpriced_count=1_000, latency_ms=1))
+    rows = [
+        row(
+            operation_id=f"long-enough-{n}",
+            usage=[call(n, "0.5"), call(10, None), call(100, "0.25")],
+        )
+        for n in (1, 2)
+    ]
+    rows.append(row(operation_id="long-enough-3", unpriced_count=1_000, latency_ms=1))
     report = await load(json_lines(tmp_path / "a.jsonl", rows))
     assert (report.usage_count, report.unpriced_count, report.unmeasured_count) == (1006, 1002, 2)
     tokens = report.input_tokens, report.output_tokens, report.embedding_tokens
     assert (tokens, report.cost_usd) == ((223, 446, 18), Decimal("1.5"))
-    rows = [row(id="long-enough-4", unpriced_count=1_001)]
+    rows = [row(operation_id="long-enough-4", unpriced_count=1_001)]
     with pytest.raises(Invalid, match="does not fit"):
         await load(json_lines(tmp_path / "b.jsonl", rows))
 
@@ -189,8 +210,8 @@ async def test_each_call_of_an_operation_is_added_up(load: Log, tmp_path: Path) 
 async def test_what_was_sealed_is_not_added_again(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
-    rows = [row(id=f"a-long-enough-id-{n}", query=str(n)) for n in (0, 1, 2)]
-    rows.append(row(id="a-long-enough-id-0", timestamp=1772357401))
+    rows = [row(operation_id=f"a-long-enough-id-{n}", query=str(n)) for n in (0, 1, 2)]
+    rows.append(row(operation_id="a-long-enough-id-0", started_at=1772357401))
     path = json_lines(tmp_path / "a.jsonl", rows[:2])
     await load(path)
     await service.analysis.seal(
@@ -210,14 +231,14 @@ async def test_nothing_is_imported_if_a_row_is_bad(
 ) -> None:
     path = tmp_path / "a.jsonl"
     lines = [
-        json.dumps(row()), "", "no json", "[1]", json.dumps({"action": "search"}),
-        json.dumps(row(action="frob")), json.dumps(row(prompt_tokens=-1)), '{"x": NaN}',
-        json.dumps(row(agent="a\nb")), json.dumps(row(duration_ms="long")), json.dumps(row(n=2)),
+        json.dumps(row()), "", "no json", "[1]", json.dumps({"operation_type": "query"}),
+        json.dumps(row(operation_type="frob")), json.dumps(row(input_tokens=-1)), '{"x": NaN}',
+        json.dumps(row(agent_id="a\nb")), json.dumps(row(latency_ms="long")), json.dumps(row(n=2)),
         json.dumps(row(usage=[{"provider": "x", "tokens": 1}])), '{"x": "\ud83d"}',
         json.dumps(row(handles=[{"rank": 1, "provider_key": "a", "provider_record_id": "b"}] * 2)),
     ]  # fmt: skip
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
-    work = Import([path], "theirs", map_of())
+    work = Import([path], "theirs", {})
     caller = Caller(company_id="local", principal="user:ana", channel="test")
     with pytest.raises(Invalid, match=r"^11 rows do not fit; the first is a\.jsonl line 3\. N"):
         await work.run(service, caller)
@@ -225,8 +246,8 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     assert [one.company_id for one in await service.companies.all()] == ["local"]
     reasons = {bad.line: bad.reason for bad in work.bad}
     assert list(reasons) == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
-    assert reasons[5].startswith("no column tells started_at")
-    assert "--map-type frob=TYPE" in reasons[6]
+    assert reasons[5] == "it has no started_at"
+    assert reasons[6].startswith("operation_type: 'frob' is not a type of operation; map it to")
     assert reasons[7] == "input_tokens: '-1' is not a whole number from 0 on"
     assert reasons[12] == "tokens: it is not known"
     report = await load(path, skip_bad=True)
@@ -235,75 +256,182 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     assert (plan.known, plan.bad_count) == (2, 11)
 
 
-async def test_a_map_says_what_columns_and_words_are(
+async def test_expressions_say_what_columns_and_words_are(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
-    table = tmp_path / "map.toml"
-    table.write_text(
-        'timezone = "Europe/Berlin"\n[columns]\nWann = "started_at"\nsecret = "-"\n'
-        '[operation_type]\nsuche = "query"\n[status]\ngut = "ok"\n[set]\nproject_id = "p"\n'
-    )
     path = tmp_path / "a.csv"
     path.write_text(
-        "\ufeffWann;Was;state;secret;took;model\n"
-        "2026-07-01 12:00;suche;gut;hidden;2;\n1772357400;lösche;schlecht;;;gpt-4o\n"
+        "\ufeffWann;Was tat es;state;secret;took;model\n"
+        '2026-07-01 12:00;suche;gut;hidden;2;\n1772357400;"lösche";schlecht;;;gpt-4o\n'
     )
-    columns = map_of(
-        str(table), "Was=operation_type", "took=latency_s", "model=imported",
-        types={"lösche": "forget"}, statuses={"schlecht": "error"}, constants={"agent_id": "a"},
-    )  # fmt: skip
-    report = await load(path, columns=columns)
+    maps = {
+        "started_at": "Wann",
+        "operation_type": "map {'suche': 'query', 'lösche': 'forget'}[\"Was tat es\"]",
+        "status": "if(state = 'gut', 'ok', 'error')",
+        "latency_ms": "took::DOUBLE * 1000",
+        "project_id": "'p'",
+        "model": "NULL",
+        "imported": "{'model': model}",
+    }
+    report = await load(path, maps=maps, timezone="Europe/Berlin")
     assert (report.naive_count, report.timezone, report.unmeasured_count) == (1, "Europe/Berlin", 1)
-    assert report.types == {"suche": "query", "lösche": "forget"}
+    assert report.fields == maps
     forget, query = await log_of(service)
-    assert (query.started_at.hour, query.latency_ms, query.status) == (10, 2000, "ok")
-    assert (forget.status, forget.scope.agent_id, forget.scope.project_id) == ("error", "a", "p")
+    assert (query.operation_type, query.started_at.hour, query.latency_ms) == ("query", 10, 2000)
+    assert (forget.operation_type, forget.status, query.status) == ("forget", "error", "ok")
+    assert (forget.scope.project_id, forget.usage) == ("p", ())
     assert "hidden" not in str(query)
-    assert forget.usage == ()
     assert forget.request["imported"]["columns"] == {"model": "gpt-4o"}
 
 
-async def test_the_likelier_column_wins_and_the_other_is_kept(
+async def test_values_of_json_reach_an_expression_as_they_are(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
-    path = json_lines(
-        tmp_path / "a.jsonl",
-        [{"created_at": "2020-01-01", **row()}, {"created_at": "2021-01-01", "op": "add"}],
+    big = 123456789012345678901234567890
+    rows = [
+        {"ts": 1772357400.25, "meta": {"agent": "bob", "n": big}, "big": big, "mix": 1, "Id": 7,
+         "q": "where \ud83d\x00😀", "none": None},
+        {"ts": 1772357401, "meta": {"agent": "ana", "n": 0.1}, "big": 1, "mix": "x"},
+    ]  # fmt: skip
+    maps = {
+        "started_at": "to_timestamp(ts)",
+        "operation_type": "'query'",
+        "agent_id": "meta->>'agent'",
+        "run_id": "big",
+        "issue_id": "big || '.'",
+        "subject_id": "concat_ws('-', mix, \"none\", id)",
+        "query": "q",
+        "content": "q || '!'",
+        "result_count": "((meta->>'n') = '0.1')::INT",
+    }
+    await load(json_lines(tmp_path / "a.jsonl", rows), maps=maps)
+    bob, ana = await log_of(service)
+    assert (bob.started_at.microsecond, bob.scope.agent_id) == (250_000, "bob")
+    assert (bob.scope.run_id, bob.scope.issue_id) == (str(big), f"{big}.")
+    assert (bob.scope.subject_id, ana.scope.subject_id) == ("1-7", "x")
+    assert bob.request["query"] == "where \ud83d\x00😀"
+    assert bob.request["content"] == "where \ufffd\x00😀!"
+    assert bob.request["imported"]["columns"]["meta"] == {"agent": "bob", "n": big}
+    assert (bob.result_count, ana.result_count) == (0, 1)
+
+
+async def test_times_of_parquet_keep_their_zones(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    made = (
+        "SELECT '2026-03-01 10:00:00.123456+05:30'::TIMESTAMPTZ AS began, "
+        "'2026-03-01 10:00:01.5+05:30'::TIMESTAMPTZ AS ended, "
+        "TIMESTAMP '2026-03-01 12:00:00' AS told, 12345678901.123456789012::DECIMAL(30, 12) AS n"
     )
-    await load(path)
-    second, first = await log_of(service)
-    assert (second.started_at.year, first.started_at.year) == (2021, 2026)
-    assert first.request["imported"]["columns"] == {"created_at": "2020-01-01"}
+    duckdb.execute(f"COPY ({made}) TO '{path}' (FORMAT parquet)")
+    maps = {"started_at": "began", "operation_type": "'get'", "latency_ms": "ended - began"}
+    await load(path, maps=maps, timezone="Asia/Tokyo")
+    [found] = await log_of(service)
+    assert found.started_at.isoformat() == "2026-03-01T04:30:00.123456+00:00"
+    assert found.latency_ms == pytest.approx(1376.544)
+    columns = found.request["imported"]["columns"]
+    assert (columns["n"], columns["told"]) == ("12345678901.123456789012", "2026-03-01T12:00:00")
 
 
 @pytest.mark.parametrize(
-    ("words", "how", "message"),
+    ("maps", "how", "message"),
     [
-        (["nonsense"], {}, "--map takes"),
-        (["a=nonsense"], {}, "There is no field nonsense"),
-        (["missing=agent_id"], {}, "No row has a column missing; the columns are timestamp"),
-        (["/nowhere/x.toml"], {}, "cannot be read"),
-        ([], {"types": {"a": "b"}}, "each operation type is one of"),
-        ([], {"types": {"a": "seal"}}, "a cannot be a seal"),
-        ([], {"statuses": {"a": "b"}}, "each status is one of"),
-        ([], {"constants": {"a": "b"}}, "There is no field a"),
-        ([], {"timezone": "Mars/Base"}, "no time zone Mars/Base"),
-        ([], {"timezone": "../x"}, "no time zone"),
+        ({"agent": "a"}, {}, "There is no field agent; did you mean agent_id"),
+        (
+            {"agent_id": "missing"},
+            {},
+            r'"missing" not found.*a\.jsonl has the columns started_at \(',
+        ),
+        ({"agent_id": "n +"}, {}, "The expression of agent_id cannot be read: syntax error"),
+        ({"agent_id": ""}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "n, n"}, {}, "has to be one expression"),
+        ({"agent_id": "n], [n"}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "n] || [n"}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "n FROM log --"}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "x for x in [n]"}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "n /* "}, {}, "The expression of agent_id cannot be read"),
+        ({"agent_id": "n; COPY log TO 'x'"}, {}, "Only a statement that reads"),
+        ({"agent_id": "n; SELECT 1"}, {}, "Only one statement"),
+        ({"agent_id": "(SELECT max(n) FROM log)"}, {}, "TRY can not be used"),
+        (
+            {"agent_id": "(SELECT table_name FROM information_schema.tables)"},
+            {},
+            "There is no",
+        ),
+        ({"agent_id": "(SELECT * FROM read_csv('/etc/passwd'))"}, {}, "read_csv is not allowed"),
+        ({"agent_id": "(SELECT * FROM '/etc/passwd')"}, {}, "There is no /etc/passwd"),
+        ({"agent_id": "content FROM read_text('/etc/passwd')"}, {}, "read_text is not allowed"),
+        ({"agent_id": "getenv('HOME')"}, {}, "getenv is not allowed"),
+        ({"agent_id": "sleep_ms(100000)"}, {}, "sleep_ms is not allowed"),
+        ({"agent_id": "repeat('x', 1000000000)"}, {}, "repeat is not allowed"),
+        ({"agent_id": "count(*)"}, {}, "aggregates are not allowed"),
+        ({"agent_id": "random()"}, {}, "volatile"),
+        ({"agent_id": "unnest([1, 2])"}, {}, "UNNEST not supported"),
+        ({"agent_id": "?"}, {}, "does not work"),
+        ({}, {"where": "n ="}, "The expression of where cannot be read"),
+        ({}, {"timezone": "Mars/Base"}, "no time zone Mars/Base"),
+        ({}, {"timezone": "../x"}, "no time zone"),
     ],
 )
-async def test_a_map_that_makes_no_sense(
-    load: Log, tmp_path: Path, words: list[str], how: dict[str, dict[str, str]], message: str
+async def test_an_expression_that_does_not_work_imports_nothing(
+    service: MemoryService, load: Log, tmp_path: Path, maps: dict[str, str], how: Any, message: str
 ) -> None:
-    path = json_lines(tmp_path / "a.jsonl", [row()])
-    with pytest.raises(Invalid, match=message):
-        await load(path, columns=map_of(*words, **how))  # type: ignore[arg-type]  # as given
+    path = json_lines(tmp_path / "a.jsonl", [row(n=1)])
+    with pytest.raises((Denied, Invalid), match=message):
+        await load(path, maps=maps, **how)
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
+
+
+async def test_an_expression_that_runs_too_long_is_stopped(
+    load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.importing.mapping.TIME_LIMIT_S", 0.05)
+    path = json_lines(tmp_path / "a.jsonl", [row(n=n) for n in range(200)])
+    slow = "list_sum(list_transform(range(1000000), lambda x: sin(x + n)))"
+    with pytest.raises(Invalid, match=r"ran for more than 0\.05 s and was stopped; simplify it"):
+        await load(path, maps={"result_count": slow})
+
+
+async def test_rows_of_which_an_expression_fails_are_told_by_their_number(
+    load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.importing.mapping._BATCH", 2)
+    lines = [json.dumps(row(took=took)) for took in ("1.5", "long", "2", None, "x", "3")]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(["", *lines[:3], "no json", *lines[3:]]))
+    report = await load(path, maps={"latency_ms": "took::DOUBLE"}, skip_bad=True)
+    assert (report.added, report.unmeasured_count) == (4, 1)
+    assert [(one.line, one.reason[:62]) for one in report.bad] == [
+        (3, "latency_ms: Conversion Error: Could not convert string 'long' "),
+        (5, "it is not JSON"),
+        (7, "latency_ms: Conversion Error: Could not convert string 'x' to "),
+    ]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+async def test_a_file_without_the_columns_that_are_needed(
+    load: Log, tmp_path: Path, form: str
+) -> None:
+    path = written(tmp_path, form)
+    kind = "BIGINT" if form != "csv" else "VARCHAR"
+    with pytest.raises(Invalid) as caught:
+        await load(path)
+    assert str(caught.value).startswith(f"{path.name} has the columns id (VARCHAR), ts (")
+    assert f"results ({kind})" in str(caught.value)
+    assert str(caught.value).endswith(
+        "but not started_at and operation_type; say which column or SQL expression that is, such "
+        "as --map started_at=id --map operation_type=ts."
+    )
+    with pytest.raises(Invalid, match=r"but not operation_type; .* --map operation_type=id\.$"):
+        await load(path, maps={"started_at": "ts"})
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.txt", b"x", "give --format"),
-        ("a.parquet", b"PAR0", "is not a Parquet file"),
+        ("a.parquet", b"PAR0", "cannot be read as Parquet"),
         ("a.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
         ("a.csv", b"a,a\n1,2\n", "each once"),
         ("a.csv", b"a,\n1,2\n", "each once"),
@@ -320,8 +448,8 @@ async def test_a_file_of_another_kind(
 async def test_a_broken_csv_row_is_told_by_its_line(load: Log, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(
-        b'timestamp,action,text\n1772357400,add,"two\nlines"\n1772357400,add\n'
-        b"1772357400,add,\xff\n\n1772357400,add,ok\n"
+        b'started_at,operation_type,text\n1772357400,write,"two\nlines"\n1772357400,write\n'
+        b"1772357400,write,\xff\n\n1772357400,write,ok\n"
     )
     report = await load(path, skip_bad=True)
     assert report.added == 2
@@ -336,8 +464,8 @@ async def test_secrets_of_another_system_do_not_get_in(
 ) -> None:
     key = "sk-proj-abcdefghijklmnop1234567890"
     secret = row(
-        query=f"the key {key}", error=f"refused {key}", note={"deep": key},
-        link=f"https://me:{key}@x.test/", status=500, user=key, agent=key,
+        query=f"the key {key}", error_message=f"refused {key}", note={"deep": key},
+        source_external_ref=f"https://me:{key}@x.test/", principal=key, agent_id=key,
     )  # fmt: skip
     usage = [{"provider": "x", "details": {"key": key}}]
     await load(json_lines(tmp_path / "a.jsonl", [secret, row(usage=usage, id=2)]))
@@ -352,11 +480,11 @@ async def test_hostile_text_is_kept_exactly(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:
     hostile = "é\x00\ud800'; DROP TABLE x; --\x1b[2J\u202e"
-    await load(json_lines(tmp_path / "a.jsonl", [row(query=hostile, other={hostile: hostile})]))
+    await load(json_lines(tmp_path / "a.jsonl", [row(query=hostile, **{hostile: hostile})]))
     [found] = await log_of(service)
     assert found.request["query"] == hostile
     [(column, text)] = found.request["imported"]["columns"].items()
-    assert (column, text) == (f"other.{hostile}".replace("\ud800", "\\ud800"), hostile)
+    assert (column, text) == (hostile.replace("\ud800", "\\ud800"), hostile)
     assert (await service.analysis.verify_chain(THEIRS)).problem is None
 
 
@@ -372,7 +500,7 @@ async def test_only_an_imported_log_is_imported_into(
     await service.companies.add(empty, "Empty")
     assert not (report := await load(path, company="empty")).created
     assert report.added == 1
-    json_lines(path, [row(), row(id=2)])
+    json_lines(path, [row(), row(operation_id=2)])
     assert (await load(path, company="empty")).added == 1
     lived_in = caller.model_copy(update={"company_id": "lived-in"})
     await service.companies.add(lived_in, "Lived in")
@@ -402,11 +530,11 @@ async def test_read_only_imports_nothing(
     path = json_lines(tmp_path / "a.jsonl", [row()])
     await (await open_service(paths, settings)).close()
     service = await open_service(paths, load_settings(paths, principal="user:u", read_only=True))
-    work = Import([path], "theirs", map_of())
+    work = Import([path], "theirs", {})
     with pytest.raises(Denied, match="read-only"):
         await work.run(service, caller)
     work.close()
-    work = Import([path], "theirs", map_of())
+    work = Import([path], "theirs", {})
     assert (await work.run(service, caller, dry_run=True)).added == 1
     work.close()
     assert [one.company_id for one in await service.companies.all()] == ["local"]
@@ -417,7 +545,7 @@ async def test_an_import_that_is_stopped_goes_on(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "_BATCH", 20)
-    path = json_lines(tmp_path / "a.jsonl", [row(id=n) for n in range(25)])
+    path = json_lines(tmp_path / "a.jsonl", [row(operation_id=n) for n in range(25)])
 
     def stop(what: str, count: int) -> None:
         if what == "gone through":
@@ -433,8 +561,8 @@ async def test_an_import_that_is_stopped_goes_on(
 
 def test_what_was_put_aside_may_be_closed_while_it_is_read() -> None:
     staging = Staging("theirs", once=False)
-    translator = Translator("theirs", map_of())
-    entry = translator.entry("a.jsonl", Row(1, row()))
+    translator = Translator("theirs")
+    entry = translator.entry("a.jsonl", Row(1, row()), {})
     staging.add(0, entry)
     reading = staging.in_order()
     staging.close()
@@ -445,75 +573,11 @@ def test_what_was_put_aside_may_be_closed_while_it_is_read() -> None:
         staging.add(0, entry)
 
 
-SPAN = {
-    "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
-    "name": "chat gpt-4o", "startTimeUnixNano": "1772359200000000000",
-    "endTimeUnixNano": "1772359201500000000", "status": {"code": 2, "message": "too long"},
-    "attributes": [
-        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
-        {"key": "gen_ai.provider.name", "value": {"stringValue": "openai"}},
-        {"key": "gen_ai.request.model", "value": {"stringValue": "gpt-4o"}},
-        {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "1000"}},
-        {"key": "stops", "value": {"arrayValue": {"values": [{"stringValue": "."}]}}},
-    ],
-}  # fmt: skip
-
-
-async def test_spans_in_otlp(service: MemoryService, load: Log, tmp_path: Path) -> None:
-    tool = SPAN | {"spanId": "eee19b7ec3c1b175", "attributes": [
-        {"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]}  # fmt: skip
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
-    batch = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [SPAN, tool]}]}]}
-    path = json_lines(tmp_path / "a.jsonl", [batch, {"resourceSpans": [{"scopeSpans": [3]}]}])
-    columns = map_of("service.name=agent_id", types={"execute_tool": "-"})
-    report = await load(path, columns=columns, skip_bad=True)
-    assert (report.added, report.skipped) == (1, {"type execute_tool": 1})
-    assert [(bad.line, bad.reason) for bad in report.bad] == [(2, "it is not OTLP JSON")]
-    [found] = await log_of(service)
-    assert (found.operation_id, found.operation_type, found.status, found.latency_ms) == (
-        "eee19b7ec3c1b174", "context", "error", 1500,
-    )  # fmt: skip
-    assert (found.scope.agent_id, found.scope.run_id) == ("shop", SPAN["traceId"])
-    assert (found.error_message, found.usage[0].cost_usd) == ("too long", Decimal("0.0025"))
-    assert found.request["imported"]["columns"] == {"name": "chat gpt-4o", "stops": ["."]}
-
-
-async def test_one_array_of_many_lines(load: Log, tmp_path: Path) -> None:
-    rows = [row(id=n, query="x" * 3_000) for n in range(1_000)]
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(rows, indent=1))
-    assert (await load(path)).added == 1_000
-    path.write_text(json.dumps([*rows[:2], 3], indent=1)[:-2] + ',\n {"cut": ')
-    report = await load(path, skip_bad=True)
-    assert report.known == 2
-    assert [(bad.line, bad.reason) for bad in report.bad] == [
-        (14, "it is not a JSON object"),
-        (15, "it is not JSON, nor is what follows"),
-    ]
-
-
-async def test_another_systems_sessions_are_no_transcript(
-    service: MemoryService, load: Log, tmp_path: Path
-) -> None:
-    export = {
-        "id": "observation-number-1", "type": "GENERATION", "sessionId": "s", "level": "ERROR",
-        "startTime": "2026-03-01T10:00:00Z", "endTime": "2026-03-01T10:00:02Z",
-        "model": "gpt-4o-mini", "usageDetails": {"input": 100, "output": 5},
-    }  # fmt: skip
-    path = json_lines(tmp_path / "export.jsonl", [export, export | {"endTime": "2025-01-01"}])
-    report = await load(path, skip_bad=True)
-    assert (report.format, report.added, report.bad_count) == ("jsonl", 1, 1)
-    assert report.bad[0].reason == "ended_at: it is before started_at"
-    [found] = await log_of(service)
-    assert (found.operation_type, found.status, found.latency_ms) == ("context", "error", 2000)
-    assert found.usage[0].input_tokens == 100
-
-
 async def test_a_length_that_is_not_known_is_in_no_percentile(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Rollups, "short", 0)
-    rows = [row(n=n, **({"duration_ms": 100} if n < 2 else {})) for n in range(10)]
+    rows = [row(n=n, **({"latency_ms": 100} if n < 2 else {})) for n in range(10)]
     report = await load(json_lines(tmp_path / "a.jsonl", rows))
     assert report.unmeasured_count == 8
     found = await log_of(service)

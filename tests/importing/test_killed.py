@@ -25,7 +25,7 @@ LONG = "marmalade " * 80
 async def test_nothing_is_left_but_what_was_imported(
     service: MemoryService, paths: Paths, tmp_path: Path
 ) -> None:
-    file = json_lines(tmp_path / "a.jsonl", (row(id=n, query=LONG) for n in range(ROWS)))
+    file = json_lines(tmp_path / "a.jsonl", (row(operation_id=n, query=LONG) for n in range(ROWS)))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     kill(paths, file, temporary, when=f"read {ROWS}\n")

@@ -12,7 +12,7 @@ from memtui.importing.rows import Row
 from memtui.importing.staging import pack, unpack
 from memtui.importing.translating import Translator
 from memtui.store.operation import OperationDraft
-from tests.importing.conftest import map_of, row
+from tests.importing.conftest import row
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 NAMES = st.text("abc :é", min_size=1).filter(lambda text: text.strip() != "")
@@ -20,12 +20,12 @@ COUNTS = st.integers(0, 10**9)
 VALUES = st.fixed_dictionaries(
     {},
     optional={
-        "agent": NAMES, "run": NAMES, "user": NAMES, "q": TEXTS, "error": TEXTS, "url": TEXTS,
-        "results": COUNTS, "duration_s": st.decimals(0, 10**6, places=3).map(str),
-        "latency_us": COUNTS.map(lambda count: count % 10**14), "undoes": TEXTS,
+        "agent_id": NAMES, "run_id": NAMES, "principal": NAMES, "query": TEXTS,
+        "error_message": TEXTS, "source_external_ref": TEXTS, "result_count": COUNTS,
+        "latency_ms": st.decimals(0, 10**6, places=3).map(str), "undoes": TEXTS,
         "model": st.sampled_from(["gpt-4o", "claude-sonnet-4-5", "mystery"]),
-        "prompt_tokens": COUNTS, "completion_tokens": COUNTS, "unpriced_count": st.integers(0, 3),
-        "cost": st.decimals(0, 1000, places=14).map(str), "other": st.floats(allow_nan=True),
+        "input_tokens": COUNTS, "output_tokens": COUNTS, "unpriced_count": st.integers(0, 3),
+        "cost_usd": st.decimals(0, 1000, places=14).map(str), "other": st.floats(allow_nan=True),
         "capped": st.booleans(),
         "handles": st.just([{"rank": 1, "provider_key": "v", "provider_record_id": "r"}]),
     },
@@ -34,7 +34,7 @@ VALUES = st.fixed_dictionaries(
 
 @given(VALUES)
 def test_there_and_back(values: dict[str, Any]) -> None:
-    entry = Translator("theirs", map_of()).entry("a.jsonl", Row(1, row(**values)))
+    entry = Translator("theirs").entry("a.jsonl", Row(1, row(**values)), {})
     draft = entry.draft
     again = unpack(pack(draft), "an-id", draft.started_at)
     assert again == draft.model_copy(update={"operation_id": "an-id"})

@@ -14,10 +14,12 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable
 from memtui.importing.importer import Import
 from memtui.service import Caller, MemoryService, open_service
-from tests.importing.conftest import json_lines, log_of, map_of, row
+from tests.importing.conftest import json_lines, log_of, row
 
 THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")
-ROWS = [row(id=n, timestamp=f"2026-03-0{n}T10:00:00Z", prompt_tokens=5) for n in range(1, 7)]
+ROWS = [
+    row(operation_id=n, started_at=f"2026-03-0{n}T10:00:00Z", input_tokens=5) for n in range(1, 7)
+]
 
 
 @pytest_asyncio.fixture
@@ -33,8 +35,8 @@ async def kept(paths: Paths, tmp_path: Path) -> AsyncIterator[MemoryService]:
 
 
 async def load(service: MemoryService, folder: Path, *, more: int = 0) -> int:
-    rows = [*ROWS, *(row(id=f"more {n}") for n in range(more))]
-    work = Import([json_lines(folder / "a.jsonl", rows)], "theirs", map_of())
+    rows = [*ROWS, *(row(operation_id=f"more {n}") for n in range(more))]
+    work = Import([json_lines(folder / "a.jsonl", rows)], "theirs", {})
     own = THEIRS.model_copy(update={"company_id": "local"})
     return (await work.run(service, own)).added
 

@@ -14,7 +14,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.service import Caller, MemoryService, Operation, open_service
 from tests.analytics.logs import draft
 from tests.databases import ON_BOTH
-from tests.importing.conftest import Log, json_lines, log_of, map_of
+from tests.importing.conftest import Log, json_lines, log_of
 
 pytestmark = ON_BOTH
 
@@ -64,7 +64,7 @@ async def test_our_own_log_there_and_back(
     ours = await log_of(service, "acme")
     assert [one.seq for one in ours] == list(range(1, 62))
     path = json_lines(tmp_path / "export.jsonl", [one.model_dump(mode="json") for one in ours])
-    report = await load(path, columns=map_of(), company="back")
+    report = await load(path, company="back")
     assert (report.added, report.bad_count, report.priced_here_count) == (61, 0, 0)
     back = await log_of(service, "back")
     assert [one.started_at for one in back] == sorted(one.started_at for one in ours)

@@ -396,29 +396,18 @@ async def ops_import(
         str | None,
         typer.Option(help="The company they become; named after the first file if left out."),
     ] = None,
-    columns: Annotated[
+    expressions: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
-            metavar="COLUMN=FIELD",
-            help="What a column is, or a .toml file that says it of many; the rest is guessed.",
+            metavar="FIELD=EXPRESSION",
+            help="What a field is, in DuckDB's SQL over the file's columns; if left out, the "
+            "column of its name.",
         ),
     ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map-type",
-            metavar="WORD=TYPE",
-            help="What one of their words means; - leaves it out.",
-        ),
-    ] = None,
-    statuses: Annotated[
-        list[str] | None,
-        typer.Option("--map-status", metavar="WORD=STATUS", help="The same for outcomes."),
-    ] = None,
-    constants: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="For rows that have no such value."),
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="EXPRESSION", help="Import only rows of which this is true."),
     ] = None,
     timezone: Annotated[
         str | None,
@@ -439,19 +428,17 @@ async def ops_import(
     that a log which has grown can be imported once more. If a row does not fit nothing is imported,
     unless --skip-bad. docs/import.md lists the fields.
     """
-    from memtui.importing.columns import column_map
     from memtui.importing.importer import Import, company_for
 
-    chosen = column_map(
-        columns or (),
-        types=pairs(types, "--map-type"),
-        statuses=pairs(statuses, "--map-status"),
-        constants=pairs(constants, "--set"),
+    work = Import(
+        files,
+        company or company_for(files, form),
+        pairs(expressions, "--map"),
+        where=where,
         timezone=timezone,
+        form=form,
     )
     gc.freeze()  # what is there by now stays: a large import would look at it again and again
-    target = company or company_for(files, form)
-    work = Import(files, target, chosen, form=form)
     try:
         with ticker() as show:
             report = await work.run(
@@ -478,9 +465,8 @@ def _tell_bad(session: Session, work: Import) -> None:
 
 
 def _lines(report: ImportReport) -> Iterator[Line]:
-    if report.dry_run and report.columns:
-        rows = ([one.column, one.field] for one in report.columns)
-        yield from table(columns("column", "becomes"), rows)
+    if report.dry_run and report.fields:
+        yield from table(columns("field", "made of"), map(list, report.fields.items()))
         yield ""
     yield from fields(list(_facts(report)))
     words = ("would be added", "there already") if report.dry_run else ("added", "there already")
@@ -506,8 +492,6 @@ def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
         count = shown.counted(report.naive_count, "time")
         yield "zone", f"{count} named no zone, read as {report.timezone}"
     yield "types", _counted(report.types_count)
-    guessed = {word: kind for word, kind in report.types.items() if word != kind}
-    yield "taken for", ", ".join(f"{word} → {kind}" for word, kind in list(guessed.items())[:20])
     yield "outcomes", _counted(report.status_count)
     if report.usage_count:
         words = ("in", "out", "embedded")
@@ -515,6 +499,7 @@ def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
         tokens = [f"{count:,} {word}" for count, word in zip(counts, words, strict=True)]
         yield "tokens", f"{least}{', '.join(tokens)}"
         yield "cost", f"{least if report.cost_usd is not None else ''}{_cost(report)}"
+    yield "kept", ", ".join(report.kept)
     yield "skipped", _counted(report.skipped)
     if report.repeated:
         yield "repeated", shown.counted(report.repeated, "line")

@@ -95,15 +95,6 @@ def keys_page() -> Iterator[str]:
             yield _row(keys, f"{action.description}{changes}", f"`{action.id}`")
 
 
-def import_page() -> Iterator[str]:
-    """Yield the fields that a column of a foreign log can be."""
-    from memtui.importing.columns import FIELDS
-
-    yield from _table("field", "meaning", "also taken for it")
-    for name, field in FIELDS.items():
-        yield _row(f"`{name}`", field.meaning, ", ".join(f"`{alias}`" for alias in field.aliases))
-
-
 def _table(*titles: str) -> tuple[str, str]:
     return _row(*titles), "|" + " --- |" * len(titles)
 
@@ -140,7 +131,6 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "sql.md": sql_page,
     "conformance.md": conformance_page,
     "keys.md": keys_page,
-    "import.md": import_page,
 }
 """Each page's file and what makes the lines below its mark."""
 

@@ -26,6 +26,7 @@ import pytest
 
 from memtui.channels.cli.main import build_app
 from memtui.channels.cli.reference import walk
+from memtui.importing.translating import FIELDS
 from tests.channels.cli.conftest import Run
 from tests.demos import Built
 from tests.processes import Forked
@@ -249,6 +250,19 @@ def test_what_a_page_tells_to_type_works(
 
 def _import(shell: Shell, person: Path) -> None:
     (person / "audit.csv").write_text("started_at,operation_type\n2026-03-09T10:00:00Z,query\n")
+    (person / "tools.csv").write_text(
+        "When,Agent,Tool,Result,Took (s)\n2026-03-09 10:00,bob,vector lookup,gave up,1.5\n"
+    )
+    (person / "events.jsonl").write_text(
+        '{"ts": 1772357400.5, "action": "QUERY", "meta": {"agent": "bob", "usage": {"in": 7}}}\n'
+        '{"ts": 1772357401, "action": "PING", "meta": null}\n'
+    )
+    (person / "spans.jsonl").write_text(
+        '{"traceId": "t1", "spanId": "5b8efff798038103", "startTimeUnixNano": "1772359200000000000"'
+        ', "endTimeUnixNano": "1772359201500000000", "gen_ai.operation.name": "chat",'
+        ' "gen_ai.request.model": "gpt-4o", "gen_ai.usage.input_tokens": "1000",'
+        ' "gen_ai.usage.output_tokens": "5"}\n'
+    )
     (person / ".claude/projects/app").mkdir(parents=True)
     message = {"id": "msg_1", "model": "claude-sonnet-4-5", "usage": {"output_tokens": 9}}
     said = {
@@ -347,18 +361,30 @@ def test_the_settings_of_a_page_fit(page: str, shell: Shell, home: Path) -> None
         assert checked.code == 0, checked.out
 
 
-def test_the_mapping_of_the_import_page_reads_such_a_log(shell: Shell, person: Path) -> None:
-    [mapping] = of("import.md", "toml")
-    (person / "mapping.toml").write_text(mapping.code)
-    (person / "log.csv").write_text(
-        "When,Tool,Took (s),Internal,status\n2026-03-09 10:00,vector lookup,1.5,x,gave up\n"
+def test_the_import_page_reads_other_logs(shell: Shell, person: Path) -> None:
+    _import(shell, person)
+    for example in of("import.md", "sh"):
+        for line, _ in example.commands:
+            if "--map" in line:
+                shell.type(line, "")
+    found = {
+        company: shell.here("--company", company, "ops", "list", "--json").document["operations"]
+        for company in ("tools", "events", "traces")
+    }
+    [[tool], [event], [span]] = found.values()
+    assert (tool["operation_type"], tool["status"], tool["latency_ms"]) == ("query", "error", 1500)
+    assert (event["started_at"], event["scope"]["agent_id"]) == (
+        "2026-03-01T09:30:00.500000Z",
+        "bob",
     )
-    command = "ops", "import", "log.csv", "--map", "mapping.toml", "--company", "other"
-    ran = shell.here(*command, "--json")
-    assert ran.code == 0, ran.err
-    [logged] = shell.here("--company", "other", "ops", "list", "--json").document["operations"]
-    assert (logged["operation_type"], logged["status"]) == ("query", "error")
-    assert (logged["started_at"], logged["latency_ms"]) == ("2026-03-09T09:00:00Z", 1500)
+    assert (span["latency_ms"], span["usage"][0]["cost_usd"]) == (1500, "0.00255")
+
+
+def test_the_import_page_lists_every_field() -> None:
+    page = (ROOT / "docs" / "import.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page.partition("## Every field")[2], re.MULTILINE)
+    assert set(listed) == set(FIELDS)
+    assert len(listed) == len(FIELDS)
 
 
 def test_the_statements_of_the_pages_run(shell: Shell, home: Path, built: Built) -> None:
