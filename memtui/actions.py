@@ -3,10 +3,11 @@
 Footer, help screen, command palette, keymap checks and `docs/keys.md` all come from `ACTIONS`.
 
 For a screen author: an action's id is `<group>.<verb>`. The group names the class that runs it:
-`app`, a screen (`records`), or a widget that several screens share (`list`, `filter`). That class
-binds its group with `memtui.widgets.keys.bindings_for("records")` and defines `action_<verb>` for
-each of its actions; nothing else names a key. An action lists the conditions it `needs`; the
-screen says which of them are `missing`, and why, so the action itself checks nothing.
+`app`, a screen (`records`), or a widget that several screens share (`list`, `filter`). A screen
+binds its group by naming it, a widget with `memtui.widgets.keys.bindings_for("filter")`. The class
+defines `action_<verb>` for each of its actions; nothing else names a key. An action lists the
+conditions it `needs`; the screen says which of them are `missing`, and why, so the action itself
+checks nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The frame of every numbered screen: scope bar, tabs, filter line, body, footer.
 
 For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name in
-`memtui.actions.SCREENS`, whose actions are bound by that, and give:
+`memtui.actions.SCREENS`, which also binds the keys of its actions, and give:
 
 - `compose_body()`: the widgets between filter line and footer;
 - `load()`: start reading the data of the screen. It is called on the event loop with the service

@@ -1,22 +1,22 @@
 """The frame of a modal screen: head, a list with the details of a row, footer.
 
-For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, and give:
+For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, which also binds the keys of
+its actions, and give:
 
 - `NOUN`: the word for a row, as in "No version is selected.";
 - `columns()` and `key(row)`: the columns of the list, and what a row is found again by;
-- `read()`: the rows, and with them whatever the head shows. It is called when the screen opens, on
-  `r`, after a change, and by `load()`, for which `happened` is the place. `READING` is shown until
-  it answers, `NOTHING` or `nothing()` where there are no rows, and its error with `AGAIN` where it
-  fails;
+- `read()`: a coroutine that returns the rows and stores what else the head shows. It runs when the
+  screen opens, on `r` and after a change. Until there are rows, the list shows `READING`; if there
+  are none, `NOTHING` or what `nothing()` returns; after an error, its sentence and `AGAIN`;
 - `draw_head(width)` and `detail(row, width)`: the contents of head and details;
 - `refusal(verb)`: why an action cannot run now, beyond its needs in the registry;
-- `happened(news)`: react to new operations in the log, optional;
-- `open_row()`: what `enter` does, where it does not go into the details;
-- `action_<verb>()` for each action of the group. There are `read`, `filter` (for a screen that has
-  `FILTERS`), `undo`, `redo`, `help` and `leave` (which asks `may_leave`).
+- `happened(news)`: react to new operations in the log, for example with `load()`; optional;
+- `open_row()`: what `enter` does; by default it goes into the details;
+- `action_<verb>()` for each action of the group. `read`, `filter` (it asks `FILTERS`), `undo`,
+  `redo`, `help` and `leave` (it asks `may_leave`) exist.
 
-A change of what is listed goes through `configure`, which says so and reads again. A list
-that comes in pages sets `following` in `read`, and gives `read_on()`.
+`configure` carries out a change of settings, says so and reads again. A list that comes in pages
+sets `following` in `read()` and gives `read_on()`.
 
 Show it with `visit`. A `GoTo` posted on it closes it and goes to that screen.
 

@@ -332,12 +332,14 @@ class ReviewedPlans:
     @property
     def marked(self) -> list[ListedRecord]:
         """The records that would go, in the plans' order."""
+        return self._listed(name for name in self._shown if name in self.marks)
+
+    def _listed(self, names: Iterable[RecordName]) -> list[ListedRecord]:
         from memtui.service.operations.everywhere import ListedRecord
 
         return [
-            ListedRecord(**dict(one.item.record), binding_key=name.binding_key)
-            for name, one in self._shown.items()
-            if name in self.marks
+            ListedRecord(**dict(self._items[one].record), binding_key=one.binding_key)
+            for one in names
         ]
 
     @property
@@ -364,14 +366,9 @@ class ReviewedPlans:
     @property
     def staying(self) -> list[ListedRecord]:
         """The records that stay in the place of one that would go."""
-        from memtui.service.operations.everywhere import ListedRecord
-
         going = self.going
         names = {stays for name, stays in self._survivors if name in going and stays not in going}
-        return [
-            ListedRecord(**dict(self._items[name].record), binding_key=name.binding_key)
-            for name in sorted(names)
-        ]
+        return self._listed(sorted(names))
 
     @property
     def all_kept(self) -> str:
@@ -485,12 +482,7 @@ class ReviewedPlans:
 
     def cluster(self, name: str) -> list[ListedRecord]:
         """Return the records of a cluster, the one that stays first."""
-        from memtui.service.operations.everywhere import ListedRecord
-
-        return [
-            ListedRecord(**dict(self._items[one].record), binding_key=one.binding_key)
-            for one in self._clusters.get(name, ())
-        ]
+        return self._listed(self._clusters.get(name, ()))
 
     def diff(self) -> list[ReviewLine]:
         """Return the records that go, each set of duplicates after the record that stays."""

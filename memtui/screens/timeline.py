@@ -6,8 +6,9 @@ Between the versions stands what else was changed: a pin, tags, an expiry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -44,102 +45,72 @@ if TYPE_CHECKING:
 NO_OPERATION = "memtui's log does not say."
 
 
-class TimelineVersion(NamedTuple):
-    """A version of the record, and the text that it took the place of."""
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """A version of the record, or another change through memtui, which made no version."""
 
-    number: int
-    """From 1, the oldest."""
-    entry: TimelineEntry
-    before: str | None
-    fields: tuple[tuple[str, str], ...] = ()
-    """What was changed with its text, each by its name."""
-
-    @property
-    def key(self) -> str:
-        """What it is found again by."""
-        return str(self.number)
-
-    @property
-    def began(self) -> datetime | None:
-        """Since when it held; None where nobody knows."""
-        return self.entry.valid_from
-
-    @property
-    def made_by(self) -> Operation | None:
-        """What made it, if memtui did."""
-        return self.entry.made_by
-
-    @property
-    def text(self) -> str:
-        """What the record said."""
-        return self.entry.text
-
-    @property
-    def source(self) -> SourceRef | None:
-        """Why it was made: what its operation gives, else where the provider says it is from."""
-        operation = self.entry.made_by
-        return operation.reason if operation else self.entry.source
-
-    @property
-    def who(self) -> str | None:
-        """Who made it; None where nobody knows."""
-        operation = self.entry.made_by
-        if operation is not None:
-            return actor(operation)
-        return self.entry.created_by and fmt.author(self.entry.created_by)
+    key: str
+    """What it is found again by."""
+    began: datetime | None
+    """Since when the version held, or when the change was made; None where nobody knows."""
+    made_by: Operation | None
+    """What made it, if memtui did."""
+    text: str
+    """What the record said, or on one line what the change did."""
+    source: SourceRef | None
+    """Why it was made: what its operation gives, else where the provider says it is from."""
+    who: str | None
+    """Who made it; None where nobody knows."""
+    fields: tuple[tuple[str, str], ...]
+    """What was changed beside the text, each by its name."""
+    number: int = 0
+    """Of a version: its number from 1, the oldest."""
+    before: str | None = None
+    """Of a version: the text that it took the place of."""
+    entry: TimelineEntry | None = None
+    """The version; None for another change."""
+    change: Change | None = None
+    """The other change."""
 
 
-class OtherChange(NamedTuple):
-    """A change through memtui that made no version and ended none."""
-
-    change: Change
-
-    @property
-    def key(self) -> str:
-        """What it is found again by."""
-        return self.made_by.operation_id
-
-    @property
-    def began(self) -> datetime:
-        """When it was made."""
-        return self.made_by.started_at
-
-    @property
-    def made_by(self) -> Operation:
-        """What made it."""
-        return self.change.operation
-
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """What was changed beside the text, each by its name."""
-        return _fields(self.change)
-
-    @property
-    def text(self) -> str:
-        """What it changed, on one line."""
-        before, after = self.change.before, self.change.after
-        parts = [f"{name}: {words}" for name, words in self.fields]
-        if after is None:
-            parts.append("removed")
-        elif before is None or before.text != after.text:
-            parts.append(after.text)
-        return ", ".join(parts) or "nothing that is shown"
-
-    @property
-    def source(self) -> SourceRef | None:
-        """Why it was made."""
-        return self.made_by.reason
-
-    @property
-    def who(self) -> str:
-        """Who made it."""
-        return actor(self.made_by)
+def _version(
+    number: int, entry: TimelineEntry, before: str | None, change: Change | None
+) -> TimelineRow:
+    made_by = entry.made_by
+    return TimelineRow(
+        key=str(number),
+        began=entry.valid_from,
+        made_by=made_by,
+        text=entry.text,
+        source=made_by.reason if made_by else entry.source,
+        who=actor(made_by) if made_by else entry.created_by and fmt.author(entry.created_by),
+        fields=_fields(change) if change else (),
+        number=number,
+        before=before,
+        entry=entry,
+    )
 
 
-Row: TypeAlias = TimelineVersion | OtherChange
+def _other(change: Change) -> TimelineRow:
+    operation, fields = change.operation, _fields(change)
+    parts = [f"{name}: {words}" for name, words in fields]
+    if change.after is None:
+        parts.append("removed")
+    elif change.before is None or change.before.text != change.after.text:
+        parts.append(change.after.text)
+    return TimelineRow(
+        key=operation.operation_id,
+        began=operation.started_at,
+        made_by=operation,
+        text=", ".join(parts) or "nothing that is shown",
+        source=operation.reason,
+        who=actor(operation),
+        fields=fields,
+        change=change,
+    )
 
 
-class TimelineScreen(ModalListScreen[Row]):
+class TimelineScreen(ModalListScreen[TimelineRow]):
     """Every version of a record that is known, and every other change, the newest first."""
 
     ACTION_GROUP = "timeline"
@@ -156,11 +127,11 @@ class TimelineScreen(ModalListScreen[Row]):
         self._record = record
         self._answer: TimelineAnswer | None = None
 
-    def columns(self) -> list[Column[Row]]:
+    def columns(self) -> list[Column[TimelineRow]]:
         """Return the columns of the list."""
         return columns(self.state)
 
-    def key(self, row: Row) -> str:
+    def key(self, row: TimelineRow) -> str:
         """Return the number of a version, or the id of another change."""
         return row.key
 
@@ -181,7 +152,7 @@ class TimelineScreen(ModalListScreen[Row]):
             head.append(display(fmt.not_read(self._answer.problems), limit=300, style=WARN))
         return lines(head)
 
-    def detail(self, row: Row, width: int) -> Content:
+    def detail(self, row: TimelineRow, width: int) -> Content:
         """Return a version whole."""
         return row_content(row, self.state.clock(), self.state.zone, width)
 
@@ -201,7 +172,7 @@ class TimelineScreen(ModalListScreen[Row]):
         there, why = refusals.get(verb, (True, ""))
         return "" if there else why
 
-    async def read(self) -> list[Row]:
+    async def read(self) -> list[TimelineRow]:
         """Read the versions."""
         session, record = self.session, self._record
         self._answer = await session.service.past.timeline(
@@ -228,29 +199,26 @@ class TimelineScreen(ModalListScreen[Row]):
         self.copy(self.row.text, "Copied the text of the version.")
 
 
-def rows_of(answer: TimelineAnswer) -> list[Row]:
+def rows_of(answer: TimelineAnswer) -> list[TimelineRow]:
     """Return the versions of a timeline, newest first, and where it was made each other change."""
     changes = {one.operation.operation_id: one for one in answer.changes}
     entries = answer.timeline
     ends = (one for entry in entries for one in (entry.made_by, entry.ended_by) if one)
     named = {one.operation_id for one in ends}
     others = [
-        OtherChange(one)
+        one
         for name, one in changes.items()
         if name not in named and (one.before or one.after)  # else the caller may not know of it
     ]
-    rows: list[Row] = []
+    rows: list[TimelineRow] = []
     older = [*[entry.text for entry in entries[1:]], None]
     for place, (entry, before) in enumerate(zip(entries, older, strict=True)):
-        while others and entry.valid_from is not None and others[0].began >= entry.valid_from:
-            rows.append(others.pop(0))
+        while others and entry.valid_from and others[0].operation.started_at >= entry.valid_from:
+            rows.append(_other(others.pop(0)))
         made = changes.get(entry.made_by.operation_id) if entry.made_by else None
-        fields = _fields(made) if made else ()
-        rows.append(TimelineVersion(len(entries) - place, entry, before, fields))
-    if entries and entries[-1].valid_from is None:
-        rows[-1:-1] = others
-        return rows
-    return [*rows, *others]
+        rows.append(_version(len(entries) - place, entry, before, made))
+    end = len(rows) - bool(entries and entries[-1].valid_from is None)
+    return [*rows[:end], *map(_other, others), *rows[end:]]
 
 
 def _fields(change: Change) -> tuple[tuple[str, str], ...]:
@@ -261,30 +229,29 @@ def _fields(change: Change) -> tuple[tuple[str, str], ...]:
 # How a version reads, and another change.
 
 
-def columns(state: AppState) -> list[Column[Row]]:
+def columns(state: AppState) -> list[Column[TimelineRow]]:
     """Return the columns of the list."""
 
     def at(when: datetime | None, unknown: str) -> str:
         return fmt.minute(when, state.zone) if when else unknown
 
-    def lasted(one: Row) -> str:
-        if isinstance(one, OtherChange):
+    def lasted(one: TimelineRow) -> str:
+        if one.entry is None:
             return ""
         begun, now = one.began, state.clock()
         if begun is None or begun > now:
             return "–"
         return fmt.ago(begun, min(one.entry.valid_to or now, now))
 
-    def until(one: Row) -> Cell:
-        if isinstance(one, OtherChange):
+    def until(one: TimelineRow) -> Cell:
+        if (entry := one.entry) is None:
             return Cell("")
-        entry = one.entry
         if entry.valid_from is not None and entry.valid_from > state.clock():
             return Cell(at(entry.valid_to, "still to come"), "warning")
         return Cell(at(entry.valid_to, "")) if entry.valid_to else Cell("still holds", "success")
 
-    def text(one: Row) -> Cell:
-        tone: Tone = "muted" if isinstance(one, OtherChange) else ""
+    def text(one: TimelineRow) -> Cell:
+        tone: Tone = "" if one.entry else "muted"
         return Cell(" ".join(one.text[:400].split()), tone)
 
     return [
@@ -297,19 +264,19 @@ def columns(state: AppState) -> list[Column[Row]]:
     ]  # fmt: skip
 
 
-def row_content(row: Row, now: datetime, zone: tzinfo | None, width: int) -> Content:
+def row_content(row: TimelineRow, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return a version or another change whole: when, who made it and why, what it changed."""
     see = [labelled("", key_hint("@", "see everything as it was then"))] if row.began else []
     fields = [labelled(*one) for one in row.fields]
-    if isinstance(row, OtherChange):
-        title = fmt.done(row.made_by)
+    if row.change is not None:
+        title = fmt.done(row.change.operation)
         window: list[Line] = [labelled("at", moment(row.began, now, zone)), *_made(row, now), *see]
         changed = [heading("what it changed"), *_texts(row.change), *fields]
         if len(changed) == 1:
             changed.append(display(row.text, style=DIM))
     else:
         title = f"version {row.number}"
-        window = [*_window(row, now, zone), *_made(row, now), *see]
+        window = [*_window(row.entry, now, zone), *_made(row, now), *see]
         what = "what it changed" if row.before is not None else "what it said"
         changed = [heading(what), *diff_lines(row.before, row.text), *fields]
     return joined([[display(title, style=STRONG)], window, changed], width)
@@ -322,15 +289,16 @@ def _texts(change: Change) -> Iterator[Line]:
         yield from change_lines(change)
 
 
-def _window(version: TimelineVersion, now: datetime, zone: tzinfo | None) -> list[Line]:
+def _window(entry: TimelineEntry | None, now: datetime, zone: tzinfo | None) -> list[Line]:
     """Return from when until when a version held."""
-    entry = version.entry
+    if entry is None:
+        return []
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
     ended = moment(entry.valid_to, now, zone) if entry.valid_to else "it still holds"
     return [labelled("from", began), labelled("until", ended)]
 
 
-def _made(row: Row, now: datetime) -> list[Line]:
+def _made(row: TimelineRow, now: datetime) -> list[Line]:
     """Return who made a row, why, and what ended a version."""
     found: list[Line] = []
     if row.made_by is not None:
@@ -342,7 +310,7 @@ def _made(row: Row, now: datetime) -> list[Line]:
     if row.source is not None:
         source = display(fmt.source_line(row.source), limit=200)
         found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))
-    if isinstance(row, TimelineVersion) and row.entry.ended_by is not None:
+    if row.entry is not None and row.entry.ended_by is not None:
         found.append(labelled("ended", _by(row.entry.ended_by, now)))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
@@ -36,6 +36,14 @@ _LEAST_SHARE = 15
 
 class ListMoves:
     """Runs the moving actions of the group `list` for a widget that implements `move`."""
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Bind the actions of the group."""
+        cls.BINDINGS = bindings_for(cls.ACTION_GROUP)
+        super().__init_subclass__(**options)
 
     @abstractmethod
     def move(self, lines: int) -> None:
@@ -228,9 +236,6 @@ class LaidOutOnce(_Part):
 class DetailPane(LaidOutOnce, ListMoves, VerticalScroll, can_focus=True):
     """The pane beside a list; it scrolls with the list's keys."""
 
-    ACTION_GROUP = "list"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
-
     @property
     def page_lines(self) -> int:
         """Lines in view."""
@@ -263,9 +268,6 @@ class OptionRows(ListMoves, OptionList):
 
     For up to some hundred rows; a list that grows is a `VirtualList`.
     """
-
-    ACTION_GROUP = "list"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
     class WidthChanged(Message):
         """The width changed, so the owner must give the rows again."""

@@ -20,7 +20,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -29,7 +28,6 @@ from textual.strip import Strip
 
 from memtui.visible import visible
 from memtui.widgets.columns import GAP, GUTTER, Column, Tone, cells_of, fit_cell, share_width
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import ListMoves
 from memtui.widgets.rows import Rows, Selection
 
@@ -117,8 +115,6 @@ class SortAsked(ListMessage):
 class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     """A table drawn line by line from a model of rows."""
 
-    ACTION_GROUP = "list"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"virtual-list--{part}" for part in _PARTS}
 
     sort: reactive[tuple[str, bool] | None] = reactive(None)

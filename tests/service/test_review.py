@@ -33,7 +33,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.timeline import TimelineVersion, row_content, rows_of
+from memtui.screens.timeline import row_content, rows_of
 from memtui.service import (
     Caller,
     Membership,
@@ -236,7 +236,7 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     assert who_and_when(operation, operation.started_at) == told
     whole = await service.past.timeline(ANA, handle, SCOPE)
     newest = rows_of(whole)[0]
-    assert isinstance(newest, TimelineVersion)
+    assert newest.entry is not None
     assert (newest.entry.text, newest.who) == ("deploy_branch: trunk", "bot")
     shown_there = row_content(newest, operation.started_at, UTC, 100).plain
     assert "by bot, fixed and accepted by ana" in shown_there

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Click
 from textual.geometry import Size
@@ -14,7 +12,6 @@ from textual.widgets import Static
 
 from memtui.widgets.charts import Chart, Drawn, draw
 from memtui.widgets.display import DIM, STRONG, display, lines
-from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import ListMoves
 
 _LINES = 8
@@ -29,9 +26,6 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     `j` and `k` choose a chart, `move_bucket` selects a bucket in all of them.
     """
-
-    ACTION_GROUP = "list"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
     class Moved(Message):
         """Another chart or bucket is selected, or there is other room for them."""
