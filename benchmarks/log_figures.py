@@ -18,7 +18,7 @@ from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.engine import opened
 from memtui.analytics.figures import Bucket, Figures, HitSign
 from memtui.analytics.layout import ArchiveFolder
-from memtui.analytics.rows import LogEngine
+from memtui.analytics.rows import LogDatabase
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.store.database import Database
 
@@ -129,7 +129,7 @@ class Raw:
 def measure(home: Path, rows: int) -> list[Line]:
     """Ask everything; the log under `home` is all sealed."""
     database = Database.open(home / "memtui.db")
-    raw, rollups = Raw(home), Rollups(LogEngine(database, home / "archive", COMPANY))
+    raw, rollups = Raw(home), Rollups(LogDatabase(database, home / "archive", COMPANY))
     rollups.stats()
     score = HitSign.SCORE
     lines = [

@@ -11,7 +11,8 @@ from time import perf_counter
 from benchmarks.generated_log import COMPANY
 from benchmarks.table import Line, best, limited
 from memtui.analytics.layout import ArchiveFolder
-from memtui.analytics.reading import OperationLog
+from memtui.analytics.reading import LogView
+from memtui.analytics.rows import LogDatabase
 from memtui.contract import Filter
 from memtui.store.conditions import condition
 from memtui.store.database import Database
@@ -57,26 +58,26 @@ def of_sealed(home: Path) -> list[Line]:
 
 
 @contextmanager
-def _opened(home: Path) -> Iterator[OperationLog]:
+def _opened(home: Path) -> Iterator[LogDatabase]:
     database = Database.open(home / "memtui.db")
-    log = OperationLog(database, home / "archive", COMPANY)
+    log = LogDatabase(database, home / "archive", COMPANY)
     yield log
     log.close()
     database.close()
 
 
-def _timed(log: OperationLog, chosen: Filter) -> tuple[float, float, int]:
+def _timed(log: LogDatabase, chosen: Filter) -> tuple[float, float, int]:
     """Return when the first rows are known and when all, in milliseconds, and how many match."""
     told: list[float] = []
     began = perf_counter()
-    view = log.open(chosen, early=lambda _found: told.append(perf_counter()))
+    view = LogView(log, chosen, early=lambda _found: told.append(perf_counter()))
     ended = perf_counter()
     view.close()
     return ((told or [ended])[0] - began) * 1000, (ended - began) * 1000, view.count
 
 
-def _filter(log: OperationLog, chosen: Filter) -> None:
-    log.open(chosen).close()
+def _filter(log: LogDatabase, chosen: Filter) -> None:
+    LogView(log, chosen).close()
 
 
 def _raw(source: str, chosen: Filter) -> str:

@@ -53,26 +53,27 @@ def _measured(home: Path) -> dict[str, float]:
 
 
 def _once(home: Path) -> dict[str, float]:
-    from memtui.analytics.reading import OperationLog, View
+    from memtui.analytics.reading import LogView
+    from memtui.analytics.rows import LogDatabase
     from memtui.contract import Filter
     from memtui.store.database import Database
 
     database = Database.open(home / "memtui.db")
-    log = OperationLog(database, home / "archive", COMPANY)
+    log = LogDatabase(database, home / "archive", COMPANY)
     took: dict[str, float] = {}
 
-    def timed(name: str, work: Callable[[], View]) -> View:
+    def timed(name: str, work: Callable[[], LogView]) -> LogView:
         began = perf_counter()
         view = work()
         took[name] = (perf_counter() - began) * 1000
         return view
 
-    def opened(chosen: Filter | None = None, sort: str = "-seq") -> View:
-        view = log.open(chosen, sort)
+    def opened(chosen: Filter | None = None, sort: str = "-seq") -> LogView:
+        view = LogView(log, chosen, sort)
         view.window(0, SCREEN)
         return view
 
-    def jumped(view: View, part: int = 2) -> View:
+    def jumped(view: LogView, part: int = 2) -> LogView:
         view.window(view.count // part, SCREEN)
         return view
 

@@ -38,7 +38,7 @@ from memtui.paths import sync_folder
 from memtui.store import appending
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import OperationDraft
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
@@ -193,7 +193,9 @@ def _end_rewriting(database: Database, folder: ArchiveFolder) -> None:
     waiting = [one for one in folder.read(waiting=True).segments if one not in known]
     chosen = Filter(operation_type=OperationType.PURGE)
     with database.read() as connection:
-        newest = LogReader(connection, folder.company_id).page(chosen, limit=_NEWEST).operations
+        newest = (
+            OperationStore(connection, folder.company_id).page(chosen, limit=_NEWEST).operations
+        )
     named = [part for one in newest for part in one.request.get("segments", ())]
     if all(one.proof() in named for one in waiting):
         folder.waiting_file.replace(folder.manifest_file)

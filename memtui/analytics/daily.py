@@ -33,7 +33,7 @@ from memtui.analytics.figures import (
     numbers_of,
 )
 from memtui.analytics.layout import TABLES, Manifest, Segment
-from memtui.analytics.rows import LogEngine
+from memtui.analytics.rows import LogDatabase
 from memtui.paths import is_writable, sync_folder
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
@@ -83,7 +83,7 @@ class Daily:
     """The figures by day of one log, for one zone and one set of score thresholds."""
 
     def __init__(
-        self, log: LogEngine, *, zone: str, good_score: str, depends: Mapping[str, object]
+        self, log: LogDatabase, *, zone: str, good_score: str, depends: Mapping[str, object]
     ) -> None:
         """Set it up; `good_score`: SQL of whether a query's best score reaches the threshold."""
         self._log = log

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.02
 """Interval of checking whether a stopped query has ended."""
 
 
-class Engine:
+class DuckDb:
     """One DuckDB in memory that downloads nothing, with a private folder to spill to.
 
     It starts when its connection is first asked for. Blocking.
@@ -134,7 +134,7 @@ def _close(connection: duckdb.DuckDBPyConnection) -> None:
 @contextmanager
 def opened(*, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB for as long as the block."""
-    engine = Engine(memory_mb=memory_mb)
+    engine = DuckDb(memory_mb=memory_mb)
     try:
         with guarded():
             yield engine.connection

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 from memtui import paths
 from memtui.analytics.engine import guarded
 from memtui.analytics.layout import TABLES, Manifest
-from memtui.analytics.rows import LogEngine, among, fetch
+from memtui.analytics.rows import LogDatabase, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS, damaged_among, selected
 from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
@@ -83,7 +83,7 @@ class Exported(NamedTuple):
         )
 
 
-class Exporter(LogEngine):
+class Exporter(LogDatabase):
     """Exports what may be seen of one company's log. Blocking; close it when done."""
 
     kept = None

@@ -13,7 +13,7 @@ from memtui.analytics.layout import SEGMENT, ArchiveFolder, Manifest, Segment, l
 from memtui.analytics.seal import Made, described
 from memtui.contract import Conflict, Filter, Json, OperationType, Unavailable
 from memtui.store.database import Database, loaded_moment, quoted
-from memtui.store.log import LogReader, company_salt
+from memtui.store.log import OperationStore, company_salt
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -100,7 +100,7 @@ def _seq(one: _Named) -> int:
 
 def _in_database(database: Database, folder: ArchiveFolder) -> Iterator[_Named]:
     with database.read() as connection:
-        log = LogReader(connection, folder.company_id)
+        log = OperationStore(connection, folder.company_id)
         pages = [log.page(Filter(operation_type=one), limit=_MOST) for one in _NAMING]
     for page in pages:
         for one in page.operations:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import JSON, select
+from sqlalchemy import select
 
 from memtui.analytics.archive import refuse_gap
-from memtui.analytics.engine import MEMORY_MB, Engine, Stop
+from memtui.analytics.company_log import CompanyLog
+from memtui.analytics.engine import MEMORY_MB, DuckDb, Stop
 from memtui.analytics.figures import OF_OPERATION, OF_USAGE, TOKENS
 from memtui.analytics.layout import TABLES, ArchiveFolder, LogEnds, Manifest, Segment, log_ends
-from memtui.analytics.source import HOT, SELECTS, columns_of, load_raw
-from memtui.store.columns import ForeignText, Portable
+from memtui.analytics.sealed import Archive
+from memtui.analytics.source import HOT, SELECTS, columns_of, load_of, load_raw
+from memtui.store.columns import ForeignText
 from memtui.store.conditions import READ, visible_to
 from memtui.store.database import Database, DatabaseConnection
-from memtui.store.operation import Operation, to_operation
+from memtui.store.log import OperationStore
+from memtui.store.operation import INTERNAL, Operation, to_operation
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ class State(NamedTuple):
     """The newest `seq`."""
 
 
-class LogEngine(Engine):
+class LogDatabase(DuckDb):
     """A DuckDB over one company's log: the sealed files, and a copy of the hot rows.
 
     The log is append-only, so the copy gains new rows and loses sealed ones. Both contain visible
@@ -91,12 +94,16 @@ class LogEngine(Engine):
         """The newest `seq` that is in the copy, or sealed."""
         self.begun = 0
         """How often the copy was started: again whenever the database held another log."""
-        self._database = database
+        self.database = database
+        self.log = CompanyLog(database, Archive(root, self), company_id, visibility)
+        """The operations themselves, each with all that is logged of it."""
         self._copying = threading.RLock()
         self._above = 0
         self._anew = True
         """Whether the copy must be started: there is none, or it is of another log."""
         self._digest: str | None = None
+        self._internal: tuple[str, array[int]] = "", array("q")
+        """The last digest that is sealed, and the numbers of memtui's own reads up to it."""
 
     def place(self) -> tuple[Manifest, LogEnds]:
         """Return the manifest and the ends of the log, at one moment.
@@ -106,7 +113,7 @@ class LogEngine(Engine):
         """
         while True:
             manifest = self.folder.read()
-            ends = log_ends(self._database, self.folder.company_id)
+            ends = log_ends(self.database, self.folder.company_id)
             if ends.hot_first <= manifest.sealed_through + 1:
                 break
             # A seal may have ended between the two reads: it writes the manifest first.
@@ -149,7 +156,7 @@ class LogEngine(Engine):
         with self._copying, self.asking() as cursor:
             self._take_out(cursor, manifest.sealed_through, stop)
             if self._anew or self.through < through:
-                with self._database.read() as hot:
+                with self.database.read() as hot:
                     while self._anew or self.through < through:
                         self._add(cursor, hot, min(self.through + BATCH, through), stop)
 
@@ -193,8 +200,32 @@ class LogEngine(Engine):
         """Return the digest of an operation in the database; None if it is absent."""
         columns = HOT["operations"].c
         own = (columns.company_id == self.folder.company_id, columns.seq == seq)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return connection.execute(select(columns.digest).where(*own)).scalar()
+
+    def internal(self, last: int) -> array[int]:
+        """Return the numbers of memtui's own reads up to `last`."""
+        while True:
+            manifest, _ = self.place()
+            with self.database.read() as connection:
+                hot = self.store(connection).internal_seqs(manifest.sealed_through + 1, last)
+            # By digest, not by number: another log may have replaced this one.
+            digest = manifest.last_digest
+            older = self._internal
+            if not manifest.segments:
+                older = digest, array("q")
+            elif digest != older[0]:
+                files = self.sealed(manifest.segments, "operations")
+                with self.asking() as cursor:
+                    rows = cursor.execute(f"SELECT seq FROM {files} WHERE {INTERNAL} ORDER BY seq")
+                    older = digest, array("q", (seq for (seq,) in rows.fetchall()))
+            if self.stood_still(manifest):
+                self._internal = older
+                return array("q", (*older[1], *hot))
+
+    def store(self, connection: DatabaseConnection, above: int = 0) -> OperationStore:
+        """Return the hot operations above a `seq`, as far as they are visible."""
+        return OperationStore(connection, self.folder.company_id, self.visibility, above)
 
     def hot(self, table: str, columns: str, where: str, above: int, through: int | None) -> str:
         """Return the query of the copied rows above one `seq` and up to another."""
@@ -290,18 +321,6 @@ _STORED = {"started_at": "epoch_us(started_at) AS started_at", "cost_usd": "cost
 """The columns that differ between the sealed files and the database."""
 
 
-def load_of(kind: Any) -> Callable[[Any], Any] | None:
-    """Return the function that decodes a column's values as DuckDB reads them; None: unchanged."""
-    if isinstance(kind, Portable):
-        return kind.loaded
-    return _DECODER.decode if isinstance(kind, JSON) else None
-
-
-def _nothing(_constant: str) -> None:
-    """Return None for NaN and infinities, which count as null in the digest."""
-
-
-_DECODER = json.JSONDecoder(parse_constant=_nothing)
 _LOADS = {name: [load_of(column.type) for column in table.columns] for name, table in HOT.items()}
 
 

@@ -27,7 +27,7 @@ from memtui.analytics.archive import (
     remove_hot,
     remove_older,
 )
-from memtui.analytics.engine import Engine, guarded, opened
+from memtui.analytics.engine import DuckDb, guarded, opened
 from memtui.analytics.layout import (
     TABLES,
     ArchiveFolder,
@@ -108,7 +108,7 @@ def seal(
     folder = ArchiveFolder(root, company_id)
     with usable(folder):
         folder.create()
-    with locked(folder), closing(Engine(memory_mb=_MEMORY_MB)) as engine:
+    with locked(folder), closing(DuckDb(memory_mb=_MEMORY_MB)) as engine:
         recover_locked(database, folder)
         manifest = folder.read()
         if not manifest.segments:

@@ -11,7 +11,8 @@ the database (`memtui.store.columns.ForeignText`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from sqlalchemy.types import TypeDecorator
 
 from memtui.contract import Unavailable
 from memtui.store import compiled
-from memtui.store.columns import ForeignText
+from memtui.store.columns import ForeignText, Portable
 from memtui.store.database import DatabaseConnection, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.operation import why_damaged
@@ -171,3 +172,17 @@ def _duckdb_type(column: Column[Any]) -> str:
     kind = _kind(column)
     names = {BigInteger: "BIGINT", Double: "DOUBLE", Boolean: "BOOLEAN", LargeBinary: "BLOB"}
     return next((name for sort, name in names.items() if isinstance(kind, sort)), "VARCHAR")
+
+
+def load_of(kind: Any) -> Callable[[Any], Any] | None:
+    """Return the function that decodes a column's values as DuckDB reads them; None: unchanged."""
+    if isinstance(kind, Portable):
+        return kind.loaded
+    return _DECODER.decode if isinstance(kind, JSON) else None
+
+
+def _nothing(_constant: str) -> None:
+    """Return None for NaN and infinities, which count as null in the digest."""
+
+
+_DECODER = json.JSONDecoder(parse_constant=_nothing)

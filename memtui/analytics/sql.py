@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import POLL_SECONDS, first_line, guarded
 from memtui.analytics.layout import TABLES
-from memtui.analytics.rows import LogEngine, text_of
+from memtui.analytics.rows import LogDatabase, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
 from memtui.contract import Invalid, Model, Unavailable, field_docstrings
@@ -225,7 +225,7 @@ class SqlAnswer(Model):
     """True: there were more rows than asked for."""
 
 
-class SqlConsole(LogEngine):
+class SqlConsole(LogDatabase):
     """A DuckDB that holds what may be seen of one company, and can reach nothing else. Blocking.
 
     Views (`VIEWS` lists their columns): `operations`, `usage`, `handles`, `records` and `bindings`.
@@ -306,7 +306,7 @@ class SqlConsole(LogEngine):
         with self._preparing, guarded():
             manifest, last = self.refresh()
             duck = self.connection
-            _load_bindings(duck, self._database, self.folder.company_id)
+            _load_bindings(duck, self.database, self.folder.company_id)
             for view in ("operations", "usage", "handles"):
                 rows = self.everything(manifest, view, _select_list(view), last=last)
                 if self.visible:

@@ -2,7 +2,7 @@
 
 The tables, table functions and kinds of statement that are let through are listed; scalar
 functions are many and harmless but for those listed as refused. DuckDB's own locks stand behind
-this check (see `memtui.analytics.engine.Engine`), so that no single mistake opens a file.
+this check (see `memtui.analytics.engine.DuckDb`), so that no single mistake opens a file.
 """
 
 from __future__ import annotations

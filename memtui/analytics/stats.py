@@ -35,7 +35,7 @@ from memtui.analytics.figures import (
     numbers_of,
 )
 from memtui.analytics.layout import Manifest
-from memtui.analytics.rows import LogEngine, State, text_of
+from memtui.analytics.rows import LogDatabase, State, text_of
 from memtui.analytics.source import stored_text
 from memtui.contract import EVERYTHING, Filter, Invalid, Model
 from memtui.store.conditions import condition
@@ -74,7 +74,7 @@ class Rollups:
 
     def __init__(
         self,
-        log: LogEngine,
+        log: LogDatabase,
         *,
         zone: str = "UTC",
         score_threshold: float = 0.5,

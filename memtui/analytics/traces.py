@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
-from memtui.analytics.engine import Engine
+from memtui.analytics.engine import DuckDb
 from memtui.contract import Model
 from memtui.store.database import Database, quoted
 from memtui.store.erasing import SHORTEST
@@ -84,7 +84,7 @@ def look(
     """
     if not texts:
         return TraceReport(texts=0)
-    with closing(Engine()) as engine:
+    with closing(DuckDb()) as engine:
         search = _Search(texts, engine)
         for path in _files(places):
             search.file(path)
@@ -119,7 +119,7 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
 
 
 class _Search:
-    def __init__(self, texts: Sequence[str], engine: Engine) -> None:
+    def __init__(self, texts: Sequence[str], engine: DuckDb) -> None:
         self._texts = texts
         self._engine = engine
         self._forms = [_Form(text, written) for text in texts for written in as_bytes(text)]

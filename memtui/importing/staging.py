@@ -64,6 +64,7 @@ def _operation_id(company_id: str, key: str, occurrence: int) -> str:
 _CACHE_KIB = 16_384
 _AT_A_TIME = 500
 _ANY_TEXT = ("utf-8", "surrogatepass")
+# No SQLModel: one temporary table, into which long logs are read row by row.
 _SCHEMA = """
 CREATE TABLE waiting (
     file INTEGER NOT NULL, line INTEGER NOT NULL, moment INTEGER NOT NULL, key TEXT NOT NULL,

@@ -12,6 +12,7 @@ from memtui.contract import Scope, Unavailable
 from memtui.migration.envelope import Envelope, differing, identity_of, print_of
 from memtui.scratch import Scratch
 
+# No SQLModel: a temporary file that a run makes and drops, and plain SQL pairs its rows.
 _SCHEMA = """
 CREATE TABLE stored (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, state TEXT,
     scope TEXT, revision TEXT, origin TEXT, alike BLOB, has_metadata INTEGER, taken INTEGER);

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from memtui.service.context.impact import Impacts
     from memtui.service.context.pruning import Pruning
     from memtui.service.history.analysis import Analysis
-    from memtui.service.history.log import Log
+    from memtui.service.history.log import LoggedOperations
     from memtui.service.history.metrics import Metrics
     from memtui.service.history.past import Past
     from memtui.service.history.patterns import Patterns
@@ -222,7 +222,7 @@ class MemoryService(Operations):
     """The logs of other systems, imported as companies of their own."""
     limits: _Lazy[Limits] = _Lazy("review.limits", "Limits")
     """Spending limits, and the spending so far."""
-    log: _Lazy[Log] = _Lazy("history.log", "Log")
+    log: _Lazy[LoggedOperations] = _Lazy("history.log", "LoggedOperations")
     """The operation log, as a caller may see it."""
     members: _Lazy[Members] = _Lazy("home.members", "Members")
     metrics: _Lazy[Metrics] = _Lazy("history.metrics", "Metrics")

@@ -55,8 +55,8 @@ from memtui.store.visibility import Visibility, until
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
+    from memtui.analytics.company_log import CompanyLog
     from memtui.analytics.sealed import Archive
-    from memtui.service.history.company_log import CompanyLog
     from memtui.service.review.fact_limits import FactLimits
     from memtui.service.review.save_limits import SaveLimits
 
@@ -120,13 +120,14 @@ class ServiceRuntime:
 
     @cached_property
     def _sealed(self) -> Archive:
+        from memtui.analytics.engine import DuckDb
         from memtui.analytics.sealed import Archive
 
-        return Archive(self.archive)
+        return Archive(self.archive, DuckDb())
 
     def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
         """Return a company's log with its sealed part, as a visibility shows it; None: all."""
-        from memtui.service.history.company_log import CompanyLog
+        from memtui.analytics.company_log import CompanyLog
 
         return CompanyLog(self.database, self._sealed, company_id, visibility)
 

@@ -37,7 +37,7 @@ from memtui.store.digest import (
     is_own,
     salt_of,
 )
-from memtui.store.log import LogReader, company_salt, parts
+from memtui.store.log import OperationStore, company_salt, parts
 from memtui.store.operation import Absent, Operation
 from memtui.store.settings import PENDING as PENDING_CHANGE
 from memtui.store.tables import (
@@ -179,7 +179,7 @@ def erase_fields(
     """
     company = company_salt(connection, company_id)
     done: dict[int, tuple[str, ...]] = {}
-    for operation in LogReader(connection, company_id).by_seqs(list(fields_of)):
+    for operation in OperationStore(connection, company_id).by_seqs(list(fields_of)):
         fresh = erased(operation, fields_of[operation.seq], company)
         if fresh is operation:
             continue
@@ -415,7 +415,7 @@ def operations(connection: DatabaseConnection, aim: Aim, *, above: int) -> Itera
         seqs = list(page.scalars())
         if not seqs:
             return
-        found = LogReader(connection, aim.company_id).by_seqs(seqs)
+        found = OperationStore(connection, aim.company_id).by_seqs(seqs)
         yield from sorted(found, key=lambda one: one.seq)
         above = seqs[-1]
 

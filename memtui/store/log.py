@@ -247,8 +247,8 @@ def company_salt(connection: DatabaseConnection, company_id: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class LogReader:
-    """A company's operations in the database, or in its archive (`memtui.analytics.sealed`).
+class OperationStore:
+    """The operations of a company in one place: the database, or its archive.
 
     Operations up to number `above`, and those that the visibility excludes, are left out.
     """
@@ -281,22 +281,26 @@ class LogReader:
         `strict`: a damaged row fails the page; otherwise `by_seqs` documents its placeholder.
         """
         total, left_out = self.count(chosen), self.left_out(chosen)
-        if not total:
-            return OperationPage(operations=(), total=0, left_out=left_out)
-        matching = self._matching(chosen)
-        if after is not None:
-            found = self._numbers(after < _SEQ, *matching, order=_SEQ, limit=limit)
-            operations = self._in_order(found[::-1], strict=strict)
-            return OperationPage(operations=operations, total=total, left_out=left_out)
-        if before is not None:
-            matching.append(before > _SEQ)
-        found = self._numbers(*matching, order=_SEQ.desc(), limit=limit + 1)
+        found: tuple[Operation, ...] = ()
+        next_before = None
+        if after is not None and total and limit:
+            found = self.newer(chosen, after, limit, strict=strict)[::-1]
+        elif total and limit:
+            older = () if before is None else (before > _SEQ,)
+            matching = *older, *self._matching(chosen)
+            seqs = self._numbers(*matching, order=_SEQ.desc(), limit=limit + 1)
+            next_before = seqs[limit - 1] if len(seqs) > limit else None
+            found = self._in_order(seqs[:limit], strict=strict)
         return OperationPage(
-            operations=self._in_order(found[:limit], strict=strict),
-            total=total,
-            left_out=left_out,
-            next_before=found[limit - 1] if len(found) > limit else None,
+            operations=found, total=total, left_out=left_out, next_before=next_before
         )
+
+    def newer(
+        self, chosen: Filter, after: int, limit: int, *, strict: bool = False
+    ) -> tuple[Operation, ...]:
+        """Return the first matching operations above number `after`, the oldest first."""
+        matching = (after < _SEQ, *self._matching(chosen))
+        return self._in_order(self._numbers(*matching, order=_SEQ, limit=limit), strict=strict)
 
     def count(self, chosen: Filter, through: int | None = None) -> int:
         """Return how many operations match, up to number `through`."""
@@ -715,7 +719,7 @@ class LogReader:
                 found.usage.append(RunUsage(run_id, call_count, unpriced_count, *whole))
         return found
 
-    def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:
+    def of_run(self, run_id: str, after: int, limit: int) -> tuple[Operation, ...]:
         """Return the first operations of a run above number `after`, the oldest first.
 
         A placeholder stands for a damaged one, as in `by_seqs`.
@@ -1011,7 +1015,9 @@ def _among(
     if connection.dialect != "duckdb" or not numbers:
         return and_(column.in_(numbers))
     # DuckDB skips parts of a file by a range, not by a list.
-    return and_(column.between(min(numbers), max(numbers)), column.in_(numbers))
+    low, high = min(numbers), max(numbers)
+    within: ColumnElement[bool] = column.between(low, high)
+    return within if high - low + 1 == len(numbers) else and_(within, column.in_(numbers))
 
 
 def parts(values: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
 from memtui.store.database import DatabaseConnection
-from memtui.store.tables import NamespaceRow, PluginIdRow
+from memtui.store.tables import PLUGIN_IDS as _IDS
+from memtui.store.tables import NamespaceRow, PluginIdRow, table_of
 
-_NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]
-_IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
+_NAMESPACES = table_of(NamespaceRow)
 
 Binding = tuple[str, str]
 """The ids of a company and of a binding."""

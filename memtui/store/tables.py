@@ -143,6 +143,7 @@ def _of_draft(name: str, path: str) -> Column[Any]:
     return Column(name, kind, nullable=NoneType in kinds, unique=path == "operation_id" or None)
 
 
+# No SQLModel: its columns follow from the fields of `OperationDraft`.
 OPERATIONS = Table(
     "memory_operations",
     SQLModel.metadata,

@@ -16,7 +16,7 @@ from memtui.analytics.seal import SealReport, seal
 from memtui.contract import EVERYTHING, Scope, SourceRef, Usage
 from memtui.store import appending
 from memtui.store.database import Database
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
 NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
@@ -126,5 +126,5 @@ def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> S
 def hot(database: Database, company: str = "acme", *, seals: bool = False) -> tuple[Operation, ...]:
     """Return the operations of the hot table, oldest first; those of sealing only if asked for."""
     with database.read() as connection:
-        found = LogReader(connection, company).page(EVERYTHING, limit=100_000).operations[::-1]
+        found = OperationStore(connection, company).page(EVERYTHING, limit=100_000).operations[::-1]
     return tuple(one for one in found if seals or one.operation_type != "seal")

@@ -14,7 +14,7 @@ from memtui.analytics.archive import recover
 from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.figures import Bucket, FigureGroup, Figures, HitSign
 from memtui.analytics.layout import ArchiveFolder
-from memtui.analytics.rows import LogEngine
+from memtui.analytics.rows import LogDatabase
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
@@ -88,7 +88,7 @@ def check(rollups: Rollups, sign: HitSign, bucket: Bucket = Bucket.DAY) -> Dashb
 def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
     database: Database, root: Path, sign: HitSign, zone: str, stages: list[tuple[int, Bucket]]
 ) -> None:
-    rollups = LongRollups(LogEngine(database, root, "acme"), zone=zone, thresholds=THRESHOLDS)
+    rollups = LongRollups(LogDatabase(database, root, "acme"), zone=zone, thresholds=THRESHOLDS)
     started = [NOW + timedelta(hours=5 * n) for n in range(1, 201)]
     channels = ["tui" if n % 11 == 0 else "test" for n in range(1, 201)]
     both = enumerate(zip(started, channels, strict=True), 1)
@@ -104,7 +104,7 @@ def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
 def test_what_was_kept_is_used_and_can_be_deleted(database: Database, root: Path) -> None:
     fill(database, 100)
     seal(database, root, "acme", segment_rows=30)
-    rollups = LongRollups(LogEngine(database, root, "acme"))
+    rollups = LongRollups(LogDatabase(database, root, "acme"))
     rollups.prepare()
     folder = ArchiveFolder(root, "acme").path
     [kept] = folder.glob("daily-*/*")
@@ -124,7 +124,7 @@ def test_a_short_log_is_added_up_exactly_and_nothing_is_kept(
 ) -> None:
     fill(database, 100)
     seal(database, root, "acme", before=draft(60).started_at, segment_rows=30)
-    rollups = Rollups(LogEngine(database, root, "acme"))
+    rollups = Rollups(LogDatabase(database, root, "acme"))
     rollups.short = 100
     rollups.prepare()
     painted = check(rollups, HitSign.USED)
@@ -140,7 +140,7 @@ def test_another_threshold_is_another_dashboard(database: Database, root: Path) 
     seal(database, root, "acme")
     hits = []
     for threshold in (0.1, 0.9):
-        rollups = LongRollups(LogEngine(database, root, "acme"), score_threshold=threshold)
+        rollups = LongRollups(LogDatabase(database, root, "acme"), score_threshold=threshold)
         hits.append(check(rollups, HitSign.SCORE).stats.hit_count)
         rollups.log.close()
     assert hits[0] > hits[1]
@@ -157,7 +157,7 @@ def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
         "binding_key": "b",
     }
     query = opening | {"operation_type": "query"}
-    rollups = LongRollups(LogEngine(database, root, "acme"))
+    rollups = LongRollups(LogDatabase(database, root, "acme"))
     append(database, [draft(1, **query), draft(2, **query)])
     seal(database, root, "acme")
     assert rollups.dashboard(hit_sign=HitSign.USED).stats.hit_count == 0
@@ -179,7 +179,7 @@ def test_an_opening_counts_to_the_last_moment(
 ) -> None:
     handle = {"rank": 1, "provider_key": "x", "provider_record_id": "r"}
     both: dict[str, Any] = {"status": "ok", "handles": [handle], "binding_key": "b"}
-    rollups = LongRollups(LogEngine(database, root, "acme"))
+    rollups = LongRollups(LogDatabase(database, root, "acme"))
     append(database, [draft(1, operation_type="query", started_at=NOW, **both)])
     seal(database, root, "acme")
     at = NOW + timedelta(hours=24, microseconds=late)
@@ -192,7 +192,7 @@ def test_an_opening_counts_to_the_last_moment(
 
 def test_a_state_lasts_though_all_of_it_is_sealed_meanwhile(database: Database, root: Path) -> None:
     fill(database, 20)
-    log = LogEngine(database, root, "acme")
+    log = LogDatabase(database, root, "acme")
     with log.reading() as (cursor, manifest, last):
         seal(database, root, "acme")
         log.refresh()
@@ -205,7 +205,7 @@ def test_a_state_lasts_though_all_of_it_is_sealed_meanwhile(database: Database, 
 def test_days_can_be_chosen(database: Database, root: Path, kind: type[Rollups]) -> None:
     append(database, [draft(n, started_at=NOW + timedelta(hours=7 * n)) for n in range(1, 60)])
     seal(database, root, "acme", before=NOW + timedelta(days=9))
-    rollups = kind(LogEngine(database, root, "acme"), zone="Europe/Berlin")
+    rollups = kind(LogDatabase(database, root, "acme"), zone="Europe/Berlin")
     painted = rollups.dashboard(since=date(2026, 3, 12), until=date(2026, 3, 20))
     exact = rollups.stats(
         Filter(since="2026-03-11T23:00:00Z", until="2026-03-19T23:00:00Z"), bucket=Bucket.DAY
@@ -217,7 +217,7 @@ def test_days_can_be_chosen(database: Database, root: Path, kind: type[Rollups])
 
 def test_a_day_can_end_at_a_moment(database: Database, root: Path) -> None:
     append(database, [draft(n, started_at=NOW + timedelta(hours=n)) for n in range(1, 60)])
-    rollups = LongRollups(LogEngine(database, root, "acme"), zone="Europe/Berlin")
+    rollups = LongRollups(LogDatabase(database, root, "acme"), zone="Europe/Berlin")
     moment = NOW + timedelta(hours=30)
     painted = rollups.dashboard(since=date(2026, 3, 1), before=moment)
     exact = rollups.stats(Filter(until=moment), bucket=Bucket.DAY)
@@ -275,7 +275,7 @@ def test_what_a_figure_counts_ends_at_its_edge(
     seal(database, root, "acme")
     append(database, log[sealed:])
     rollups = kind(
-        LogEngine(database, root, "acme"), zone="Europe/Berlin", score_threshold=0.5,
+        LogDatabase(database, root, "acme"), zone="Europe/Berlin", score_threshold=0.5,
         thresholds={"c": 0.8, "d": 0.8, "e": 0.95},
     )  # fmt: skip
     used = check(rollups, HitSign.USED).stats
@@ -298,7 +298,7 @@ def test_what_a_figure_counts_ends_at_its_edge(
 
 
 def test_an_empty_log_and_an_hour(database: Database, root: Path) -> None:
-    rollups = LongRollups(LogEngine(database, root, "acme"))
+    rollups = LongRollups(LogDatabase(database, root, "acme"))
     painted = rollups.dashboard()
     assert (painted.stats.operation_count, painted.spending) == (0, ())
     assert painted.stats.latency_ms.p50 is None
@@ -324,7 +324,7 @@ def test_random_logs(
     home = tmp_path_factory.mktemp("random")
     shutil.copy(empty_database, home)
     database = Database.open(home / "memtui.db")
-    rollups = LongRollups(LogEngine(database, home / "archive", "acme"), thresholds=THRESHOLDS)
+    rollups = LongRollups(LogDatabase(database, home / "archive", "acme"), thresholds=THRESHOLDS)
     append(
         database,
         [

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics.engine import Engine
+from memtui.analytics.engine import DuckDb
 
 
 def test_more_memory_can_be_allowed_before_and_after_it_starts() -> None:
     limits = []
-    engine = Engine(memory_mb=100)
+    engine = DuckDb(memory_mb=100)
     for memory_mb in (200, 300, 150):
         engine.allow(memory_mb)
         limits += engine.connection.execute("SELECT current_setting('memory_limit')").fetchall()
@@ -26,7 +26,7 @@ def test_nothing_spilled_outlives_its_engine(
     is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    engine = Engine()
+    engine = DuckDb()
     assert engine.connection.execute("SELECT 1").fetchone() == (1,)
     assert list(tmp_path.iterdir())
     if is_closed:

@@ -18,12 +18,13 @@ from memtui.analytics import reading
 from memtui.analytics import rows as copying
 from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.layout import ArchiveFolder
-from memtui.analytics.reading import OperationLog
+from memtui.analytics.reading import LogView
+from memtui.analytics.rows import LogDatabase
 from memtui.analytics.stats import Rollups
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import Database
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import Operation
 from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
@@ -47,20 +48,20 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def operations(database: Database, root: Path) -> Iterator[OperationLog]:
-    opened = OperationLog(database, root, "acme")
+def operations(database: Database, root: Path) -> Iterator[LogDatabase]:
+    opened = LogDatabase(database, root, "acme")
     yield opened
     opened.close()
 
 
-def answers(log: OperationLog) -> dict[object, list[Operation]]:
+def answers(log: LogDatabase) -> dict[object, list[Operation]]:
     """What every filter, and the order by latency, answers."""
     found: dict[object, list[Operation]] = {}
     for place, (chosen, _) in enumerate(FILTERS):
-        view = log.open(chosen, "seq")
+        view = LogView(log, chosen, "seq")
         found[place] = list(view.window(0, 1000))
         view.close()
-    view = log.open(sort="-latency_ms")
+    view = LogView(log, sort="-latency_ms")
     found["order"] = list(view.window(0, 1000))
     view.close()
     return found
@@ -79,7 +80,7 @@ def expected(written: list[Operation]) -> dict[object, list[Operation]]:
 @ON_BOTH
 @pytest.mark.slow
 def test_the_copy_answers_as_the_log_does_after_every_change(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     written: list[Operation] = []
 
@@ -109,7 +110,7 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
         check()
     fill(database, 25, start=92)
     check()
-    fresh = OperationLog(database, root, "acme")
+    fresh = LogDatabase(database, root, "acme")
     assert answers(fresh) == expected(written)
     fresh.close()
     # What was sealed is not kept.
@@ -119,7 +120,7 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
 
 @pytest.mark.slow
 def test_a_log_that_took_anothers_place_is_copied_anew(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, 60)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 21))
@@ -135,7 +136,7 @@ def test_a_log_that_took_anothers_place_is_copied_anew(
 
 
 def test_a_stopped_copying_goes_on_where_it_was(
-    database: Database, operations: OperationLog
+    database: Database, operations: LogDatabase
 ) -> None:
     fill(database, 60)
 
@@ -153,29 +154,29 @@ def test_a_stopped_copying_goes_on_where_it_was(
         stop = After()
         stop.left = asked
         with pytest.raises(Interrupted):
-            operations.open(Filter(channel="test"), "latency_ms", stop=stop)
+            LogView(operations, Filter(channel="test"), "latency_ms", stop=stop)
         reached.append(operations.through)
     assert 0 < reached[0] < reached[1] < 60
-    assert operations.open(Filter(channel="test"), "latency_ms").count == 60
+    assert LogView(operations, Filter(channel="test"), "latency_ms").count == 60
 
 
 def test_the_newest_are_told_of_before_all_are_found(
-    database: Database, root: Path, operations: OperationLog, monkeypatch: pytest.MonkeyPatch
+    database: Database, root: Path, operations: LogDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "EARLY", 25)
     append(database, [draft(n, channel="a" if n % 2 else "b") for n in range(1, 121)])
     cut = NOW + timedelta(seconds=61 * 81)
     seal(database, root, "acme", before=cut, segment_rows=10)
     told: list[list[int]] = []
-    view = operations.open(
-        Filter(channel="a"), early=lambda found: told.append([one.seq for one in found])
+    view = LogView(
+        operations, Filter(channel="a"), early=lambda found: told.append([one.seq for one in found])
     )
     newest = list(range(119, 0, -2))
     assert [one.seq for one in view.window(0, 100)] == newest
     assert told == [newest[:5], newest[:20], newest[:25]]
     told.clear()
-    operations.open(Filter(channel="c"), early=lambda _found: told.append([]))
-    operations.open(early=lambda _found: told.append([]))
+    LogView(operations, Filter(channel="c"), early=lambda _found: told.append([]))
+    LogView(operations, early=lambda _found: told.append([]))
     assert not told
 
 
@@ -200,10 +201,10 @@ def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) 
     for company in ("hot", "sealed"):
         fill(database, 60, company)
     written = hot(database, "hot")
-    logs: list[OperationLog] = []
+    logs: list[LogDatabase] = []
     if database.dialect == "sqlite":
         seal(database, root, "sealed", segment_rows=40)
-        logs += [OperationLog(database, root, company) for company in ("hot", "sealed")]
+        logs += [LogDatabase(database, root, company) for company in ("hot", "sealed")]
     held = ["\n".join(filter(None, searched(one))) for one in written]
 
     @given(words)
@@ -214,10 +215,10 @@ def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) 
             one.seq for one, text in zip(written, held, strict=True) if mentions(text.lower())
         ]
         with database.read() as connection:
-            stored = LogReader(connection, "hot").seqs(chosen, 1, 60)
+            stored = OperationStore(connection, "hot").seqs(chosen, 1, 60)
         assert list(stored) == fitting
         for log in logs:
-            view = log.open(chosen, "seq")
+            view = LogView(log, chosen, "seq")
             assert [one.seq for one in view.window(0, 100)] == fitting
             view.close()
 

@@ -18,8 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics.engine import Interrupted, Stop
-from memtui.analytics.reading import OperationLog
+from memtui.analytics.company_log import CompanyLog
+from memtui.analytics.engine import DuckDb, Interrupted, Stop
+from memtui.analytics.reading import LogView
+from memtui.analytics.rows import LogDatabase
 from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
 from memtui.contract import (
@@ -32,11 +34,10 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
-from memtui.service.history.company_log import CompanyLog
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
 from memtui.store.digest import is_intact
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import Operation
 from memtui.widgets.detail_lines import actor
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, fill_looked_at, hot
@@ -47,8 +48,8 @@ COUNT = 120
 
 
 @pytest.fixture
-def operations(database: Database, root: Path) -> Iterator[OperationLog]:
-    opened = OperationLog(database, root, "acme")
+def operations(database: Database, root: Path) -> Iterator[LogDatabase]:
+    opened = LogDatabase(database, root, "acme")
     yield opened
     opened.close()
 
@@ -59,7 +60,7 @@ def seqs(found: tuple[Operation, ...] | list[Operation]) -> list[int]:
 
 @ON_BOTH
 def test_what_is_read_is_what_was_written_sealed_or_not(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, COUNT)
     written = hot(database)
@@ -67,24 +68,24 @@ def test_what_is_read_is_what_was_written_sealed_or_not(
         cut = NOW + timedelta(seconds=61 * (through + 1))
         seal(database, root, "acme", before=cut, segment_rows=30)
         for chosen in (None, Filter(since=NOW)):
-            view = operations.open(chosen, "seq")
+            view = LogView(operations, chosen, "seq")
             assert view.window(0, 1000) == written
             view.close()
-    assert all(is_intact(operation) for operation in operations.open().window(0, COUNT))
+    assert all(is_intact(operation) for operation in LogView(operations).window(0, COUNT))
 
 
 def test_windows_of_the_whole_log_are_newest_first(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, COUNT)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
-    view = operations.open()
+    view = LogView(operations)
     assert view.count == COUNT
     assert seqs(view.window(0, 5)) == [120, 119, 118, 117, 116]
     assert seqs(view.window(48, 4)) == [72, 71, 70, 69]
     assert seqs(view.window(118, 10)) == [2, 1]
     assert view.window(120, 10) == ()
-    assert operations.open(sort="seq").window(0, 2)[1].seq == 2
+    assert LogView(operations, sort="seq").window(0, 2)[1].seq == 2
 
 
 FILTERS = [
@@ -121,11 +122,11 @@ FILTERS = [
 @ON_BOTH
 @pytest.mark.slow
 def test_a_filter_finds_the_same_as_in_the_hot_table(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill_looked_at(database, COUNT)
     with database.read() as connection:
-        reader = LogReader(connection, "acme")
+        reader = OperationStore(connection, "acme")
         pages = [reader.page(chosen, limit=1000) for chosen in FILTERS]
         everything = [reader.page(chosen.with_internal(), limit=1000) for chosen in FILTERS]
         logged = reader.page(EVERYTHING, limit=1000).operations
@@ -139,7 +140,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
     if database.dialect == "sqlite":  # what is sealed is filtered in DuckDB
         seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
     for chosen, found, page in zip(FILTERS, expected, pages, strict=True):
-        view = operations.open(chosen)
+        view = LogView(operations, chosen)
         assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
         assert view.left_out == page.left_out, chosen
         shown = [one.seq for one in logged if not (one.internal and chosen.excludes_internal)]
@@ -152,7 +153,9 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         view.close()
     for chosen, whole in zip(FILTERS, everything, strict=True):
         by_then = [one for one in whole.operations if one.internal and one.seq <= COUNT // 2]
-        assert operations.left_out(chosen, COUNT // 2) == len(by_then) * chosen.excludes_internal
+        assert (
+            operations.log.left_out(chosen, COUNT // 2) == len(by_then) * chosen.excludes_internal
+        )
 
 
 def _placed(name: str, operation: Operation) -> tuple[Any, int]:
@@ -180,7 +183,7 @@ def _value(operation: Operation, name: str) -> object:
 
 
 @pytest.mark.slow
-def test_every_column_sorts(database: Database, root: Path, operations: OperationLog) -> None:
+def test_every_column_sorts(database: Database, root: Path, operations: LogDatabase) -> None:
     fill(database, COUNT)
     written = hot(database)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
@@ -190,21 +193,21 @@ def test_every_column_sorts(database: Database, root: Path, operations: Operatio
         for sign in ("", "-"):
             valued.sort(key=partial(_placed, name), reverse=sign == "-")
             bare.sort(key=lambda o: o.seq, reverse=sign == "-")
-            view = operations.open(Filter(channel="test"), sign + name)
+            view = LogView(operations, Filter(channel="test"), sign + name)
             assert seqs(view.window(0, 1000)) == seqs(valued + bare), sign + name
             view.close()
 
 
-def test_a_column_that_is_none_cannot_sort(operations: OperationLog) -> None:
+def test_a_column_that_is_none_cannot_sort(operations: LogDatabase) -> None:
     with pytest.raises(Invalid, match="cannot be sorted by seq; DROP"):
-        operations.open(sort="seq; DROP")
+        LogView(operations, sort="seq; DROP")
 
 
 def test_a_view_stands_still_and_its_tail_goes_on(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, 20)
-    whole, filtered = operations.open(), operations.open(Filter(channel="test"))
+    whole, filtered = LogView(operations), LogView(operations, Filter(channel="test"))
     fill(database, 5, start=21)
     assert (whole.count, filtered.count) == (20, 20)
     for view in (whole, filtered):
@@ -218,25 +221,25 @@ def test_a_view_stands_still_and_its_tail_goes_on(
         assert view.tail(27).operations == ()
 
 
-def test_an_empty_log_has_an_empty_view(operations: OperationLog) -> None:
+def test_an_empty_log_has_an_empty_view(operations: LogDatabase) -> None:
     for chosen in (None, Filter(text="x")):
-        view = operations.open(chosen)
+        view = LogView(operations, chosen)
         assert (view.count, view.window(0, 10), view.tail(0).operations) == (0, (), ())
 
 
 def test_another_companys_operations_are_not_seen(
-    database: Database, root: Path, operations: OperationLog, whole_log: CompanyLog
+    database: Database, root: Path, operations: LogDatabase, whole_log: CompanyLog
 ) -> None:
     fill(database, 10)
     fill(database, 7, "other")
     seal(database, root, "other")
-    assert operations.open(Filter(channel="test")).count == 10
+    assert LogView(operations, Filter(channel="test")).count == 10
     assert not whole_log.by_id("other-00003")
 
 
 @pytest.fixture
 def whole_log(database: Database, root: Path) -> Iterator[CompanyLog]:
-    archive = Archive(root)
+    archive = Archive(root, DuckDb())
     yield CompanyLog(database, archive, "acme")
     archive.close()
 
@@ -261,19 +264,19 @@ def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: C
 
 
 def test_a_missing_file_is_one_sentence(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, 10)
     seal(database, root, "acme")
     next(root.rglob("operations.parquet")).unlink()
-    for ask in (operations.open().window, lambda *_: operations.open(Filter(text="x"))):
+    for ask in (LogView(operations).window, lambda *_: LogView(operations, Filter(text="x"))):
         with pytest.raises(Unavailable, match="memtui archive verify") as caught:
             ask(0, 10)
         assert "\n" not in str(caught.value)
 
 
 def test_a_stopped_opening_leaves_nothing_behind(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, 20)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 11))
@@ -281,11 +284,11 @@ def test_a_stopped_opening_leaves_nothing_behind(
         stop = Stop()
         stop.stop()
         with pytest.raises(Interrupted):
-            operations.open(Filter(channel="test"), sort, stop=stop)
-        assert operations.open(Filter(channel="test"), sort).count == 20
+            LogView(operations, Filter(channel="test"), sort, stop=stop)
+        assert LogView(operations, Filter(channel="test"), sort).count == 20
 
 
-def test_a_stop_reaches_a_question_that_runs(operations: OperationLog) -> None:
+def test_a_stop_reaches_a_question_that_runs(operations: LogDatabase) -> None:
     stop = Stop()
 
     def keep_stopping() -> None:
@@ -305,7 +308,7 @@ def test_a_stop_reaches_a_question_that_runs(operations: OperationLog) -> None:
     finally:
         finished.set()
         stopper.join()
-    assert operations.open().count == 0
+    assert LogView(operations).count == 0
 
 
 def _place(found: list[Operation], moment: datetime) -> int:
@@ -319,7 +322,7 @@ def _place(found: list[Operation], moment: datetime) -> int:
 @ON_BOTH
 @pytest.mark.slow
 def test_a_moment_has_its_place_in_every_view(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     chance = random.Random(5)
     late = [
@@ -337,7 +340,7 @@ def test_a_moment_has_its_place_in_every_view(
             ("coding", "-latency_ms"),
             ("nobody", "-seq"),
         ):
-            view = operations.open(Filter(agent_id=agent), sort)
+            view = LogView(operations, Filter(agent_id=agent), sort)
             found = list(view.window(0, 100))
             for moment in moments:
                 expected = _place(found, moment) if found else 0
@@ -351,16 +354,17 @@ def test_a_moment_has_its_place_in_every_view(
 _HOT_ONLY = """
 import sys
 from pathlib import Path
-from memtui.analytics.reading import OperationLog
+from memtui.analytics.reading import LogView
+from memtui.analytics.rows import LogDatabase
 from memtui.contract import Filter
 from memtui.store.database import Database
 home = Path(sys.argv[1])
 database = Database.open(home / "memtui.db")
-operations = OperationLog(database, home / "archive", "acme")
-view = operations.open()
+operations = LogDatabase(database, home / "archive", "acme")
+view = LogView(operations)
 assert [one.seq for one in view.window(0, 30)] == list(range(90, 60, -1))
 assert view.tail(88).operations[0].seq == 89
-assert OperationLog(database, home / "none", "nobody").open(Filter(text="x")).count == 0
+assert LogView(LogDatabase(database, home / "none", "nobody"), Filter(text="x")).count == 0
 assert "duckdb" not in sys.modules, "too early"
 assert view.window(30, 1)[0].seq == 60
 assert "duckdb" in sys.modules
@@ -433,13 +437,13 @@ def test_comparisons_hold_the_same_hot_and_sealed(database: Database, root: Path
     written = hot(database, "hot")
     if "sealed" in companies:
         seal(database, root, "sealed", segment_rows=50)
-    halves = [OperationLog(database, root, company) for company in companies]
+    halves = [LogDatabase(database, root, company) for company in companies]
 
     @given(comparisons)
     def compare(chosen: list[Comparison]) -> None:
         expected = [o.seq for o in written if all(_holds(o, one) for one in chosen)]
         for half in halves:
-            view = half.open(Filter(comparisons=chosen), "seq")
+            view = LogView(half, Filter(comparisons=chosen), "seq")
             assert seqs(view.window(0, 1000)) == expected
             view.close()
 
@@ -453,7 +457,7 @@ def test_comparisons_hold_the_same_hot_and_sealed(database: Database, root: Path
 @ON_BOTH
 @pytest.mark.slow
 def test_reading_and_sealing_at_once_shows_every_operation_once(
-    database: Database, root: Path, operations: OperationLog
+    database: Database, root: Path, operations: LogDatabase
 ) -> None:
     fill(database, 120)
 
@@ -470,9 +474,9 @@ def test_reading_and_sealing_at_once_shows_every_operation_once(
     assert hot(database) == ()
 
 
-def _read_all(operations: OperationLog) -> None:
+def _read_all(operations: LogDatabase) -> None:
     for chosen in (None, Filter(channel="test")):
-        view = operations.open(chosen, "seq")
+        view = LogView(operations, chosen, "seq")
         found = [one for one in view.window(0, 300) if one.operation_type != "seal"]
         assert seqs(found) == list(range(1, 121))
         view.close()
@@ -494,8 +498,8 @@ foreign = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max
 def test_sealing_alters_nothing(
     database: Database, root: Path, texts: list[str], cost: Decimal, latency: float, micros: int
 ) -> None:
-    operations = OperationLog(database, root, "acme")
-    last = operations.open().count
+    operations = LogDatabase(database, root, "acme")
+    last = LogView(operations).count
     one = draft(
         last + 1,
         request={"query": texts[0], "nested": [texts[1], None, 1.25]},
@@ -508,5 +512,5 @@ def test_sealing_alters_nothing(
     append(database, [one])
     [written] = hot(database)
     seal(database, root, "acme")
-    assert operations.open().window(0, 1) == (written,)
+    assert LogView(operations).window(0, 1) == (written,)
     operations.close()

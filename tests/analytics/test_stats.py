@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.figures import DIMENSIONS, Bucket, Figures, HitSign, Stats
-from memtui.analytics.rows import LogEngine
+from memtui.analytics.rows import LogDatabase
 from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
@@ -135,7 +135,7 @@ def value_of(operation: Operation, name: str) -> str | None:
 
 @pytest.fixture
 def rollups(database: Database, root: Path) -> Iterator[Rollups]:
-    opened = Rollups(LogEngine(database, root, "acme"), thresholds=THRESHOLDS)
+    opened = Rollups(LogDatabase(database, root, "acme"), thresholds=THRESHOLDS)
     yield opened
     opened.log.close()
 
@@ -157,7 +157,7 @@ def known(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     written = list(hot(database))
     before = NOW + timedelta(seconds=61 * 90)
     seal(database, home / "archive", "acme", before=before, segment_rows=40)
-    opened = Rollups(LogEngine(database, home / "archive", "acme"), thresholds=THRESHOLDS)
+    opened = Rollups(LogDatabase(database, home / "archive", "acme"), thresholds=THRESHOLDS)
     yield Known(opened, written)
     opened.log.close()
     database.close()
@@ -350,7 +350,7 @@ def test_time_is_cut_in_the_zone_across_clock_changes(
         for _ in range(100)
     ]
     append(database, [draft(n, started_at=moment) for n, moment in enumerate(moments, 1)])
-    rollups = Rollups(LogEngine(database, root, "acme"), zone=zone)
+    rollups = Rollups(LogDatabase(database, root, "acme"), zone=zone)
     for bucket in Bucket:
         found = rollups.stats(bucket=bucket)
         expected: dict[date | datetime, int] = {}
@@ -399,7 +399,7 @@ def test_random_logs(
     append(database, drafts_of(numbers, hours))
     written = list(hot(database))
     seal(database, home / "archive", "acme", before=NOW + timedelta(hours=sealed), segment_rows=5)
-    rollups = Rollups(LogEngine(database, home / "archive", "acme"), thresholds=THRESHOLDS)
+    rollups = Rollups(LogDatabase(database, home / "archive", "acme"), thresholds=THRESHOLDS)
     found: Stats = rollups.stats(hit_sign=sign, bucket=Bucket.DAY, by=["agent"])
     agree(found, figures(written, written, sign))
     for group in found.groups:

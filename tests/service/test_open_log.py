@@ -26,12 +26,17 @@ async def test_an_opening_that_is_cancelled_leaves_the_log_readable(
     with pytest.raises(asyncio.CancelledError):
         await opening
     view = await service.analysis.open_log(caller, writes, sort)
-    assert {one.request["content"] for one in await view.window(0, 9)} == {"one", "two"}
-    assert (await view.tail(view.last)).operations == ()
+    assert {one.request["content"] for one in await asyncio.to_thread(view.window, 0, 9)} == {
+        "one",
+        "two",
+    }
+    assert (await asyncio.to_thread(view.tail, view.last)).operations == ()
     await service.write(caller, note.model_copy(update={"content": "three"}))
-    assert [one.request["content"] for one in (await view.tail(view.last)).operations] == ["three"]
+    assert [
+        one.request["content"] for one in (await asyncio.to_thread(view.tail, view.last)).operations
+    ] == ["three"]
     assert view.count == 2
-    await view.close()
+    view.close()
 
 
 async def test_an_order_that_is_none_is_refused(service: MemoryService, caller: Caller) -> None:
@@ -51,7 +56,7 @@ async def test_the_newest_are_told_of_in_the_loop_and_not_after_a_cancelling(
     async def opened() -> None:
         view = await service.analysis.open_log(caller, writes, early=told.append)
         assert view.count == 2
-        await view.close()
+        view.close()
 
     await opened()
     assert [len(found) for found in told] == [1]
@@ -70,7 +75,7 @@ async def test_closing_frees_the_engines_that_another_module_started(
 ) -> None:
     await service.write(caller, note)
     analysis = service.runtime.module(Analysis)
-    await (await analysis.open_log(caller, sort="-cost_usd")).close()
+    (await analysis.open_log(caller, sort="-cost_usd")).close()
     [engine] = analysis._engines.values()
     freed: list[bool] = []
     monkeypatch.setattr(engine, "close", partial(freed.append, True))

@@ -34,7 +34,7 @@ from memtui.service import (
     Role,
     open_service,
 )
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import Operation
 from tests.homes import furnish, make_home
 from tests.service.fake import FakeAdapter
@@ -105,7 +105,7 @@ async def opened(paths: Paths, settings: Settings, populated: Path) -> AsyncIter
 def logged(service: MemoryService, count: int) -> tuple[Operation, ...]:
     """Return the newest operations, whoever may see them."""
     with service.analysis.database.read() as connection:
-        return LogReader(connection, "local").page(EVERYTHING, limit=count).operations
+        return OperationStore(connection, "local").page(EVERYTHING, limit=count).operations
 
 
 async def held(service: MemoryService, scope: Scope, text: str = "Kept") -> RecordHandle:

@@ -39,7 +39,7 @@ from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow, MemberRow
 from memtui.store.database import Database
 from memtui.store.erasing import erase_fields, purge_request
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from tests.analytics.logs import draft
 from tests.service.conftest import Lived
 
@@ -353,7 +353,7 @@ async def test_values_whose_purge_is_lost_are_told_of(lived: Lived) -> None:
     note = await service.write(ANA, NOTE)
     database = service.analysis.database
     with database.write() as connection:
-        [one] = LogReader(connection, "local").by_ids([note.operation_id])
+        [one] = OperationStore(connection, "local").by_ids([note.operation_id])
         gone = erase_fields(connection, "local", {one.seq: {"request.content"}})
     await service.analysis.seal(ANA, everything=True)
     with database.write() as connection:

@@ -12,7 +12,7 @@ from memtui.contract import Filter, OperationType, Scope, Usage
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
 from memtui.store.erasing import Aim, doomed, erase_fields, erased, purge_request, purged
-from memtui.store.log import LogReader, company_salt
+from memtui.store.log import OperationStore, company_salt
 from memtui.store.operation import Operation, OperationHandle
 from tests.databases import ON_BOTH
 from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
@@ -23,7 +23,7 @@ LISTED = {"query": "q", "record_ids": ["one", "two", None], "tags": [], "their o
 
 def read(database: Database) -> tuple[dict[int, Operation], bytes]:
     with database.read() as connection:
-        found = LogReader(connection, "acme").page(Filter(internal=True), limit=100).operations
+        found = OperationStore(connection, "acme").page(Filter(internal=True), limit=100).operations
         return {one.seq: one for one in found}, company_salt(connection, "acme")
 
 

@@ -24,7 +24,7 @@ from memtui.contract import (
 from memtui.store import appending
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, is_intact
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import OperationDraft, OperationHandle
 from tests.databases import ON_BOTH
 from tests.processes import prepared_processes
@@ -63,7 +63,7 @@ def read(
     **how: Any,
 ):
     with database.read() as connection:
-        return LogReader(connection, company).page(chosen or Filter(), limit=limit, **how)
+        return OperationStore(connection, company).page(chosen or Filter(), limit=limit, **how)
 
 
 def test_a_failure_of_the_driver_is_one_of_ours_and_leaves_nothing_behind(
@@ -141,7 +141,7 @@ def test_what_is_read_is_what_was_written_and_its_digest_holds(
     )
     append(database, written)
     with database.read() as connection:
-        [found] = LogReader(connection, "acme").by_ids([written.operation_id])
+        [found] = OperationStore(connection, "acme").by_ids([written.operation_id])
     assert is_intact(found)
     assert (
         OperationDraft(**{name: getattr(found, name) for name in OperationDraft.model_fields})

@@ -50,6 +50,7 @@ _ADVISORY_LOCK = 0x6D65_6D74_7569
 """The number by which every memtui that writes to one database waits for the others."""
 
 
+# No SQLModel: these tables are not the control plane's, and two are another program's.
 METADATA = MetaData()
 MOMENT = Text().with_variant(DateTime(), "postgresql")
 

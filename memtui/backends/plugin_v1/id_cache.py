@@ -22,6 +22,7 @@ from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
 
 T = TypeVar("T")
 
+# No SQLModel: a cache that may be deleted, of three tables that only this module reads.
 _SCHEMA = """
 CREATE TABLE namespace (name TEXT PRIMARY KEY, kind TEXT, expires_at TEXT,
     metadata TEXT);

@@ -66,6 +66,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 _FOUND = "title, shown, topic, tags, names, places"
+# No SQLModel: a cache with a full-text table, and hooks cannot wait for SQLAlchemy.
 _SCHEMA = f"""
 CREATE TABLE files (
   path TEXT PRIMARY KEY, signature TEXT NOT NULL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -206,9 +207,9 @@ async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -
         return f"Operation {seq} was noted, but the log ends at {found.seq}{end}."
     view = await session.service.analysis.open_log(session.caller, None, "seq")
     try:
-        [operation] = await view.window(seq - 1, 1)
+        [operation] = await asyncio.to_thread(view.window, seq - 1, 1)
     finally:
-        await view.close()
+        view.close()
     if operation.digest.startswith(digest):
         return None
     return f"Operation {seq} has another digest than was noted: {why}."

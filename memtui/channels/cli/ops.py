@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import sys
@@ -77,9 +78,9 @@ async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
     chosen = OperationOptions().filter(session, line, ScopeOptions())
     view = await session.service.analysis.open_log(session.caller, chosen, sort)
     try:
-        first = await view.window(0, _ORDERED)
+        first = await asyncio.to_thread(view.window, 0, _ORDERED)
     finally:
-        await view.close()
+        view.close()
     page = OperationPage(operations=first, total=view.count, left_out=view.left_out)
     return await _answer_page(session, chosen, page)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.engine import Engine
+from memtui.analytics.engine import DuckDb
 from memtui.analytics.figures import FigureGroup, Figures, Latency
 from memtui.contract import Unavailable
 from memtui.csv_text import cell
@@ -89,7 +89,7 @@ def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
     import duckdb
 
     named = _unique(table.columns)
-    engine = Engine()
+    engine = DuckDb()
     try:
         duck = engine.connection
         kinds = [_storable(duck, kind) for kind in table.types]

@@ -8,9 +8,11 @@ in which it was asked for; what came since is counted.
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, MemtuiError
@@ -23,8 +25,7 @@ from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import WindowRows
 
 if TYPE_CHECKING:
-    from memtui.analytics.reading import Tail
-    from memtui.service.history.analysis import LogView
+    from memtui.analytics.reading import Appended, LogView
 
 NEWEST_FIRST = ("when", True)
 _PAGE_ROWS = 64
@@ -129,15 +130,17 @@ class LogFeed:
             page = max(0, (view.count - 1) // _PAGE_ROWS)
             if view.count - page * _PAGE_ROWS < self._screen.app.size.height:
                 page = max(0, page - 1)  # the last may hold a row alone
-            return _Opened(view, order, page, await view.window(page * _PAGE_ROWS, 2 * _PAGE_ROWS))
+            rows = await to_thread(view.window, page * _PAGE_ROWS, 2 * _PAGE_ROWS)
+            return _Opened(view, order, page, rows)
         sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
         view = await session.service.analysis.open_log(session.caller, chosen, sort)
-        return _Opened(view, order, 0, await view.window(0, _PAGE_ROWS))
+        return _Opened(view, order, 0, await to_thread(view.window, 0, _PAGE_ROWS))
 
     def _replace(self, view: LogView | None) -> Operation | None:
         """Put another view in place of the one there is; return what the cursor stood on."""
         if self._view is not None:
-            self._screen.acts.every(self._view.close, lambda _: None, self._screen.fail)
+            close = partial(to_thread, self._view.close)
+            self._screen.acts.every(close, lambda _: None, self._screen.fail)
         self._view, self._arrived, self._came_since = view, [], 0
         shown = self._screen.rows_list
         return shown.current if shown.cursor else None
@@ -245,7 +248,7 @@ class LogFeed:
             if self._view is view:
                 self._go_there(operation, self._line_of(place), apart)
 
-        self._looking.latest(lambda: view.find(operation.seq), found, self._screen.fail)
+        self._looking.latest(lambda: to_thread(view.find, operation.seq), found, self._screen.fail)
 
     def _go_there(
         self, operation: Operation, line: int | None, apart: Callable[[Operation], None]
@@ -279,7 +282,8 @@ class LogFeed:
             found: dict[int, Sequence[Operation]] = {}
             for number in wanted:
                 first, end = rows.page_bounds(number)
-                loaded = await view.window(first, end - first) if first < view.count else ()
+                is_opened = first < view.count
+                loaded = await to_thread(view.window, first, end - first) if is_opened else ()
                 past = (max(0, first - view.count), max(0, end - view.count))
                 found[number] = [*loaded, *arrived[slice(*past)]]
             return found
@@ -298,7 +302,9 @@ class LogFeed:
         if view is None:
             return [one for _, one in self.rows.held()]
         found: list[Operation] = []
-        while len(found) < view.count and (part := await view.window(len(found), _AT_ONCE)):
+        while len(found) < view.count and (
+            part := await to_thread(view.window, len(found), _AT_ONCE)
+        ):
             found += part
         return [*found, *self._arrived]
 
@@ -308,13 +314,13 @@ class LogFeed:
         """Look for operations newer than the last one, unless a look is under way."""
         view, last = self._view, self._last_seq
         if view is not None and not self._screen.reads.busy and not self._tail.busy:
-            self._tail.latest(lambda: view.tail(last), self._came, self._missed)
+            self._tail.latest(lambda: to_thread(view.tail, last), self._came, self._missed)
 
     def _missed(self, error: MemtuiError) -> None:
         self._problem = str(error)
         self.look()
 
-    def _came(self, tail: Tail) -> None:
+    def _came(self, tail: Appended) -> None:
         self._problem = ""
         rows, left_out, logged, self._last_seq = tail
         self._left_out += left_out
@@ -371,7 +377,7 @@ class LogFeed:
             self.order = screen.rows_list.sort = NEWEST_FIRST
             self._show(opened, again=True)
         if (view := self._view) is not None:
-            position = await screen.change(lambda: view.position(moment))
+            position = await screen.change(lambda: to_thread(view.position, moment))
             screen.rows_list.go_to(self.rows.count - 1 - position, in_the_middle=True)
             self.look()
 

@@ -24,6 +24,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
     OWNER_FIELDS,
     Capabilities,
@@ -46,7 +47,6 @@ from memtui.pruning.duplicates import TextForm, compare, form_of
 from memtui.service.connections import Breaker, Connection
 from memtui.service.context.contexts import ContextRequest, Contexts
 from memtui.service.history.asked import Given, context_again, query_again
-from memtui.service.history.company_log import CompanyLog
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.querying import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation

@@ -37,7 +37,7 @@ from memtui.pruning.uses import Used, is_used_as
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
 from memtui.service.context.contexts import DEFAULT_MODEL, own_records
-from memtui.service.history.log import Log
+from memtui.service.history.log import LoggedOperations
 from memtui.service.history.patterns import versions_of
 from memtui.service.operations.everywhere import Everywhere, EverywhereAnswer, gather
 from memtui.service.operations.redaction import redact
@@ -247,7 +247,9 @@ class Pruning(ServiceModule):
     ) -> dict[RecordHandle, RetrievalTally]:
         """Return how often each record was read, when last, and `to_whom` where that is asked."""
         handles = {one.handle.provider_record_id: one.handle for one in records}
-        counts = await self._runtime.module(Log).retrieval_stats(caller, binding_key, list(handles))
+        counts = await self._runtime.module(LoggedOperations).retrieval_stats(
+            caller, binding_key, list(handles)
+        )
         readers: Mapping[str, set[str]] = {}
         if to_whom and counts:
             log = self._runtime.log_of(caller)

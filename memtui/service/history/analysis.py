@@ -25,71 +25,18 @@ if TYPE_CHECKING:
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import ArchiveFolder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import Tail, View
-    from memtui.analytics.rows import LogEngine
+    from memtui.analytics.reading import LogView
+    from memtui.analytics.rows import LogDatabase
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer
     from memtui.analytics.stats import Dashboard, Rollups
     from memtui.service.runtime import ServiceRuntime
 
-EngineT = TypeVar("EngineT", bound="LogEngine")
+EngineT = TypeVar("EngineT", bound="LogDatabase")
 
 SQL_SECONDS = 60.0
 SQL_ROWS = 10_000
 _SHOWN_GAPS = 100
-
-
-class LogView:
-    """The operations that matched a filter when the view was opened, in the requested order.
-
-    If the caller's visibility has changed since, reading raises `Denied`.
-    """
-
-    def __init__(self, view: View, check: Callable[[], None]) -> None:
-        self._view = view
-        self._check = check
-        self.count = view.count
-        """Number of operations in the view."""
-        self.left_out = view.left_out
-        """Number of matches that are hidden as memtui's own."""
-        self.logged = view.logged
-        """Number without the filter; memtui's own operations count if the filter includes them."""
-        self.last = view.last
-        """The log's newest `seq` when the view was opened; `tail(last)` returns later ones."""
-
-    @in_thread
-    def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        """Return up to `n` operations from position `start`, counted from 0."""
-        self._check()
-        return self._view.window(start, n)
-
-    def place_of(self, seq: int) -> int | None:
-        """Return the position of an operation; None: not in the view, or only `find` can tell."""
-        return self._view.place_of(seq)
-
-    @in_thread
-    def find(self, seq: int) -> int | None:
-        """Return the position of an operation; None: it is not in the view."""
-        return self._view.find(seq)
-
-    @in_thread
-    def position(self, moment: datetime) -> int:
-        """Return the position of the last operation that began by a moment.
-
-        If all began later, return the position of the log's oldest.
-        """
-        return self._view.position(moment)
-
-    @in_thread
-    def tail(self, after: int) -> Tail:
-        """Return the operations above the `seq` `after` that match the filter."""
-        self._check()
-        return self._view.tail(after)
-
-    @in_thread
-    def close(self) -> None:
-        """Free the resources of the view."""
-        self._view.close()
 
 
 class Analysis(ServiceModule):
@@ -111,7 +58,7 @@ class Analysis(ServiceModule):
         self.archive_url = runtime.settings.archive_url
         """The object store with a copy of the archive; empty: none."""
         self._making = threading.Lock()
-        self._engines: dict[tuple[type[LogEngine], str, Visibility | None, str], LogEngine] = {}
+        self._engines: dict[tuple[type[LogDatabase], str, Visibility | None, str], LogDatabase] = {}
         """By kind, company, visibility and time zone."""
 
     @in_thread
@@ -138,6 +85,9 @@ class Analysis(ServiceModule):
     ) -> LogView:
         """Open a view of the log; cancelling the task that waits for it stops the work.
 
+        The view's own methods block. If the caller's visibility has changed since, reading from it
+        raises `Denied`.
+
         Args:
             caller: Whose company's log.
             chosen: What to let through; None is everything.
@@ -151,7 +101,8 @@ class Analysis(ServiceModule):
             Unavailable: the log cannot be read.
         """
         from memtui.analytics.engine import Stop
-        from memtui.analytics.reading import OperationLog
+        from memtui.analytics.reading import LogView
+        from memtui.analytics.rows import LogDatabase
 
         stop, loop = Stop(), asyncio.get_running_loop()
         asked = caller.by_then(chosen)
@@ -163,20 +114,20 @@ class Analysis(ServiceModule):
         def tell(found: tuple[Operation, ...]) -> None:
             loop.call_soon_threadsafe(show, found)
 
-        def open_view() -> tuple[View, Callable[[], None]]:
+        def open_view() -> LogView:
             visibility = self._runtime.visibility(caller)
 
             def check() -> None:
                 if self._runtime.visibility(caller) != visibility:
                     raise Denied("What you may see has changed; open the operations again.")
 
-            log = self._engine(OperationLog, caller.company_id, visibility)
+            duck = self._engine(LogDatabase, caller.company_id, visibility)
             report = None if early is None else tell
-            return log.open(asked, sort, stop=stop, early=report), check
+            return LogView(duck, asked, sort, stop=stop, early=report, check=check)
 
         opening = asyncio.ensure_future(asyncio.to_thread(open_view))
         try:
-            return LogView(*await asyncio.shield(opening))
+            return await asyncio.shield(opening)
         except asyncio.CancelledError:
             stop.stop()
             opening.add_done_callback(_let_go)
@@ -461,11 +412,11 @@ class Analysis(ServiceModule):
 
     def figures(self, company_id: str, visibility: Visibility | None, zone: str = "UTC") -> Rollups:
         """Return the `Rollups` of a log for a visibility. Only parts of the service call this."""
-        from memtui.analytics.reading import OperationLog
+        from memtui.analytics.rows import LogDatabase
         from memtui.analytics.stats import Rollups
 
         return Rollups(
-            self._engine(OperationLog, company_id, visibility),
+            self._engine(LogDatabase, company_id, visibility),
             zone=zone,
             score_threshold=self._runtime.settings.score_threshold,
             thresholds=self._runtime.settings.score_thresholds,
@@ -516,7 +467,7 @@ class Analysis(ServiceModule):
             engine.close()
 
 
-def _let_go(opening: asyncio.Future[tuple[View, Callable[[], None]]]) -> None:
+def _let_go(opening: asyncio.Future[LogView]) -> None:
     """Close a view that was opened after its caller was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
-        opening.result()[0].close()
+        opening.result().close()

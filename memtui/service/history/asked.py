@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
     Filter,
     Invalid,
@@ -17,7 +18,6 @@ from memtui.contract import (
     Scope,
 )
 from memtui.service.context.contexts import ContextRequest
-from memtui.service.history.company_log import CompanyLog
 from memtui.service.runtime import EXPLICIT_KEY
 from memtui.store.details import Details
 from memtui.store.given import texts_given

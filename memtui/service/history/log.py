@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
     EVERYTHING,
     Filter,
@@ -24,7 +25,6 @@ from memtui.service.answers import (
     RetrievalCount,
     WriteSource,
 )
-from memtui.service.history.company_log import CompanyLog
 from memtui.service.operations.memories import change_of, received
 from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import Caller
@@ -51,7 +51,7 @@ _CONTEXT = "the context of a run"
 _ERASED = "erased"
 
 
-class Log(ServiceModule):
+class LoggedOperations(ServiceModule):
     """A company's operation log, as a caller may see it."""
 
     @in_thread
@@ -244,7 +244,7 @@ class Log(ServiceModule):
         log = self._of(caller)
         found = log.sources(caller.by_then(chosen), limit)
         numbers = [one.last_seq for one in found]
-        last = {one.seq: one for one in log.by_seqs(numbers, strict=False)}
+        last = {one.seq: one for one in log.by_seqs(numbers)}
         return tuple(
             _write_source(one, last[one.last_seq]) for one in found if one.last_seq in last
         )

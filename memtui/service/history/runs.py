@@ -33,7 +33,7 @@ from memtui.contract import (
 )
 from memtui.service.context.contexts import ContextAnswer, Contexts
 from memtui.service.history.asked import Given, context_again, scope_outside
-from memtui.service.history.log import Log
+from memtui.service.history.log import LoggedOperations
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
@@ -274,7 +274,7 @@ class Runs(ServiceModule):
 
         run, operations, visibility = await asyncio.to_thread(read)
         there = await self._there(caller, operations)
-        checked = await self._runtime.module(Log).found_outcomes(caller, operations)
+        checked = await self._runtime.module(LoggedOperations).found_outcomes(caller, operations)
 
         def steps() -> tuple[RunStep, ...]:
             known = _Known(self._kept(caller, there), there, visibility, checked)
@@ -295,7 +295,7 @@ class Runs(ServiceModule):
             NotFound: there is no such operation.
             Invalid: it delivered no context, or its text is not there any more.
         """
-        operation = await self._runtime.module(Log).get(caller, operation_id)
+        operation = await self._runtime.module(LoggedOperations).get(caller, operation_id)
         delivered = _delivered(operation)
         if delivered is None:
             raise Invalid(

@@ -237,7 +237,7 @@ class Purging(ServiceModule):
     def _planned(self, request: PurgeRequest, found: Survey) -> PurgeAnswer:
         """Count the copies in each place."""
         runtime, aim = self._runtime, found.aim
-        through = runtime.log(aim.company_id).sealed.through
+        through = runtime.log(aim.company_id).sealed_through
         doomed = [
             one.seq <= through for one in operations(runtime, aim) if erasing.doomed(one, aim)
         ]
@@ -394,7 +394,7 @@ class Purging(ServiceModule):
         with self._archive(aim.company_id) as folder:
             self._erase_sealed(entry, aim, folder, step)
             step("sealed")
-            above = runtime.log(aim.company_id).sealed.through
+            above = runtime.log(aim.company_id).sealed_through
             while batch := self._next(aim, above):
                 above = max(batch)
                 with runtime.database.write() as database:

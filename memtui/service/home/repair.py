@@ -21,9 +21,10 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import insert
 
 from memtui.analytics.archive import segments_beyond
+from memtui.analytics.engine import DuckDb
 from memtui.analytics.layout import ArchiveFolder, Manifest, log_ends
 from memtui.analytics.remaking import lacks_manifest, remake_manifest
-from memtui.analytics.sealed import Archive, Sealed
+from memtui.analytics.sealed import Archive
 from memtui.config import Paths, Settings
 from memtui.contract import (
     Adapter,
@@ -52,7 +53,7 @@ from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import Details
 from memtui.store.erasing import purge_request
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.tables import HEADS
 
@@ -241,14 +242,18 @@ def _company(
     ]
     erased: tuple[Json, ...] = ()
     logged = _LoggedBindings()
-    with closing(Archive(paths.archive)) as archive:
-        try:
-            sealed = archive.of(company_id)
-            for operation in _configurations(sealed, company_id):
-                logged.follow(operation)
-            erased = _erased(sealed, company_id)
-        except MemtuiError as error:
-            problems.append(f"The sealed operations cannot be read: {error}")
+    if manifest.segments:
+        from memtui.analytics.audit import unexplained
+
+        with closing(Archive(paths.archive, DuckDb())) as archive:
+            try:
+                with archive.read(company_id, manifest.segments) as connection:
+                    sealed = OperationStore(connection, company_id)
+                    for operation in _configurations(sealed):
+                        logged.follow(operation)
+                    erased = tuple(purge_request(unexplained(sealed.lacking()))["erased"])
+            except MemtuiError as error:
+                problems.append(f"The sealed operations cannot be read: {error}")
     folders = {one.key: one.path for one in remains.bindings if one.company_id == company_id}
     restored: list[RestoredBinding] = []
     providers = Providers()
@@ -279,29 +284,18 @@ def _company(
     )
 
 
-def _configurations(sealed: Sealed, company_id: str) -> Iterator[Operation]:
+def _configurations(sealed: OperationStore) -> Iterator[Operation]:
     """Yield the sealed changes of a company's settings, and what was undone, the oldest first."""
-    if not sealed.through:
-        return
-    with sealed.read() as connection:
-        reader = LogReader(connection, company_id)
-        both = (_oldest_first(reader, one) for one in (OperationType.CONFIGURE, OperationType.UNDO))
-        yield from merge(*both, key=lambda one: one.seq)
+    both = (_oldest_first(sealed, one) for one in (OperationType.CONFIGURE, OperationType.UNDO))
+    yield from merge(*both, key=lambda one: one.seq)
 
 
-def _oldest_first(reader: LogReader, operation_type: OperationType) -> Iterator[Operation]:
+def _oldest_first(sealed: OperationStore, operation_type: OperationType) -> Iterator[Operation]:
     chosen = Filter(operation_type=operation_type, status=OperationStatus.OK)
     seq = 0
-    while page := reader.page(chosen, limit=_PAGE, after=seq).operations:
+    while page := sealed.page(chosen, limit=_PAGE, after=seq).operations:
         yield from page[::-1]
         seq = page[0].seq
-
-
-def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
-    from memtui.analytics.audit import unexplained
-
-    lacking = sealed.ask(lambda one: LogReader(one, company_id).lacking())
-    return tuple(purge_request(unexplained(lacking or ()))["erased"])
 
 
 @dataclass(slots=True)

@@ -56,12 +56,12 @@ class Secrets(ServiceModule):
         log = await self._runtime.module(Analysis).open_log(caller)
         try:
             for start in range(0, log.count, _WINDOW):
-                for one in await log.window(start, _WINDOW):
+                for one in await asyncio.to_thread(log.window, start, _WINDOW):
                     document = one.model_dump(mode="json", exclude={"digest", "previous_digest"})
                     if labels := redact_json(document)[1]:
                         yield _found("operation log", str(one.seq), labels)
         finally:
-            await log.close()
+            log.close()
         for found in await asyncio.to_thread(lambda: [*_in_journal(self._runtime, caller)]):
             yield found
         for row in await self._runtime.ask(pending.waiting, caller.company_id):

@@ -397,7 +397,7 @@ async def _taken(
 def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
     """Return the operations that may contain the target, sealed ones first. Blocking."""
     yield from runtime.log(aim.company_id).sealed_about(aim)
-    above = runtime.log(aim.company_id).sealed.through
+    above = runtime.log(aim.company_id).sealed_through
     with runtime.database.read() as database:
         yield from erasing.operations(database, aim, above=above)
 

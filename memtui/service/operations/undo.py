@@ -31,7 +31,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.connections import Connection
-from memtui.service.history.log import Log
+from memtui.service.history.log import LoggedOperations
 from memtui.service.home.bindings import refuse_shared
 from memtui.service.home.members import REVOKED
 from memtui.service.operations.filling import fields_of
@@ -486,10 +486,12 @@ class Undo(ServiceModule):
             Invalid: the operation's status is not unknown.
             Conflict: its binding was removed and its key reused.
         """
-        asked = await self._runtime.module(Log).get(caller, operation_id)
+        asked = await self._runtime.module(LoggedOperations).get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
             raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
-        known = await self._runtime.module(Log).found_outcome(caller, asked.operation_id)
+        known = await self._runtime.module(LoggedOperations).found_outcome(
+            caller, asked.operation_id
+        )
         if known is not None and known.happened is not None:
             return known
         request = UndoDetails(checks=asked.operation_id)

@@ -9,7 +9,7 @@ import pytest
 
 from memtui.contract import EVERYTHING, OperationStatus, OperationType
 from memtui.service import Caller, MemoryService, Operation
-from memtui.store.log import LogReader
+from memtui.store.log import OperationStore
 from tests.channels.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
 
 pytestmark = [
@@ -58,7 +58,7 @@ LOGGED = {
 async def newest(service: MemoryService, caller: Caller) -> Operation:
     """Return the newest operation, whoever may see it."""
     with service.analysis.database.read() as connection:
-        return LogReader(connection, caller.company_id).page(EVERYTHING, limit=1).operations[0]
+        return OperationStore(connection, caller.company_id).page(EVERYTHING, limit=1).operations[0]
 
 
 async def added(client: httpx.AsyncClient, path: str, text: str) -> str:
