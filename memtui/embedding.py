@@ -1,12 +1,12 @@
-"""Texts as vectors: the models that turn one into the other, each known by its name.
+"""Embedding models, each known by its name.
 
-- `static`: word vectors from a package (the extra `semantic`), nothing is downloaded.
-- `fastembed:MODEL`: a model of fastembed (an extra of that name), which downloads it at first use.
-- `openai:URL#MODEL`: any server that speaks OpenAI's embeddings API, such as Ollama or vLLM.
+- `static`: word vectors from a package (the extra `semantic`); nothing is downloaded.
+- `fastembed:MODEL`: a model of fastembed (the extra `fastembed`), downloaded at its first use.
+- `openai:URL#MODEL`: any server with OpenAI's embeddings API, such as Ollama or vLLM.
 
-A provider opens its model with `open_embedder`, which lets no text go to another machine that
-nobody has agreed to, and takes the secrets out of those that go. This machine is none: a server on
-a loopback address is not asked about, and costs nothing unless the config names a price.
+A provider opens its model with `open_embedder`. Texts go to another machine only once the company
+has agreed to its address, and without secrets. A server on a loopback address needs no agreement,
+and is free unless the config names a price.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """What a model wants in front of a text to find, and of one to be found."""
+    """Prefixes that a model expects before a query, and before a stored text."""
 
     query: str = ""
     passage: str = ""
@@ -74,7 +74,7 @@ _PREFIXES = {
         "Query:"
     ),
 }
-"""By a part of the model's name, as their cards say; the first that fits counts."""
+"""By a part of the model's name, from the model cards; the first match counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,48 +82,49 @@ class Embeddings:
     """Vectors of texts, in order."""
 
     vectors: Vectors
-    """A row a text, of length 1; of a text in which the model sees nothing, zeros."""
+    """One row per text, of length 1; all zeros for a text without a word the model knows."""
     usage: tuple[Usage, ...] = ()
-    """What each call of a model consumed."""
+    """The usage of each call."""
 
 
 class Embedder(ABC):
-    """Turns texts into vectors. Blocking, and used from several threads."""
+    """An embedding model. Blocking, and used from several threads."""
 
     name: str
     prefixes: Prefixes = Prefixes()
     dimensions: int | None = None
-    """None until the first text was embedded, where only the model knows."""
+    """None: unknown until the first text is embedded."""
     address: str | None = None
-    """The other machine that texts go to, as `https://host:port`; None: they stay on this one."""
+    """The remote server that texts go to, as `https://host:port`; None: texts stay on this machine.
+    """
     is_agreed: bool = True
-    """Whether they may go there."""
+    """Whether texts may go to that address."""
     is_instant: bool = False
-    """So fast that a search may wait until what is new is embedded."""
+    """Fast enough for a search to wait until new texts are embedded."""
     is_asked: bool = False
-    """A server is asked for each vector."""
+    """Vectors come from a server."""
     least: float = 0.0
-    """The cosine, without what all texts have in common, from which a text may be meant."""
+    """Least cosine of a match, after subtracting what all texts have in common."""
     least_best: float = 0.0
-    """Where no text reaches this one, none is meant."""
+    """Least cosine of the best match; if none reaches it, there are no matches."""
 
     @abstractmethod
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
-        """Embed texts, at most some hundreds; `is_query`: to find others by.
+        """Embed texts, at most some hundreds; `is_query`: they are queries, not stored texts.
 
         Raises:
-            Unavailable: the model cannot be had now; a text to find by is not tried for long.
-            Invalid: it does not take these texts, or there is no such model.
+            Unavailable: the model cannot be reached now; queries give up early.
+            Invalid: the model refuses these texts, or does not exist.
             Denied: the server refuses the key.
         """
 
     def close(self) -> None:
-        """Give up a call that is under way, which then raises `Unavailable`."""
+        """Cancel a running call, which then raises `Unavailable`."""
         return
 
 
 def _checked(name: str | None) -> str | None:
-    """Return a model's name. Raises `ValueError` for what can be none."""
+    """Return the name of a model. Raises `ValueError` if it is malformed."""
     sort, _, rest = (name or STATIC).partition(":")
     url, _, model = rest.partition("#")
     is_known = {
@@ -143,16 +144,16 @@ def embedder(
     prefixes: Prefixes | None = None,
     usd_per_million: Decimal | None = None,
 ) -> Embedder:
-    """Return the model of a name. Nothing is loaded or asked before its first text.
+    """Return the model of a name. It is loaded, or its server called, with the first text.
 
     Args:
         name: `static`, `fastembed:MODEL` or `openai:URL#MODEL`.
         secret: The key for a server.
-        prefixes: What the model wants in front of texts; None: what its name tells.
-        usd_per_million: US dollars for a million tokens; None: as the table of prices says.
+        prefixes: The model's prefixes; None: those known for its name.
+        usd_per_million: US dollars for a million tokens; None: from the price table.
 
     Raises:
-        Invalid: there is no such sort of model, an extra is not installed, or the URL is none.
+        Invalid: the name or the URL is malformed, or an extra is not installed.
     """
     try:
         _checked(name)
@@ -172,7 +173,7 @@ def embedder(
 
 
 def prefixes_of(model: str) -> Prefixes:
-    """Return what a model of this name wants in front of texts, as far as that is known."""
+    """Return the prefixes known for a model of this name; empty ones if none are known."""
     folded = model.casefold()
     return next((found for part, found in _PREFIXES.items() if part in folded), Prefixes())
 
@@ -195,13 +196,13 @@ class EmbeddingConfig(Model):
 def open_embedder(
     config: EmbeddingConfig, context: BindingContext, name: str | None = None
 ) -> Embedder | None:
-    """Return the model that a binding's config names, or another one of which vectors are there.
+    """Return the model that a config names, or the earlier model `name`, whose vectors are stored.
 
-    Secrets are taken out of every text that goes to another machine. Until somebody has agreed to
-    the address (`BindingContext.agreed`), a call raises `Denied`.
+    Secrets are removed from every text that goes to another machine. Until the company has agreed
+    to the address (`BindingContext.agreed`), a call raises `Denied`.
 
     Raises:
-        Invalid: there is no such model, or no such secret.
+        Invalid: the model or the secret does not exist.
     """
     wanted = name or config.embedding
     if wanted is None:
@@ -219,7 +220,7 @@ def open_embedder(
 
 
 class _Guarded(Embedder):
-    """A model on another machine, behind the company's agreement."""
+    """A model on another machine, usable once the company has agreed to its address."""
 
     is_asked = True
 
@@ -256,13 +257,13 @@ def _encodable(text: str) -> str:
 
 
 class _Static(Embedder):
-    """The mean of word vectors, which costs a tenth of a millisecond a text."""
+    """The mean of word vectors; takes a tenth of a millisecond per text."""
 
     name = STATIC
     dimensions = 256
     is_instant = True
-    # Of forty questions about other things sixteen find nothing with these and the rest a quarter
-    # of what they found, and more of those that have an answer find it (benchmarks.retrieval).
+    # With these, sixteen of forty questions about foreign subjects find nothing and the rest a
+    # quarter as much, and more of the answerable questions find their answer (benchmarks.retrieval)
     least, least_best = 0.22, 0.25
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:  # noqa: ARG002
@@ -294,13 +295,13 @@ def _sum_words(texts: list[str], rows: Vectors) -> None:
     words, end = weights[used].astype(np.float32), 0
     for row, count in zip(rows, counts, strict=True):
         start, end = end, end + count
-        # A product adds rows up several times faster than a sum does.
+        # A product with ones adds up rows several times faster than `sum`.
         np.dot(np.ones(count, np.float32), words[places[start:end]], out=row)
 
 
 @cache
 def _static_model() -> tuple[Any, Any]:
-    """Return wordllama's tokenizer and weights; the package itself costs half a second to load."""
+    """Return wordllama's tokenizer and weights; importing the package would take half a second."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
@@ -316,7 +317,7 @@ def _static_model() -> tuple[Any, Any]:
 
 
 class _FastEmbed(Embedder):
-    """A model of fastembed on this machine's CPU; only texts to be found begin its download."""
+    """A model of fastembed on this machine's CPU; a query never starts its download."""
 
     def __init__(self, model: str, prefixes: Prefixes) -> None:
         self.name, self.prefixes = f"fastembed:{model}", prefixes
@@ -385,7 +386,7 @@ class _OpenAI(Embedder):
         self._usd = Decimal(0) if usd_per_million is None and not self.address else usd_per_million
         self._is_closed = False
         self._most = _TEXTS_A_CALL
-        """As many texts it is sent at once."""
+        """Upper bound of texts per call, adapted to the server's speed."""
         self._headers = {"authorization": f"Bearer {secret}"} if secret else {}
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
@@ -440,7 +441,7 @@ class _OpenAI(Embedder):
         return vectors, usage
 
     def _adapt(self, seconds: float, texts: int) -> None:
-        """Send a slow server fewer texts at once, and a quick one more."""
+        """Send fewer texts per call to a slow server, and more to a quick one."""
         if seconds > _SLOW_SECONDS:
             self._most = max(1, texts // 2)
         elif texts == self._most and seconds < _QUICK_SECONDS:
@@ -458,7 +459,7 @@ class _OpenAI(Embedder):
             try:
                 return await api.ask("POST", "/embeddings", parse, body, changes=False)
             except Unavailable as error:
-                if error.sent or past + 1 == tries:  # it is late: asking again would wait again
+                if error.sent or past + 1 == tries:  # sent: it timed out, as a retry would
                     raise
                 pause = _PAUSE_SECONDS * 2**past
             await asyncio.sleep(pause * random.uniform(1, 2))  # noqa: S311
@@ -503,6 +504,6 @@ class _OpenAI(Embedder):
 
 
 def _first(texts: Sequence[str], most: int) -> Sequence[str]:
-    """Return the first texts, at most so many, and no more than go into one call."""
+    """Return the first texts that fit into one call: at most `most`, and a bound on characters."""
     chars = accumulate(len(text) for text in texts[:most])
     return texts[: max(1, sum(count <= _CHARS_A_CALL for count in chars))]

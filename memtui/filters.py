@@ -1,4 +1,4 @@
-"""The filter line, `agent:bob,eve -type:query since:7d cost>0.01 word`, to a `Filter` and back."""
+"""Parses and formats filter lines: `agent:bob,eve -type:query since:7d cost>0.01 word`."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ WORD_OF = {field: word for word, field in FIELDS.items()} | {"subject_id": "user
 _KINDS = ("user", "agent", "plugin")
 """Prefixes of principals."""
 _ALSO = {"user": "subject"}
-"""Other words before a colon."""
+"""Aliases of words before a colon."""
 _OUTCOMES = {"failed": "error", "held for review": "pending", "unknown outcome": "unknown"}
 """Names of statuses on screens."""
 _IN_OUTCOMES = {shown.split()[1] for shown in _OUTCOMES if " " in shown}
 """Second words of the outcomes that have several."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
-"""The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
+"""Words before `<`, `<=`, `=`, `>=` or `>`, and the measure that each compares."""
 
 
 USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
@@ -68,7 +68,7 @@ USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
 
 
 class FilterTarget(StrEnum):
-    """What a filter can narrow, by what a person calls it."""
+    """The objects that a filter can narrow, by their names in messages."""
 
     OPERATIONS = "operations"
     RECORDS = "records"
@@ -97,18 +97,18 @@ SUPPORTED: dict[FilterTarget, frozenset[str]] = {
         _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
     ),
 }
-"""The `Filter` fields that each taker supports; defined only here."""
+"""The `Filter` fields that each target supports; defined only here."""
 
 
 _CHOOSES: dict[FilterTarget, frozenset[str]] = {
     FilterTarget.FACTS: frozenset({"binding_key"}),
     FilterTarget.BUDGET: frozenset({"binding_key"} | _OWNERS),
 }
-"""The fields that choose what is looked at, so that a taker can have one value of them alone."""
+"""The fields of which a target takes one value, since they choose its data: no terms."""
 
 
 def supported_by(chosen: Filter, target: FilterTarget) -> Filter:
-    """Return the part of a filter that a taker supports."""
+    """Return the part of a filter that a target supports."""
     supported = SUPPORTED[target]
     own = {name: getattr(chosen, name) for name in supported if name in chosen.model_fields_set}
     return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(target, one)))
@@ -119,7 +119,7 @@ def _holds(target: FilterTarget, term: Term) -> bool:
 
 
 def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
-    """Return the terms of a filter, as written, that a taker does not support."""
+    """Return the terms of a filter, as written, that a target does not support."""
     supported = SUPPORTED[target]
     terms = [
         f"{word}:"
@@ -139,10 +139,10 @@ def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
 
 
 def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
-    """Refuse a filter that would narrow less than it says.
+    """Refuse a filter of which the target would ignore a part.
 
     Raises:
-        Invalid: some of its terms say nothing about the taker.
+        Invalid: the target does not support some of its terms.
     """
     idle = unsupported(chosen, target)
     if target is FilterTarget.QUESTIONS and "words" in idle:
@@ -168,12 +168,12 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
 
 
 def names_bindings(chosen: Filter) -> bool:
-    """Whether it selects bindings without naming one: then all are queried."""
+    """Whether the filter selects bindings without naming one; then all are queried."""
     return chosen.binding_key is None and any(one.field == "binding_key" for one in chosen.terms)
 
 
 def asked_with(chosen: Filter) -> dict[str, Any]:
-    """Return what a filter line sets of a question: its topic comes first, the rest must hold."""
+    """Return the query arguments of a filter: its topic ranks higher, the rest is required."""
     own = ("topic", "binding_key")
     narrowing = supported_by(chosen, FilterTarget.QUESTIONS).model_copy(update=dict.fromkeys(own))
     return {"filter": narrowing, **{name: getattr(chosen, name) for name in own}}
@@ -185,7 +185,7 @@ _PART = late_pattern(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTA
 """A value between commas."""
 _FIELD = late_pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
 _NUMBERED = ("run", "issue", "comment")
-"""What a source is called on the screens, with its number behind it."""
+"""Names of sources on screens, which a number follows."""
 _NUMBER = late_pattern(r"[\w.]*\d[\w.-]*|\w[\w.-]*-\d+")
 _COMPARED = late_pattern(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
 _AMOUNT = late_pattern(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
@@ -231,10 +231,10 @@ _DAY_AHEAD = late_pattern(rf"tomorrow|next (?P<weekday>week|{'|'.join(_WEEKDAYS)
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     """Parse a filter line; terms that are not fields become the text to search.
 
-    `agent:bob,eve` lets either through; `-` before a field, a word or a fuzzy word leaves out what
-    has it. A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is
-    never a field, nor is a URL, nor a word that ends in a colon and names no field. `cost>0.01`
-    compares (`MEASURES`); a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
+    `agent:bob,eve` matches either; `-` before a field, a word or a fuzzy word excludes matches.
+    A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is never a
+    field, nor is a URL, nor a word that ends in a colon and names no field. `cost>0.01` compares
+    (`MEASURES`); a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
     `~word` is a fuzzy word (`memtui.fuzzy`); `~/notes` is a path.
 
     Raises:
@@ -251,10 +251,10 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 
 
 def _sources(written: Sequence[str]) -> Iterator[str]:
-    """Yield the terms of a line, with what the screens write with spaces in the place of words.
+    """Yield the terms of a line, joining words that screens write with spaces into one term.
 
-    That is a source: `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment
-    2`; an outcome: `status:held for review`; and a duration before its unit: `took>2 s`.
+    These are a source (`run 4411`, whose id may be `run-4411`; `issue 31`; `ISS-31 comment 2`), an
+    outcome (`status:held for review`), and a duration before its unit (`took>2 s`).
     """
     place = 0
     while place < len(written):
@@ -275,7 +275,7 @@ def _sources(written: Sequence[str]) -> Iterator[str]:
 
 
 def _with_outcome(term: str, following: Sequence[str]) -> tuple[str, int]:
-    """Return a term with all of the outcome that it begins, and how many words that took."""
+    """Return a term, with its outcome completed, and the number of following words used."""
     for shown, status in _OUTCOMES.items():
         first, *others = shown.split()
         begins = re.fullmatch(rf"(-?status:(?:.*,)?){first}", term, re.IGNORECASE)
@@ -294,7 +294,7 @@ def _lacks_unit(term: str) -> bool:
 
 
 class _Line:
-    """What a line comes to while its terms are taken one by one."""
+    """Collects the terms of a line, one by one, into a filter."""
 
     def __init__(self, now: datetime, zone: tzinfo) -> None:
         self.now, self.zone = now, zone
@@ -356,7 +356,7 @@ class _Line:
             raise Invalid(f"The filter gives {name}: twice; take one out.")
 
     def filter(self) -> Filter:
-        """Return the filter that all of them make."""
+        """Return the filter of all terms taken so far."""
         single = {name: one[0] for name, one in self.values.items() if len(one) == 1}
         several = [(name, one, False) for name, one in self.values.items() if len(one) > 1]
         several += [(name, one, True) for name, one in self.excluded.items()]
@@ -403,7 +403,7 @@ def _use(name: str, written: str, *, out: bool) -> UseTest:
 
 
 def _excludes(written: str) -> bool:
-    """Whether a term leaves out what it names: `-x`, but neither `-` nor `--x`."""
+    """Whether a term excludes: `-x`, but neither `-` nor `--x`."""
     return written.startswith("-") and written[1:2] not in {"", "-"}
 
 
@@ -418,10 +418,10 @@ def _values(name: str, written: str) -> list[str]:
 
 
 def _meant(name: str, part: str) -> tuple[str, ...]:
-    """Return what a value means.
+    """Return the field values that a written value stands for.
 
-    `status:failed` is `status:error`, as the screens call it. `by:ana` is whoever is called so, and
-    `by:agent` every agent; in quotes it is as it stands.
+    `status:failed`, the screens' name, is `status:error`. `by:ana` is any kind of principal of that
+    name, and `by:agent` every agent; a quoted name is taken literally.
     """
     value = _unquoted(part)
     if name == "status":
@@ -445,7 +445,7 @@ def _refuse_joined(terms: Sequence[str]) -> None:
 
 
 def _is_term(term: str) -> bool:
-    """Whether it is a term with a field, a comparison, or a sign before it, not a plain word."""
+    """Whether a term has a field, a comparison or a sign, so that it is no plain word."""
     if _excludes(term) or (term.startswith("~") and not term.startswith("~/")):
         return True
     if (field := _field(term)) is not None:
@@ -466,7 +466,7 @@ def _fuzzy_word(word: str) -> str:
 
 
 def _comparison(term: str) -> Comparison | None:
-    """Return the comparison in a term; None: it is not one."""
+    """Return a term's comparison; None: the term is no comparison."""
     match = _COMPARED.fullmatch(term)
     if match is None:
         return None
@@ -492,10 +492,10 @@ def _comparison(term: str) -> Comparison | None:
 
 
 def _field(term: str) -> tuple[str, str] | None:
-    """Return the field that a term names, whatever its case, and the value; None for a word.
+    """Return the field that a term names, in any case, and the value; None for a word.
 
-    Another name before a colon is a mistake in a field where it is small, such as `agnt:a`, and
-    part of a word where it is not: `Error:x`.
+    An unknown name before a colon is a misspelt field if it is in lower case (`agnt:a`), and
+    otherwise a part of a word (`Error:x`).
     """
     match = _FIELD.fullmatch(term)
     if match is None:
@@ -514,10 +514,10 @@ _MOST_SHOWN = 60
 
 
 def build_filter(**values: object) -> Filter:
-    """Make a `Filter`, with a person's sentence for a value that does not fit.
+    """Return a `Filter` of these values; None leaves a field unset.
 
     Raises:
-        Invalid: a value is not one of those the field takes.
+        Invalid: a field does not take its value; the message suggests a similar one.
     """
     try:
         return Filter.model_validate(
@@ -540,12 +540,12 @@ def build_filter(**values: object) -> Filter:
 
 
 def _expected(found: Mapping[str, Any]) -> list[str]:
-    """Return the words that a field takes; of one that takes any, none."""
+    """Return the values that a field takes; empty if it takes any."""
     return re.findall(r"'([^']*)'", str(found.get("ctx", {}).get("expected", "")))
 
 
 def taken_for_words(chosen: Filter) -> Iterator[str]:
-    """Yield a sentence for each word that may have been meant as a time or as an operation."""
+    """Yield a notice for each word that may have been meant as a time or an operation."""
     for word in (chosen.text or "").split():
         if _SEQ.fullmatch(word):
             yield f"{word} is looked for as a word; `memtui ops show {word[1:]}` is the operation."
@@ -554,7 +554,7 @@ def taken_for_words(chosen: Filter) -> Iterator[str]:
 
 
 def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
-    """Return the filter line that parses to `chosen`; in `zone` its moments are short."""
+    """Return the filter line that parses to `chosen`; a `zone` shortens its times."""
     terms = []
     for name, word in WORD_OF.items():
         value = getattr(chosen, name)
@@ -592,7 +592,7 @@ def _written_use(one: UseTest) -> str:
 
 
 def span_words(seconds: int) -> str:
-    """Return a span as in a filter line, in the largest unit without a fraction: `30d`."""
+    """Return a duration in the largest unit without a fraction, as in filter lines: `30d`."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds % size == 0:
             return f"{seconds // size}{unit}"
@@ -600,7 +600,7 @@ def span_words(seconds: int) -> str:
 
 
 def as_written(word: str, values: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the values of a field as a line has them, each with those that it means."""
+    """Return a field's values in their written form, each with the values it stands for."""
     found: dict[str, tuple[str, ...]] = {}
     left = list(dict.fromkeys(values))
     while left:
@@ -614,7 +614,7 @@ def as_written(word: str, values: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def written_value(word: str, value: str) -> str:
-    """Return the value of a field as a line has it."""
+    """Return a field's value in its written form, quoted where needed."""
     bare = value.removesuffix(":")
     if bare in _KINDS and _meant(word, bare) == (value,):
         return bare
@@ -629,7 +629,7 @@ def _quoted_fuzzy(word: str) -> str:
 
 
 def _moment(value: datetime, zone: tzinfo | None) -> str:
-    """Return a moment as a day or a time of a zone where that names it, else with its offset."""
+    """Return a moment as a local date or time where that is unambiguous, else with its offset."""
     if zone is not None:
         local = value.astimezone(zone).replace(tzinfo=None, fold=0)
         if local.replace(tzinfo=zone).astimezone(UTC) == value:
@@ -655,8 +655,8 @@ def _quoted_word(word: str) -> str:
 def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
     """Parse an end, such as an expiry: a span from now on (`30d 6h 3mo`), or as `parse_when`.
 
-    A span may be in words: `in 3 weeks`. `tomorrow`, `next monday`, which today never is, and `next
-    week`, which is its Monday, start in `zone`.
+    A span may be in words: `in 3 weeks`. `tomorrow`, `next monday` (never today) and `next week`
+    (its Monday) mean the start of that day in `zone`.
 
     Raises:
         Invalid: the text is none of these.
@@ -684,10 +684,10 @@ def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datet
 
 
 def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """Parse an end that is still to come, as `parse_ahead`; of a clock time alone the next one.
+    """Parse a future end, as `parse_ahead`; a clock time alone is its next occurrence.
 
     Raises:
-        Invalid: the text is no moment, or one that is past.
+        Invalid: the text is no moment, or a past one.
     """
     moment = parse_ahead(text, now=now, zone=zone)
     if _CLOCK.fullmatch(text.strip()):
@@ -701,8 +701,8 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> dateti
     """Parse a moment: `now`, a span back (`90s 30min 6h 7d 2w 3mo 1y`), a date, or ISO 8601.
 
     A span may be in words: `3 weeks ago`. A date or a clock time without an offset is in `zone`;
-    `today`, `yesterday` and `last monday`, which today never is, start there. A clock time alone
-    (`14:30`) is the last one that has been. `zone` None is the system's.
+    `today`, `yesterday` and `last monday` (never today) mean the start of that day in `zone`. A
+    clock time alone (`14:30`) is its latest occurrence. `zone` None is the system's.
 
     Raises:
         Invalid: the text is none of these.
@@ -730,13 +730,13 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> dateti
 
 
 def _of_words(span: re.Match[str]) -> timedelta:
-    """Return how long a span of words is: `3 weeks`, `an hour`."""
+    """Return the duration of a span in words: `3 weeks`, `an hour`."""
     number = int(span[1]) if span[1].isdigit() else 1
     return number * _SPAN_UNITS[_UNIT_WORDS[span[2]]]
 
 
 def _start_of(day: re.Match[str], now: datetime) -> datetime:
-    """Return when a day that is named from the zone of `now` began there."""
+    """Return the start of a named past day (`last monday`) in the zone of `now`."""
     if (name := day["weekday"]) is None:
         back = _DAYS_BACK[day["back"]]
     else:
@@ -745,7 +745,7 @@ def _start_of(day: re.Match[str], now: datetime) -> datetime:
 
 
 def _start_of_next(day: re.Match[str], now: datetime) -> datetime:
-    """Return when a day to come that is named from the zone of `now` begins there."""
+    """Return the start of a named future day (`next monday`) in the zone of `now`."""
     ahead = 1
     if (name := day["weekday"]) is not None:
         first = 0 if name == "week" else _WEEKDAYS.index(name)
@@ -754,13 +754,13 @@ def _start_of_next(day: re.Match[str], now: datetime) -> datetime:
 
 
 def _midnight(now: datetime, days: int) -> datetime:
-    """Return when the day that is so many days from `now` begins in its zone."""
+    """Return the start of the day `days` after `now`, in the zone of `now`."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return (today + timedelta(days=days)).astimezone(UTC)
 
 
 def _last(clock: re.Match[str], now: datetime) -> datetime:
-    """Return when a clock of the zone of `now` last showed a time."""
+    """Return the latest occurrence of a clock time in the zone of `now`."""
     hour, minute, second = (int(part or 0) for part in clock.groups())
     shown = now.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
     if shown.astimezone(UTC) > now.astimezone(UTC):
