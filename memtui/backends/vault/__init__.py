@@ -111,7 +111,7 @@ _MAX_PROBLEMS = 1000
 _DEBOUNCE_MS, _STEP_MS = 200, 50
 _ABSENT_SECONDS = 1.0
 _COUNTED = "is_current AND (expires IS NULL OR expires > ?)"
-"""What is counted: what has expired is stored until it is pruned, and nobody finds it."""
+"""Condition on counted rows: expired records stay stored until pruning, but are never found."""
 _SCOPES = f"""
     SELECT area,
            CASE area WHEN 'project' THEN project_id WHEN 'user' THEN subject_id
@@ -120,11 +120,11 @@ _SCOPES = f"""
     FROM records WHERE {_COUNTED} GROUP BY 1, 2 ORDER BY 1, 2
 """  # noqa: S608 - put together from constants
 _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
-"""Files on one's own disk cost nothing, which is known and not unpriced."""
+"""A local file costs nothing: a known price of zero, not an unknown one."""
 
 
 _FOLDER = "vault"
-"""The folder of a vault that no config places elsewhere, in the binding's own."""
+"""Folder of the vault within the binding's `data_dir`, unless the config names a path."""
 
 
 class _FolderConfig(Model):
@@ -189,10 +189,10 @@ class VaultAdapter(Adapter):
         scratch: Scratch | None,
         trouble: str,
     ) -> None:
-        """Put it together.
+        """Set up an open vault.
 
-        `scratch` holds the index where the binding's folder cannot; `trouble` says why the config's
-        embedding cannot be used.
+        `scratch` contains the index where the binding's folder cannot; `trouble` says why the
+        configured embedding is unusable.
         """
         self._context = context
         self._folder = folder
@@ -206,18 +206,18 @@ class VaultAdapter(Adapter):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the vault's folder, where it is not the binding's own."""
+        """Return the vault's folder, unless it lies in the `data_dir`."""
         path = VaultConfig.model_validate(context.config).path
         return [place_of_path(path)] if path else ()
 
     @classmethod
     def lives_in(cls, data_dir: Path) -> bool:
-        """Tell by the vault in it."""
+        """Whether the `data_dir` contains a vault."""
         return (data_dir / _FOLDER).is_dir()
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
-        """Name the folder of a scope. Raises `Invalid` for an id that no folder can have."""
+        """Return the folder of a scope. Raises `Invalid` for an id that no folder can have."""
         return folder_for(scope)
 
     @classmethod
@@ -268,7 +268,7 @@ class VaultAdapter(Adapter):
             elif model is not None:
                 another = partial(open_embedder, config, context)
                 vectors = Vectors(place / VECTORS, index, model, another)
-        except Invalid as error:  # words alone answer then
+        except Invalid as error:  # then search is by words alone
             trouble = str(error)
         return cls(context, folder, index, vectors=vectors, scratch=scratch, trouble=trouble)
 
@@ -292,11 +292,11 @@ class VaultAdapter(Adapter):
 
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
-        """Search by words and meaning, and put what is found in the order of the intent.
+        """Search by words and meaning, and sort the results by the intent.
 
-        An answer has the keys of facts first, and the nearest scope counts most. A preamble has
-        pinned records first, then rules and guidance, then what helped before, then the rest of
-        such an answer, as far as `max_tokens` go. Browsing has the newest first.
+        An answer starts with facts whose key the query names, and favours the nearest scope. A
+        preamble starts with pinned records, then rules and guidance, then records that helped
+        before, then the rest as in an answer, up to `max_tokens`. Browsing lists the newest first.
         """
         found, usage = self._search(request)
         return ContextBundle(
@@ -308,7 +308,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def explain(self, request: QueryRequest) -> Explanation:
-        """Say what was looked for, and what each stage contributed."""
+        """Return the words searched for, and the contribution of each stage."""
         found, usage = self._search(request)
         return search.explain(found).model_copy(update={"usage": usage})
 
@@ -318,7 +318,7 @@ class VaultAdapter(Adapter):
         if self._vectors is not None:
             try:
                 meaning = self._vectors.scores(request.query)
-            except MemtuiError as error:  # words find without it
+            except MemtuiError as error:  # the search by words works without it
                 trouble = str(error)
         ask = partial(search.search, meaning=meaning, trouble=trouble)
         return self._ask(ask, request), meaning.usage if meaning and meaning.usage else _FREE
@@ -350,9 +350,9 @@ class VaultAdapter(Adapter):
         *,
         expired: bool = False,
     ) -> Record | None:
-        """Find a record, an `expired` one only if asked to.
+        """Return a record in this scope, an expired one only if `expired`; None: there is none.
 
-        `loaded` keeps the facts files that a bulk call has read already.
+        `loaded` caches the facts files that a bulk call has read.
         """
         self._check_company(scope)
         try:
@@ -369,7 +369,7 @@ class VaultAdapter(Adapter):
         path, name = split_id(handle.provider_record_id)
         if handle.provider_key != KEY:
             return None
-        if is_document(path):  # the index knows which of a project's files are read
+        if is_document(path):  # only the index knows which files of a project are included
             self._index.refresh()
             return self._index.document(path)
         if not self._folder.is_path(path):
@@ -386,7 +386,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return a fact's versions, newest first; of a note only the one that holds."""
+        """Return a fact's versions, newest first; of a note only the present one."""
         path, name = split_id(handle.provider_record_id)
         if name is None:
             note = self._find(handle, scope, {})
@@ -420,7 +420,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of the facts that a scope sees; a note's file has no past."""
+        """Return every version of the facts visible to a scope; notes keep no versions."""
         self._check_company(scope)
         return self._ask(search.versions, scope)
 
@@ -432,7 +432,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
-        """Return the wikilinks of notes and facts, and those that lead to a note."""
+        """Return the wikilinks in notes and facts, and the backlinks of notes."""
         self._check_company(scope)
         self._index.refresh()
         now = microseconds(self._context.now())
@@ -443,7 +443,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:
-        """List the scopes that hold records, such as `project:web`, with their numbers."""
+        """List the scopes that have records, such as `project:web`, with record counts."""
         self._index.refresh()
         now = microseconds(self._context.now())
         counted = self._index.read(lambda database: database.execute(_SCOPES, [now]).fetchall())
@@ -486,7 +486,7 @@ class VaultAdapter(Adapter):
         with self._folder.locked():
             record = self._find(request.handle, request.scope, {})
             if record is None:
-                self._read(request.handle, {})  # says what is wrong with a file that is broken
+                self._read(request.handle, {})  # raises the more specific error of a broken file
                 if request.revision is None:
                     raise NotFound(f"There is no record {path[:200]!r} in this scope.")
                 raise Conflict("The record was removed since you read it.", proposed=request.text)
@@ -501,12 +501,12 @@ class VaultAdapter(Adapter):
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove notes' files and facts' lines, expired ones too, and folders that memtui made."""
+        """Remove notes' files and facts' lines, expired ones too, and empty folders memtui made."""
         self._check_writable()
         missing: list[RecordHandle] = []
         refused: dict[str, str] = {}
         named: dict[str, list[str]] = defaultdict(list)
-        """By path, the facts to take out of a file; none: the file itself goes."""
+        """The facts to remove from a file, by its path; none: remove the file itself."""
         loaded: dict[str, FactsDocument] = {}
         with self._folder.locked():
             for handle in dict.fromkeys(request.handles):
@@ -535,7 +535,7 @@ class VaultAdapter(Adapter):
         return ForgetReply(missing=tuple(missing), refused=refused)
 
     def _remove(self, path: str, names: Sequence[str]) -> str:
-        """Remove a note's file, or facts of a file; return why not, where it stays as it was."""
+        """Remove a note's file, or facts from a file; return the reason if it stays unchanged."""
         before = self._folder.touched
         try:
             if names:
@@ -550,14 +550,14 @@ class VaultAdapter(Adapter):
 
     @blocking
     def sync(self, source: SourceRef | None = None) -> SyncReply:
-        """Read every file again, whatever the index holds."""
+        """Rebuild the index from all files."""
         require_whole(source)
         seen, changed, removed = self._index.rebuild()
         return SyncReply(seen=seen, changed=changed, removed=removed)
 
     @blocking
     def embed(self, most: int) -> EmbedReply:
-        """Embed the next texts, and say how far that is."""
+        """Embed the next texts, and return the progress."""
         if self._vectors is None:
             raise Unsupported(
                 self._trouble or "This vault has no embedding; set one in its config."
@@ -568,9 +568,9 @@ class VaultAdapter(Adapter):
 
     @blocking
     def without(self, record_ids: Collection[str]) -> Adapter:
-        """Return what the index holds now, without some records.
+        """Return a copy of the present index without some records.
 
-        Raises `Unsupported` where a server embeds each question: it would be sent them anew.
+        Raises `Unsupported` where a server embeds queries: it would be sent them again.
         """
         self._index.refresh()
         if self._vectors is not None:
@@ -593,7 +593,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record's exact bytes and place, an expired one's too."""
+        """Return each record's exact bytes and place, expired records included."""
         loaded: dict[str, FactsDocument] = {}
         return [self._snapshot(handle, scope, loaded) for handle in handles]
 
@@ -612,7 +612,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put records back to the byte; a folder that memtui made goes once it is empty."""
+        """Restore records byte for byte; remove folders that memtui made and that are now empty."""
         self._check_writable()
         self._check_company(scope)
         facts: dict[str, dict[str, FactState]] = defaultdict(dict)
@@ -641,10 +641,10 @@ class VaultAdapter(Adapter):
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
-        """Take what is gone out of the history beside the facts, and out of the index.
+        """Erase deleted facts from the history files and from the index.
 
-        Of a project or a subject, folders that hold nothing any more go too: their names say whose
-        they were.
+        For a project or subject, its empty folders are removed too, since their names contain its
+        id.
         """
         if request.apply:
             self._check_writable()
@@ -708,7 +708,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what could not be read in the folders that `scope` sees, each with whose it is."""
+        """Return the problems in the folders visible to `scope`, each with its owner."""
         folder, found = self._folder, self._index.troubles
         for problem in self._index.problems():
             shown = problem.location.path if problem.location else str(folder.root)
@@ -754,9 +754,9 @@ class VaultAdapter(Adapter):
         )
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the records that hands or other programs change, as they change.
+        """Yield the records that people or other programs change.
 
-        Our own writes are in the index before their events arrive, so they are not among them.
+        memtui's own writes are indexed before their events arrive, so they are not reported.
         """
         import watchfiles
 
@@ -793,15 +793,15 @@ class VaultAdapter(Adapter):
 
 
 class _StillVault(VaultAdapter):
-    """A vault as its index was once, with the vectors of the vault itself."""
+    """A vault over a copy of its index, which shares the original vault's vectors."""
 
     async def close(self) -> None:
-        """Throw the copy of the index away."""
+        """Discard the copy of the index; the vectors stay open for the original vault."""
         await asyncio.to_thread(self._index.close)
 
 
 def _workspaces(config: VaultConfig, vault: Path) -> list[Workspace]:
-    """Return the projects whose files are read. Raises `Invalid` for one that cannot be."""
+    """Return the configured workspaces. Raises `Invalid` for a bad id or a path in the vault."""
     found = [
         Workspace(project_id, one, vault, frozenset(config.exclude))
         for project_id, one in config.workspaces.items()
@@ -830,12 +830,12 @@ def _refuse_window(wanted: Record | WriteRequest) -> None:
 
 
 def _seal(data: Json) -> Json:
-    """Return a snapshot's state: exact text, safe from every store and redaction on its way."""
+    """Encode a snapshot's state in base64, so that no store or redaction alters its text."""
     return {"vault": base64.b64encode(json.dumps(data).encode()).decode()}
 
 
 def _unseal(state: Json) -> Json:
-    """Return what was sealed; empty is empty. Raises `Invalid` for a foreign state."""
+    """Decode the result of `_seal`; empty stays empty. Raises `Invalid` for a foreign state."""
     if not state:
         return {}
     try:

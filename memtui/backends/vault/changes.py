@@ -1,6 +1,6 @@
-"""Changes of facts: each is one edit of the facts file and of the history beside it.
+"""Changes of facts: each edits the facts file and its history file.
 
-Whoever calls holds the vault's lock.
+The caller holds the vault's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .notes import check_utf8
 
 _NUMBER = re.compile(r"-\d+$")
 _CONTEXT = 3
-"""Lines around a fact by which its place is found again."""
+"""Number of lines before and after a fact that identify its place."""
 
 
 def load(folder: VaultFolder, path: str) -> FactsDocument:
@@ -59,7 +59,7 @@ def _to_change(folder: VaultFolder, path: str) -> FactsDocument:
 
 @dataclass(frozen=True, slots=True)
 class ReadFact:
-    """A fact as it was last read."""
+    """A fact's text, topic and start when it was last read."""
 
     text: str
     topic: str | None
@@ -71,9 +71,9 @@ class ReadFact:
 
 
 def note_hand_edits(folder: VaultFolder, path: str, known: Mapping[str, ReadFact]) -> None:
-    """Write down what hands changed in a facts file since its facts were `known`, by name.
+    """Record a person's edits of a facts file in its history, compared with the `known` facts.
 
-    The file itself says only what holds now, and when it last changed. Takes the lock itself.
+    The file itself only has the present facts and its last modification time. Takes the lock.
 
     Raises:
         Unavailable: another program writes for too long, or the history cannot be written.
@@ -86,7 +86,7 @@ def note_hand_edits(folder: VaultFolder, path: str, known: Mapping[str, ReadFact
 
 
 def _noted(folder: VaultFolder, path: str, known: Mapping[str, ReadFact]) -> FactsDocument | None:
-    """Return a facts file with what hands changed in its history; None: both stay as they are."""
+    """Return a facts file with manual edits added to its history; None: nothing to add."""
     document = FactsDocument.read(folder, path)
     if isinstance(document, Problem):
         return None
@@ -116,7 +116,7 @@ def _noted(folder: VaultFolder, path: str, known: Mapping[str, ReadFact]) -> Fac
 def write(
     folder: VaultFolder, request: WriteRequest, scope_folder: str
 ) -> tuple[str, tuple[Record, FactState] | None]:
-    """Store a fact; return its id, and what an upsert replaced as it was."""
+    """Store a fact; return its id and, for an upsert, the replaced fact's earlier state."""
     check_utf8(request.content)
     text = facts.clean(request.content)
     document = _to_change(folder, f"{scope_folder}/{FACTS}")
@@ -172,10 +172,10 @@ def _new_name(document: FactsDocument, text: str, namespace: str | None) -> str:
 def _write_window(
     document: FactsDocument, old: VaultFact | None, version: VaultVersion, now: datetime
 ) -> None:
-    """Let a fact say something in a window alone; outside of it, it says what it said.
+    """Give a fact a value within a window only; outside of it, its values stay.
 
     Raises:
-        Invalid: a value would be lost, as its whole window lies in the new one.
+        Invalid: an earlier value would be lost, as its whole window lies in the new one.
     """
     document.note_hand_edits()
     begin = version.valid_from
@@ -254,7 +254,7 @@ def _fields(request: WriteRequest, document: FactsDocument) -> dict[str, Any]:
 
 
 def _own_tags(document: FactsDocument, tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags of a fact that it does not have from its file's frontmatter already."""
+    """Return the tags that a fact does not inherit from its file's frontmatter."""
     there = set(map(folded, document.content.tags))
     return tuple(tag for tag in tags if folded(tag) not in there)
 
@@ -272,7 +272,7 @@ def _with_new_fact(
 def _check_edit(
     before: FactsFile, content: str, changed: Mapping[int, str] | None = None, added: str = ""
 ) -> None:
-    """Raise `Invalid` unless the edit did to the facts what it was meant to do, and no more."""
+    """Raise `Invalid` unless the edited file parses to exactly the intended facts."""
     wanted = [(changed or {}).get(bullet.first, bullet.text) for bullet in before.bullets]
     found = [bullet.text for bullet in facts.parse(content).bullets]
     if (sorted([*wanted, added]) != sorted(found)) if added else (wanted != found):
@@ -282,7 +282,7 @@ def _check_edit(
 
 
 def correct(folder: VaultFolder, request: CorrectRequest, path: str, name: str) -> None:
-    """Change a fact that holds; a new text opens a new version."""
+    """Change a present fact; a new text starts a new version."""
     document = _to_change(folder, path)
     fact = document.facts[name]
     check_utf8(request.text or "")
@@ -317,7 +317,7 @@ def correct(folder: VaultFolder, request: CorrectRequest, path: str, name: str) 
 
 
 def _rival(document: FactsDocument, fact: VaultFact, text: str) -> VaultFact | None:
-    """The fact that has the key, or the very text, which a correction would give this one."""
+    """The other fact in this namespace that already has the corrected key or text."""
     pair = pair_of(text)
     if text == fact.bullet.text or (pair and fact.bullet.pair and pair.key == fact.bullet.pair.key):
         return None
@@ -394,9 +394,9 @@ def _close(
 
 
 def erase(folder: VaultFolder, path: str, request: EraseRequest) -> list[VaultVersion]:
-    """Return the versions of facts that are gone, and erase them where that is to be applied.
+    """Return the versions of deleted facts, and erase them if `request.apply`.
 
-    A fact that holds keeps its history, whoever it is about.
+    A present fact keeps its history, whoever it is about.
     """
     document = load(folder, path)
     place, wanted = place_of(path), set(request.record_ids)
@@ -414,7 +414,7 @@ def erase(folder: VaultFolder, path: str, request: EraseRequest) -> list[VaultVe
 
 
 def _is_of(scope: Scope, place: VaultPath, versions: Sequence[VaultVersion]) -> bool:
-    """Whether a fact is a project's, or about a subject, wherever it is kept."""
+    """Whether a fact belongs to the scope's project, or is about its subject."""
     if scope.project_id is not None:
         return place.project_id == scope.project_id
     if scope.subject_id is None:
@@ -424,23 +424,23 @@ def _is_of(scope: Scope, place: VaultPath, versions: Sequence[VaultVersion]) -> 
 
 @dataclass(frozen=True, slots=True)
 class FactState:
-    """What a snapshot of one fact holds."""
+    """A fact in a snapshot."""
 
     history: tuple[str, ...] | None = None
-    """The fact's exact history lines; None: unknown, nobody took a snapshot before it was made."""
+    """The fact's exact history lines; None: unknown, there was no snapshot before its creation."""
     lines: tuple[str, ...] = ()
-    """The bullet and its details; empty where there was no fact."""
+    """The bullet and its details; empty if the fact did not exist."""
     first: int = 0
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    """The lines around it, each by its `_mark`: they may be another fact's, and that may be erased.
-    """
+    """The `_mark`s of the lines around it; not the lines, which may belong to a fact that is erased
+    later."""
     namespace: str | None = None
     created: str | None = None
 
     @classmethod
     def take(cls, document: FactsDocument, name: str) -> FactState:
-        """Return the state of a fact as it stands in its file."""
+        """Return the present state of a fact."""
         history = tuple(document.ledger.lines_of(name))
         fact = document.facts.get(name)
         if fact is None:
@@ -462,7 +462,7 @@ class FactState:
 
     @classmethod
     def from_json(cls, data: Json) -> FactState:
-        """Read what `to_json` returned; an empty object is a fact that nobody had seen."""
+        """Read the result of `to_json`; an empty object is a fact without a snapshot."""
         lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
         return cls(**data | lists)
 
@@ -475,7 +475,7 @@ def _created(fact: VaultFact) -> str | None:
 def check_restore(
     folder: VaultFolder, path: str, states: Mapping[str, FactState], seen: Mapping[str, str]
 ) -> None:
-    """Raise `Conflict` if any of the facts is neither as it was `seen` nor what memtui left there.
+    """Raise `Conflict` if a fact is neither as it was `seen` nor as memtui last wrote it.
 
     `seen` has revisions by record id.
     """
@@ -512,7 +512,7 @@ def restore(folder: VaultFolder, path: str, states: Mapping[str, FactState]) -> 
     absent = [s for name, s in states.items() if s.lines and name not in document.facts]
     for state in sorted(absent, key=lambda state: state.first):
         _put_back(lines, state)
-    # Whether the file is older than every fact that is now taken out of it, or than its return.
+    # Whether the file existed before the facts that are now removed or restored.
     touched = [fact.recorded for name, fact in document.facts.items() if name in states]
     is_first = any(one and one.frame and one.frame.new_file for one in touched)
     was_there = not is_first or any(state.history for state in states.values())
@@ -532,9 +532,9 @@ def _take_out(
     *,
     forgotten: Collection[str],
 ) -> None:
-    """Remove facts, and what adding each of them had put around it if nothing uses it since.
+    """Remove facts, and the headings and line ends that came with them if now unused.
 
-    That stays around those that were `forgotten`: forgetting leaves it.
+    Those of `forgotten` facts stay, since forgetting leaves them in place.
     """
     going = {fact.bullet.first for fact in gone}
     left = [bullet for bullet in document.content.bullets if bullet.first not in going]
@@ -582,7 +582,7 @@ def _put_back(lines: list[str], state: FactState) -> None:
 
 
 def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
-    """Where a fact goes whose surroundings are gone, and what it needs around it."""
+    """The line index for a fact whose surroundings are gone, and the text before and after it."""
     last = Ledger("".join(state.history or ())).versions[-1:]
     if not content and last and last[0].frame:
         return 0, last[0].frame.head, last[0].frame.tail
@@ -591,7 +591,7 @@ def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
 
 
 def _old_place(lines: list[str], state: FactState) -> int | None:
-    """Where the lines stood: at the old number if a neighbour is there, else by neighbours."""
+    """The index of removed lines: the old one if its neighbours match, else by neighbours."""
     marks = _marks(lines)
 
     def ahead(index: int) -> int:
@@ -613,7 +613,7 @@ def _old_place(lines: list[str], state: FactState) -> int | None:
 
 
 def _alike(old: Iterable[str], new: Iterable[str]) -> int:
-    """How many marks are the same, from the first on."""
+    """The length of the common beginning of two sequences of marks."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
     return sum(1 for _ in same)
 
@@ -623,5 +623,5 @@ def _marks(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mark(line: str) -> str:
-    """Return what tells a line from its neighbours, whatever its end, and nothing of its words."""
+    """Return a short digest of a line, regardless of its line end, that reveals no words."""
     return hashlib.sha256(encoded(line.rstrip("\r\n"))).hexdigest()[:4]

@@ -1,10 +1,10 @@
 """Facts files: bullets under markdown headings, parsed and edited without a model (seed 002 §7).
 
 A heading of level two or deeper is a namespace; a title (level one) ends it. A top-level bullet is
-a fact: `key: value` when the key has no spaces, plain text otherwise. Lines that markdown counts to
-the bullet (sub-bullets, indented or directly following lines) are its details: they stay where they
-are when the bullet's line changes and go with it when it is removed. Bullets inside fenced code and
-HTML comments are not facts.
+a fact: `key: value` when the key has no spaces, plain text otherwise. The lines that belong to the
+bullet in markdown (sub-bullets, indented or directly following lines) are its details: they stay
+when the bullet's line changes, and are removed with it. Bullets inside fenced code and HTML
+comments are not facts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEW_FILE = "# Facts\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Bullet:
-    """One fact's lines: `first` is the bullet, up to (without) `end` its details."""
+    """One fact's lines: the bullet at `first`, then its details up to `end`, exclusive."""
 
     first: int
     end: int
@@ -52,7 +52,7 @@ class Bullet:
 
 @dataclass(frozen=True, slots=True)
 class FactsFile:
-    """A facts file as lines with their ends, and what was found in them."""
+    """A facts file as lines with their ends, and the parts found in them."""
 
     lines: tuple[str, ...]
     bullets: tuple[Bullet, ...]
@@ -61,9 +61,9 @@ class FactsFile:
     body: int
     """The first line after the frontmatter."""
     tags: tuple[str, ...] = ()
-    """The frontmatter's, which every fact of the file has besides its own (seed 002 §7)."""
+    """The frontmatter's tags, which every fact of the file inherits (seed 002 §7)."""
     problem: Problem | None = None
-    """Why the frontmatter cannot be read; the facts below it can."""
+    """Why the frontmatter is unreadable; the facts below it are read."""
 
     @property
     def newline(self) -> str:
@@ -77,7 +77,7 @@ class FactsFile:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Lines to put before line `index`: the fact's own, and what it needs around it."""
+    """Lines to insert before line `index`: the fact's, and those needed around it."""
 
     index: int
     head: str
@@ -91,7 +91,7 @@ def short_hash(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return `text` as a bullet can carry it. Raises `Invalid` for more than one line, or none."""
+    """Return the trimmed text of a bullet. Raises `Invalid` unless it is one line with text."""
     if "\n" in text or "\r" in text:
         raise Invalid("A fact is one line; write a longer memory as a note.")
     trimmed = text.strip(_EDGES)
@@ -101,7 +101,7 @@ def clean(text: str) -> str:
 
 
 def parse(content: str) -> FactsFile:
-    """Find the facts of a file, whatever its frontmatter holds."""
+    """Find the facts of a file, even below broken frontmatter."""
     document = markdown.split(content)
     lines = tuple(split_lines(content))
     if isinstance(document, Problem):
@@ -127,13 +127,13 @@ class _Parser:
         self._body = body
         self._bullets: list[Bullet] = []
         self._ends: list[int] = []
-        """Up to which line each bullet goes."""
+        """The end line of each bullet, exclusive."""
         self._headings: list[tuple[int, str | None]] = []
         self._namespace: str | None = None
         self._fence = ""
         self._comment = False
         self._column = 0
-        """The content's column of the bullet that lines may still belong to; 0: there is none."""
+        """Column of the text of the bullet that is still open for details; 0: none is."""
 
     def run(self) -> FactsFile:
         blank = False
@@ -233,7 +233,7 @@ def _column(line: str) -> int:
 
 
 def replaced(file: FactsFile, bullet: Bullet, text: str) -> str:
-    """Return the file with another text in one bullet, every other byte as it was."""
+    """Return the file with another text in one bullet, all other bytes unchanged."""
     lines = list(file.lines)
     lines[bullet.first] = f"{bullet.prefix}{text}{bullet.suffix}"
     return "".join(lines)
@@ -246,9 +246,9 @@ def removed(file: FactsFile, bullets: Sequence[Bullet]) -> str:
 
 
 def place_for(file: FactsFile, text: str, namespace: str | None) -> Insertion:
-    """Say where a new fact goes: after the last one of its namespace, else under a new heading.
+    """Return the place of a new fact: after its namespace's last one, or under a new heading.
 
-    Facts without a namespace stand before the first heading of level two.
+    Facts without a namespace come before the first heading of level two.
     """
     newline, index = file.newline, len(file.lines)
     head, line, tail = "", f"- {text}{newline}", ""
@@ -275,7 +275,7 @@ def place_for(file: FactsFile, text: str, namespace: str | None) -> Insertion:
 
 
 def _section(file: FactsFile, namespace: str | None) -> tuple[int, int]:
-    """First and end line of a namespace; a start of -1 means that it has no heading."""
+    """First line and exclusive end of a namespace; -1: the namespace has no heading."""
     marks = [*file.headings, (len(file.lines), None)]
     if namespace is None:
         return file.body, next((i for i, name in marks if name is not None), len(file.lines))

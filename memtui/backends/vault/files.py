@@ -1,4 +1,4 @@
-"""The vault folder: find, read, replace and lock files, and never leave it (seed 002 §7)."""
+"""Finds, reads, replaces and locks the files of the vault folder, and only those (seed 002 §7)."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _TEMP_PREFIX, _TEMP_SUFFIX = ".memtui-", ".tmp"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What one file held at one moment."""
+    """The content and metadata of a file at one moment."""
 
     content: str
-    """Its text; bytes that are not UTF-8 are lone surrogates, so that they can go back."""
+    """The text; bytes that are not UTF-8 are lone surrogates, which `encoded` turns back."""
     signature: str
-    """Changes whenever the file does: modification time, size and inode."""
+    """Modification time, size and inode, to detect changes."""
     modified: datetime
     modified_ns: int
     mode: int = 0o600
     problem: Problem | None = None
-    """What of it is not text."""
+    """The lines that are not UTF-8."""
 
 
 @dataclass(slots=True)
 class Scan:
-    """What a walk over the folder found: signatures by path, and what it could not enter."""
+    """The result of a walk over the folder: signatures by path, and unreadable folders."""
 
     signatures: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -59,7 +59,7 @@ def encoded(content: str) -> bytes:
 
 
 def decoded(raw: bytes) -> str:
-    """Return the content of a file, from which `encoded` makes the same bytes again."""
+    """Return the content of a file; `encoded` restores the same bytes."""
     return raw.decode(errors="surrogateescape")
 
 
@@ -92,18 +92,18 @@ class VaultFolder:
         self.company_id = company_id
         self.now = now
         self._made = made
-        """Where each folder that memtui makes is noted, in a file of its own."""
+        """Folder with one note per folder that memtui made, which may be removed once empty."""
         self._exclude = exclude
         self._lock_seconds = lock_seconds
         self._max_bytes = max_bytes
         self._threads = threading.Lock()
         self.known = root.is_dir()
-        """Whether the folder has been there: where it is gone then, it is not made anew."""
+        """Whether the folder ever existed; if so and it disappears, it is not created again."""
         self.touched = 0
-        """How many files were put in place or removed since the lock was taken."""
+        """Number of files that were written or removed since the lock was taken."""
 
     def check(self) -> None:
-        """Raise `Unavailable` if the folder has been there and is gone."""
+        """Raise `Unavailable` if the folder existed and is gone."""
         if self.known and not self.root.is_dir():
             raise Unavailable(
                 f"The vault {self.root} is gone; put the folder back, "
@@ -126,11 +126,11 @@ class VaultFolder:
             raise Invalid(f"{path[:200]!r} is not the path of a note in this vault.")
 
     def location(self, path: str, line: int = 1) -> Location:
-        """Return where a person opens `path`."""
+        """Return the location of `path` for an editor."""
         return Location(path=self._absolute(path), line=line)
 
     def _place(self, path: str) -> tuple[Path, str]:
-        """Return the folder that a path is in, the vault's or a project's own, and where there."""
+        """Return the root folder of a path, the vault's or a workspace's, and the path in it."""
         for one in self.workspaces:
             if path.startswith(one.prefix):
                 return one.root, path.removeprefix(one.prefix)
@@ -141,13 +141,13 @@ class VaultFolder:
         return f"{root}/{inner}" if inner else str(root)
 
     def names(self, absolute: str) -> Iterator[str]:
-        """Yield the paths of a file or folder: in each project's folder that it is in, or here."""
+        """Yield the relative paths of a file or folder, in each workspace and the vault."""
         for root, prefix in (*((one.root, one.prefix) for one in self.workspaces), (self.root, "")):
             with contextlib.suppress(ValueError):
                 yield f"{prefix}{Path(absolute).relative_to(root).as_posix()}"
 
     def is_read(self, path: str) -> bool:
-        """Whether a file with this path is read, where there is one."""
+        """Whether a file at this path would be read."""
         for one in self.workspaces:
             if path.startswith(one.prefix):
                 return one.reads(path.removeprefix(one.prefix))
@@ -155,15 +155,15 @@ class VaultFolder:
         return not is_hidden and (path.lower().endswith(".md") or path.endswith(".jsonl"))
 
     def problem(self, path: str, message: str, line: int = 1) -> Problem:
-        """Return what is wrong with the file at `path`."""
+        """Return a problem of the file at `path`."""
         return Problem(message=message, location=self.location(path, line))
 
     def read(  # noqa: PLR0911 - a reason for each file that is not read
         self, path: str, *, is_plain: bool = False
     ) -> File | Problem | None:
-        """Read a file whole; None where there is none, a `Problem` where it cannot be read.
+        """Read a file; None if it does not exist, a `Problem` if it cannot be read.
 
-        `is_plain`: the caller has seen just now that its folder is reached over no link.
+        `is_plain`: the caller has just checked that no link leads to its folder.
 
         Raises `Unavailable` if the whole vault is gone.
         """
@@ -206,7 +206,7 @@ class VaultFolder:
         )
 
     def _refusal(self, status: os.stat_result) -> str:
-        """Why a file is not even read; empty if it is."""
+        """The reason why a file is not read; empty if it is."""
         if stat.S_ISDIR(status.st_mode):
             return "It is a folder."
         if not stat.S_ISREG(status.st_mode):
@@ -216,7 +216,7 @@ class VaultFolder:
         return ""
 
     def _no_text(self, path: str, content: str, line: int) -> Problem:
-        """Say which lines are not UTF-8."""
+        """Return the problem of a file with lines that are not UTF-8, the first at `line`."""
         odd = sum(not _is_utf8(text) for text in content.split("\n"))
         more = f", one of {odd} such lines" if odd > 1 else ""
         message = (
@@ -259,12 +259,12 @@ class VaultFolder:
     def replace(
         self, path: str, content: str, modified_ns: int | None = None, mode: int | None = None
     ) -> None:
-        """Put `content` in the place of a file, whole or not at all.
+        """Replace a file atomically.
 
-        `modified_ns` is the time that the file gets; None is now. A file keeps its permissions;
-        one that is not there gets `mode`, 0600 for None.
+        `modified_ns` is the file's new modification time; None is now. An existing file keeps its
+        permissions; a new one gets `mode`, 0600 for None.
 
-        Raises `Denied` for one that nobody is to write, or where the system refuses.
+        Raises `Denied` for a write-protected file, or where the system refuses.
         """
         self.check_unprotected(path)
         moment = self._now_ns() if modified_ns is None else modified_ns
@@ -279,19 +279,19 @@ class VaultFolder:
     def remove(self, path: str) -> None:
         """Remove a file; its folder stays.
 
-        Raises `Denied` for one that nobody is to write, or where the system refuses.
+        Raises `Denied` for a write-protected file, or where the system refuses.
         """
         target = self._writable(path)
         self.check_unprotected(path)
-        # Its folder may be gone too.
+        # The file may be gone already, and its folder too.
         with self._readable_errors(path), contextlib.suppress(FileNotFoundError):
             target.unlink()
             self.touched += 1
             sync_folder(target.parent)
 
     def remove_made(self, path: str) -> None:
-        """Remove the folders of a path that memtui made, from the innermost on, while empty."""
-        with contextlib.suppress(OSError):  # one is not empty, or not ours
+        """Remove the empty folders of a path that memtui made, the innermost first."""
+        with contextlib.suppress(OSError):  # a folder is not empty, or has no note
             for folder in (self.root / one for one in Path(path).parents[:-1]):
                 note = self._note_of(folder)
                 if folder.is_dir():
@@ -302,7 +302,7 @@ class VaultFolder:
                 note.unlink(missing_ok=True)
 
     def drop_notes(self) -> None:
-        """Remove the notes of folders that are no more, as a folder's name says whose it was."""
+        """Remove the notes of missing folders, since a folder's name contains its owner's id."""
         for note in self._made.glob("*"):
             folder = Path(os.fsdecode(note.read_bytes().partition(b" ")[2]))
             if not folder.is_dir():
@@ -312,12 +312,12 @@ class VaultFolder:
         return self._made / hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
 
     def check_unprotected(self, path: str) -> None:
-        """Raise `Denied` where a file's rights say that nobody is to write it."""
+        """Raise `Denied` for a write-protected file."""
         require_unprotected(self._writable(path), path)
 
     @contextlib.contextmanager
     def _readable_errors(self, path: str) -> Iterator[None]:
-        """Make the error of a file that stays as it was one that a person can read."""
+        """Turn the `OSError` of an unchanged file into an error for a person."""
         before = self.touched
         try:
             yield
@@ -340,7 +340,7 @@ class VaultFolder:
     def _written_beside(
         self, path: str, content: str, modified_ns: int
     ) -> Iterator[tuple[Path, Path]]:
-        """Give the file's place and a whole file beside it, which the block is to put there."""
+        """Yield the target and a temporary file with the content, for the block to move there."""
         target, raw = self._writable(path), encoded(content)
         if len(raw) > self._max_bytes:
             raise Invalid(
@@ -374,7 +374,10 @@ class VaultFolder:
             sync_folder(step.parent)
 
     def _make_noted(self, folder: Path) -> None:
-        """Make a folder, and note before it has its name that it may go once it is empty."""
+        """Make a folder, after noting that it may be removed once empty.
+
+        The note comes before the name, so that no crash leaves a folder of ours without a note.
+        """
         note = self._note_of(folder)
         fresh = folder.with_name(f"{_TEMP_PREFIX}{note.name}{_TEMP_SUFFIX}")
         fresh.mkdir(mode=0o700, exist_ok=True)
@@ -388,10 +391,10 @@ class VaultFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other writer of this vault out, in this and in other processes.
+        """Hold this vault's lock, against writers in this and other processes.
 
-        Raises `Unavailable` after the configured seconds, and where a change broke off between two
-        files; `Denied` if the folder cannot be written.
+        Raises `Unavailable` after the configured seconds, and if a change fails between two files;
+        `Denied` if the folder cannot be written.
         """
         if not self._threads.acquire(timeout=self._lock_seconds):
             raise self._busy()
@@ -423,9 +426,9 @@ class VaultFolder:
         )
 
     def _lock(self) -> int:
-        """Lock the folder itself, so that no lock file stays in it; return the open descriptor.
+        """Lock the folder itself, so that it contains no lock file; return the open descriptor.
 
-        Where folders cannot be locked, as on NFS, a file in it is.
+        Where folders cannot be locked, as on NFS, lock a file in it.
         """
         until = time.monotonic() + self._lock_seconds
         flags, place = os.O_RDONLY | os.O_DIRECTORY, self.root
@@ -506,7 +509,7 @@ class VaultFolder:
                 found.signatures[path] = _signature_of(entry.stat(follow_symlinks=False))
 
     def clear_leftovers(self, leftovers: Sequence[Path]) -> None:
-        """Remove what killed writers left unfinished; under the lock nobody is writing."""
+        """Remove the temporary files of killed writers; the lock keeps active writers out."""
         with self.locked():
             for path in leftovers:
                 if path.is_dir():
@@ -528,7 +531,7 @@ def _signature_of(status: os.stat_result) -> str:
 
 
 def _note(folder: Path, made: Path) -> bytes:
-    """Return what is noted of a folder: its inode, which tells it from another's, and its path."""
+    """Return the note of a folder: its inode, to recognise a replacement, and its path."""
     return b"%d %s" % (made.lstat().st_ino, os.fsencode(folder))
 
 

@@ -1,8 +1,8 @@
-"""The facts of one scope: which bullet is which fact, since when it holds, and what held before.
+"""The facts of one scope with their identity, validity and earlier versions.
 
-The facts file says what holds; the history file beside it says since when, who wrote it and from
-where, and what held before (seed 002 §6): one JSON line a version of a fact. Lines that cannot be
-read are kept as they are.
+The facts file has the present facts. The history file beside it adds their start, author and
+source, and their earlier versions (seed 002 §6): one JSON line per version. Unreadable lines are
+preserved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _checked(fields: Json) -> Json:
 
 
 class Frame(Model):
-    """What adding a fact put around its line, so that undoing it leaves no trace."""
+    """The text that adding a fact put around its line, for undo to remove."""
 
     head: str = ""
     tail: str = ""
@@ -41,18 +41,18 @@ class Frame(Model):
 
 
 class VaultVersion(Model):
-    """One value of a fact and the window in which it held."""
+    """One value of a fact and its validity window."""
 
     fact: str
     """The fact's name within its file."""
     text: str
     topic: str | None = None
     valid_from: UtcDatetime | None = None
-    """None: nobody knows since when."""
+    """None: unknown."""
     valid_to: UtcDatetime | None = None
-    """None: it still holds."""
+    """None: it is still valid."""
     created_at: UtcDatetime | None = None
-    """When the fact, not this version of it, came to be."""
+    """When the fact, not this version, was created."""
     updated_at: UtcDatetime | None = None
     created_by: str | None = None
     source: Annotated[Json, AfterValidator(_checked)] | None = None
@@ -67,19 +67,20 @@ class VaultVersion(Model):
     metadata: Json = {}
     frame: Frame | None = None
     waits: bool = False
-    """It was to begin later than it was written, and the facts file does not have it yet."""
+    """It starts in the future and is not in the facts file yet."""
     leaves: bool = False
-    """Its end was set ahead, and the facts file has it until then."""
+    """It ends in the future and is in the facts file until then."""
     file_before_ns: int | None = None
-    """When the facts file had last changed before this version was written here, which came first.
+    """Modification time of the facts file, in ns since 1970, before this version was written here.
 
-    In ns since 1970; 0: there was no file. A file that is still of that time lacks the version.
+    0: there was no file. The history is written first, so a file that still has this time lacks the
+    version.
     """
     has_twin: bool = False
-    """It was forgotten while another bullet had the same key or text, which keeps its own name."""
+    """It was forgotten while another bullet had the same key or text; that one keeps its name."""
 
     def line(self) -> str:
-        """Return it as a line of the history file. Raises `Invalid` if no file can hold it."""
+        """Return the version as a history line. Raises `Invalid` if UTF-8 cannot encode it."""
         fields = self.model_dump(mode="json", exclude_defaults=True)
         line = f"{json.dumps(fields, ensure_ascii=False)}\n"
         try:
@@ -91,19 +92,19 @@ class VaultVersion(Model):
         return line
 
     def closed(self, moment: datetime | None) -> VaultVersion:
-        """Return it with its window closed at `moment`, or at its start if that is later."""
+        """Return the version ended at `moment`, or at its start if that is later."""
         known = [time for time in (moment, self.valid_from) if time is not None]
         ended = {"valid_to": max(known, default=None), "leaves": False, "file_before_ns": None}
         return self.model_copy(update=ended)
 
     @property
     def is_shown(self) -> bool:
-        """Whether the facts file has it, unless hands have changed that."""
+        """Whether the version belongs in the facts file, apart from manual edits."""
         return not self.waits and (self.valid_to is None or self.leaves)
 
     @property
     def is_past(self) -> bool:
-        """Whether it held once."""
+        """Whether its validity has ended."""
         return not self.waits and not self.is_shown
 
     def holds_at(self, moment: datetime) -> bool:
@@ -112,13 +113,13 @@ class VaultVersion(Model):
         return begins and (self.valid_to is None or moment < self.valid_to)
 
     def seen_at(self, moment: datetime) -> VaultVersion:
-        """Return it as the history has it at a moment: what lay ahead may have come by then."""
+        """Return the version with `waits` and `leaves` as they are at a moment."""
         waits = self.valid_from is not None and self.valid_from > moment
         leaves = self.valid_to is not None and self.valid_to > moment
         return self.model_copy(update={"waits": waits, "leaves": leaves})
 
     def outside(self, begin: datetime, end: datetime | None) -> list[VaultVersion]:
-        """Return what is left of it, outside of a window."""
+        """Return the parts of the version that lie outside of a window."""
         parts = []
         if self.valid_from is None or self.valid_from < begin:
             last = begin if self.valid_to is None else min(self.valid_to, begin)
@@ -134,14 +135,14 @@ class Ledger:
 
     def __init__(self, content: str) -> None:
         self.problems: list[tuple[int, str]] = []
-        """Line, counted from 1, and what is wrong with it."""
+        """Line number, counted from 1, and message."""
         self._rows = [
             (line, self._read(line, number))
             for number, line in enumerate(facts.split_lines(content), start=1)
         ]
-        """Each line and its version; None where the line cannot be read."""
+        """Each line and its version; None for an unreadable line."""
         self._index: dict[str, list[int]] | None = None
-        """The places of each fact's lines; None after a line was added or taken out."""
+        """The row numbers of each fact; None after a line was added or removed."""
 
     def _read(self, line: str, number: int) -> VaultVersion | None:
         if not line.strip():
@@ -195,12 +196,12 @@ class Ledger:
         self._rows.append((line, version))
 
     def put(self, old: VaultVersion, new: VaultVersion) -> None:
-        """Put `new` on the line of `old`."""
+        """Replace the line of `old` by `new`."""
         place = next(i for i in self._places(old.fact) if self._rows[i][1] is old)
         self._rows[place] = new.line(), new
 
     def set_lines(self, fact: str, wanted: Sequence[str]) -> None:
-        """Make `wanted` a fact's lines: in the places of its lines now, further ones at the end."""
+        """Replace a fact's lines in place; additional ones go to the end."""
         places = list(self._places(fact))
         for place, line in zip(places, wanted, strict=False):
             self._rows[place] = line, self._read(line, place + 1)
@@ -213,14 +214,14 @@ class Ledger:
 
 @dataclass(slots=True)
 class VaultFact:
-    """One fact that holds: its bullet, and its version if anybody wrote one down."""
+    """One present fact: its bullet, and its version if the history has one."""
 
     name: str
     bullet: Bullet
     recorded: VaultVersion | None
     """The open line of the history file."""
     current: VaultVersion
-    """What holds: the recorded version, or what a hand edit made of it."""
+    """The present value: the recorded version, or its manual edit."""
     past: tuple[VaultVersion, ...] = ()
     """Oldest first."""
 
@@ -232,12 +233,12 @@ class VaultFact:
 
     @property
     def natural_name(self) -> str:
-        """The name that it has by itself."""
+        """The name without a number for twins."""
         return natural_name(self.bullet.text, self.bullet.namespace)
 
 
 class FactsDocument:
-    """One scope's facts as they stand on disk."""
+    """One scope's facts, read from its facts file and its history."""
 
     def __init__(
         self, folder: VaultFolder, path: str, file: File | None, history: File | None
@@ -250,7 +251,7 @@ class FactsDocument:
         self.facts: dict[str, VaultFact] = {}
         """By name, in the order of the file."""
         self.changed_at = file.modified if file else folder.now()
-        """When hands last changed it; nobody knows when they removed it."""
+        """Time of the last manual edit: the file's, or now if the file is gone."""
         self.folder = folder
         self._place = place_of(path)
         self._let_come()
@@ -259,7 +260,7 @@ class FactsDocument:
 
     @classmethod
     def read(cls, folder: VaultFolder, path: str) -> FactsDocument | Problem:
-        """Read a facts file and its history; a `Problem` where either cannot be read."""
+        """Read a facts file and its history; a `Problem` if either is unreadable."""
         file = folder.read(path)
         if isinstance(file, Problem):
             return file
@@ -275,11 +276,11 @@ class FactsDocument:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether something in its history begins or ends by itself later."""
+        """Whether a version starts or ends at a future time."""
         return any(version.waits or version.leaves for version in self.ledger.versions)
 
     def _let_come(self) -> None:
-        """Put in and take out what was to begin or to end by now; saving it is a later matter."""
+        """Add and remove the bullets of versions that have started or ended; does not save."""
         now = self.folder.now()
         ahead = [version for version in self.ledger.versions if version.waits or version.leaves]
         for name in dict.fromkeys(one.fact for one in ahead if one.seen_at(now) != one):
@@ -290,13 +291,14 @@ class FactsDocument:
                     self.ledger.put(one, one.seen_at(now))
             holds = next((one for one in self.ledger.of(name) if one.is_shown), None)
             bullet = self._bullet_of(shown) if shown else None
-            if shown is None or bullet is not None:  # else hands have changed it meanwhile
+            if shown is None or bullet is not None:  # otherwise the bullet was edited manually
                 self.show(bullet, holds)
 
     def _finish_write(self) -> None:
-        """Follow a write that ended between the history and the facts file.
+        """Repair a write that was interrupted between the history and the facts file.
 
-        A new fact did not come to be; a change of one that the file still has is completed.
+        The history line of a new fact is dropped; a change of a fact that is still in the file is
+        completed.
         """
         for version in self.ledger.versions:
             if version.file_before_ns != self.file_ns or not version.is_shown:
@@ -319,7 +321,7 @@ class FactsDocument:
         return next(found, None)
 
     def show(self, bullet: Bullet | None, version: VaultVersion | None) -> None:
-        """Let the file say `version` in the place of a bullet; None: nothing, or in a new place."""
+        """Replace a bullet by a version; no version: remove it; no bullet: add one."""
         content = self.content
         if version is None:
             changed = facts.removed(content, [bullet]) if bullet else content.joined()
@@ -367,7 +369,7 @@ class FactsDocument:
     def free_name(self, name: str, taken: Collection[str]) -> str:
         """Return `name`, with -2, -3 … if it is taken.
 
-        One of a forgotten fact that had a twin is taken too: the twin must not inherit it.
+        The name of a forgotten fact with a twin counts as taken: the twin must not inherit it.
         """
         number, candidate = 1, name
         while candidate in taken or any(
@@ -399,7 +401,7 @@ class FactsDocument:
         return VaultFact(name, bullet, recorded, plain.model_copy(update=update), (*past, ended))
 
     def note_hand_edits(self) -> None:
-        """Write down what hands changed: before memtui itself changes the file's time."""
+        """Add manual edits to the history, before memtui changes the file's time."""
         for version in [v for v in self.ledger.versions if v.is_shown]:
             fact = self.facts.get(version.fact)
             if fact is not None and fact.current is version:
@@ -411,9 +413,9 @@ class FactsDocument:
                 fact.recorded = fact.current
 
     def save(self, content: str, *, history_first: bool = False, drop_empty: bool = False) -> None:
-        """Put the facts file and then its history on disk, each only if it changed.
+        """Write the facts file and then its history, each only if it changed.
 
-        Raises `Denied`, and changes neither, where one of the two is not to be written.
+        Raises `Denied`, and changes neither, if one of them is write-protected.
         """
         history = (history_path(self.path), self.history, self.ledger.joined(), True)
         both = [(self.path, self.file, content, drop_empty), history]
@@ -429,16 +431,16 @@ class FactsDocument:
             self._confirm()
 
     def _confirm(self) -> None:
-        """Note that a new facts file was written: where it is gone, hands have removed it."""
+        """Record that a new facts file exists; if it is missing later, a person removed it."""
         for version in self.ledger.versions:
             if version.file_before_ns == 0:
                 self.ledger.put(version, version.model_copy(update={"file_before_ns": None}))
         self.folder.replace(history_path(self.path), self.ledger.joined())
 
     def versions_of(self, name: str) -> list[VaultVersion]:
-        """Return a fact's versions, oldest first, hand edits included; also of one that is gone.
+        """Return the versions of a present or deleted fact, oldest first, with manual edits.
 
-        Those that lie ahead are the last.
+        Versions that start in the future come last.
         """
         fact, recorded = self.facts.get(name), self.ledger.of(name)
         waiting = [version for version in recorded if version.waits]
@@ -448,7 +450,7 @@ class FactsDocument:
         return [*gone, *waiting]
 
     def records(self) -> list[StoredRecord]:
-        """Return the facts that hold and, for questions about the past, the versions that held."""
+        """Return the present facts and, for queries about the past, their earlier versions."""
         found = [
             StoredRecord(
                 self.record_of(fact),
@@ -475,12 +477,12 @@ class FactsDocument:
         return version.subject_id or self._place.subject_id or ""
 
     def find(self, name: str) -> StoredRecord | None:
-        """Return a fact that holds; None if it does not."""
+        """Return a present fact; None if there is none of that name."""
         fact = self.facts.get(name)
         return StoredRecord(self.record_of(fact), self._place.area) if fact else None
 
     def record_of(self, fact: VaultFact) -> Record:
-        """Return a fact that holds as a record."""
+        """Return the record of a present fact."""
         more: Json = {"details": fact.bullet.details} if fact.bullet.details else {}
         since = fact.current.valid_from
         has_key = fact.bullet.pair is not None or "key" in fact.current.metadata
@@ -529,7 +531,7 @@ class FactsDocument:
 
 
 def _number(natural: str, name: str) -> int:
-    """The place of a name among its twins; one that is not of their family comes last."""
+    """The number of a name among its twins; an unrelated name comes last."""
     if name == natural:
         return 1
     number = name.removeprefix(f"{natural}-")
@@ -537,6 +539,6 @@ def _number(natural: str, name: str) -> int:
 
 
 def natural_name(text: str, namespace: str | None) -> str:
-    """Return the name that a fact has by itself: namespace and key, or a digest of its text."""
+    """Return a fact's name before numbering: namespace and key, or a digest of its text."""
     pair = pair_of(text)
     return f"{namespace or ''}/{pair.key}" if pair else facts.short_hash(text)

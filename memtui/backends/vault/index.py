@@ -1,7 +1,7 @@
-"""The derived index: what files hold, kept in sync with them, and rebuilt from them at will.
+"""The index of a vault's files: one SQLite file with full-text search, derived and deletable.
 
-It is one SQLite file with full-text search. A damaged one is thrown away and built anew; where none
-can be kept, as on a full disk, one in memory takes its place.
+A damaged index is discarded and built again. Where no file can be written, as on a full disk, an
+index in memory replaces it.
 """
 
 # ruff: noqa: S608  # the SQL is put together from constants, values are bound
@@ -114,10 +114,10 @@ CREATE TABLE links (
 CREATE INDEX links_id ON links (id);
 CREATE INDEX links_name ON links (name);
 """
-"""`names`: what a note can be linked by, and `links`: what is written; `name` is the last part of
-either, folded, by which they are joined."""
+"""`names` are those by which notes can be linked, and `links` the links as written. They are joined
+by `name`, the folded last part of both."""
 FILE, _TITLE, _ALIAS = range(3)
-"""What a note has a name from; the first counts before the others."""
+"""Origins of a note's names, by precedence."""
 _CHOSEN = "SELECT value FROM json_each(?)"
 _ANALYSED = ", ".join(f"memtui_indexed({column})" for column in _FOUND.split(", "))
 _UNFOUND_ROWS = (
@@ -127,7 +127,7 @@ _UNFOUND = f"{_UNFOUND_ROWS} WHERE path IN ({_CHOSEN})"
 _MADE_FOUND = f"""
 INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_ANALYSED} FROM records WHERE rowid > ?
 """
-"""Full-text search takes many rows in one statement several times as fast as from a trigger."""
+"""One statement for many rows is several times as fast as a trigger per row."""
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
 _SAME = (
     "kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned", "problem",
@@ -136,7 +136,7 @@ _MOMENTS = {
     "created": "created_at", "updated": "updated_at", "expires": "expires_at",
     "valid_from": "valid_from", "valid_to": "valid_to",
 }  # fmt: skip
-"""Columns and the fields of a record that they hold."""
+"""Columns, and the record fields that they store."""
 
 
 def _database(path: Path | None) -> DerivedDatabase:
@@ -160,7 +160,7 @@ def _as_json(tag: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a value of metadata as the index compares it."""
+    """Return the form in which the index compares a metadata value."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
@@ -179,31 +179,30 @@ class VaultIndex:
     def __init__(
         self, path: Path, folder: VaultFolder, refresh_seconds: float, *, writable: bool = True
     ) -> None:
-        """Set it up; what hands change in facts is written beside them where that is `writable`."""
+        """Set up the index; if `writable`, manual edits of facts are added to their history."""
         self._path = path
         self._database = _database(path)
         self._beginnings = 0
-        """How often the index was begun anew."""
+        """How often the index was started again from an empty database."""
         self._folder = folder
         self._refresh_seconds = refresh_seconds
         self._scanning = threading.Lock()
         self._scanned = float("-inf")
         self.is_watched = False
         self._trouble = ""
-        """Why the index could not follow the last change; empty when all is well."""
+        """Why the index could not take in the last change; empty if it could."""
         self._unusable = ""
         self._writable = writable
         self._unnoted: dict[str, str] = {}
-        """Facts files whose hand edits could not be written down, and why."""
+        """Facts files whose manual edits could not be added to the history, and why."""
         self.leftovers: Sequence[Path] = ()
-        """Temporary files of writers that were killed, as the last scan saw them."""
+        """Temporary files of killed writers that the last scan found."""
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on a connection.
 
-        A damaged index is thrown away and built anew once. One that cannot be written, as on a
-        full or read-only disk, is left alone; an index in memory takes its place, read from the
-        files.
+        A damaged index is discarded and built again once. One that cannot be written, as on a full
+        or read-only disk, stays as it is; an index in memory, built from the files, replaces it.
 
         Raises:
             Unavailable: the index is busy, or the vault is gone.
@@ -213,7 +212,7 @@ class VaultIndex:
             return self._database.run(work)
         except Broken as error:
             with self._scanning:
-                # Another thread may have begun it anew while this one waited.
+                # Another thread may have started it again while this one waited.
                 if beginning == self._beginnings:
                     self._begin_anew(error)
                     self._scan()
@@ -237,9 +236,9 @@ class VaultIndex:
         self._unusable = str(error)
 
     def rebuild(self) -> tuple[int, int, int]:
-        """Read every file again, whatever the index says; return records seen, changed, removed."""
+        """Read every file again; return the numbers of records seen, changed and removed."""
         with self._scanning:
-            if self._unusable:  # it may be usable by now
+            if self._unusable:  # the disk may be writable by now
                 self._database.close()
                 self._database, self._unusable = _database(self._path), ""
                 self._beginnings += 1
@@ -251,10 +250,10 @@ class VaultIndex:
         return len(after), changed, sum(key not in after for key in before)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Follow what changed on disk; without `force` at most once in the configured seconds.
+        """Read changed files; without `force`, at most once in the configured seconds.
 
         Raises:
-            Unavailable: the vault is gone; what the index knew of it stays.
+            Unavailable: the vault is gone; the index stays unchanged.
         """
         self._folder.check()
         if force or self._is_due():
@@ -267,7 +266,7 @@ class VaultIndex:
         return time.monotonic() - self._scanned >= pause or bool(self._trouble)
 
     def _scan(self) -> None:
-        """Follow what changed on disk; whoever calls this holds the lock."""
+        """Read changed files; the caller holds the lock."""
         for _ in range(_BEGINNINGS):
             try:
                 self._follow_files()
@@ -298,8 +297,8 @@ class VaultIndex:
     def update(self, paths: Iterable[str], *, is_ours: bool = False) -> list[str]:
         """Read these files again and return the ids of the records that changed.
 
-        Files are read inside the write transaction, so that a slow reader never puts an older
-        state over a newer one. `is_ours` remembers what memtui left there, for undo.
+        Files are read inside the write transaction, so that a slow reader cannot overwrite a newer
+        state with an older one. `is_ours`: memtui wrote them; their digests are stored for undo.
         """
         wanted = sorted(set(paths))
         if not is_ours:
@@ -307,7 +306,10 @@ class VaultIndex:
         return self.read(partial(self._update, paths=wanted, is_ours=is_ours))
 
     def _note_hand_edits(self, paths: Iterable[str]) -> None:
-        """Keep what facts said that hands have changed, while the index still knows it."""
+        """Add the earlier values of manually edited facts to their history.
+
+        Only the index still has those values, until it takes in the files.
+        """
         for path in paths if self._writable else ():
             self._unnoted.pop(path, None)
             known = self._database.run(partial(_known_facts, path=path))
@@ -337,27 +339,27 @@ class VaultIndex:
         return changed
 
     def document(self, path: str) -> StoredRecord | None:
-        """Return a file of a project's own as it is known; None where it is not read."""
+        """Return a workspace file's record from the index; None if the file is not included."""
         query = "SELECT * FROM records WHERE id = ?"
         row = self.read(lambda connection: connection.execute(query, (path,)).fetchone())
         return StoredRecord(record_of(row, self._folder), Area(row["area"])) if row else None
 
     def follow(self, paths: Iterable[str]) -> None:
-        """Take in our own write. The files are safe already, so trouble here only delays search."""
+        """Take in memtui's own write; a failure only delays search, as the files are on disk."""
         try:
             self.update(paths, is_ours=True)
         except Unavailable as error:
             self._trouble = str(error)
 
     def written(self, path: str) -> str | None:
-        """Return the digest of what memtui last left at a note's path; None if not known."""
+        """Return the digest of memtui's last write to a note's path; None if unknown."""
         query = "SELECT digest FROM written WHERE path = ?"
         row = self.read(lambda connection: connection.execute(query, (path,)).fetchone())
         return None if row is None else str(row[0])
 
     @property
     def troubles(self) -> list[Problem]:
-        """What is wrong with the index itself: no file can keep it, or it fell behind."""
+        """Problems of the index itself: it cannot be stored, or it fell behind."""
         found = []
         if self._unusable:
             message = (
@@ -377,7 +379,7 @@ class VaultIndex:
         return found
 
     def problems(self, limit: int = -1) -> list[Problem]:
-        """Return what cannot be read, by path; all of it, or the first so many."""
+        """Return the problems of files, sorted by path; at most `limit`, all if negative."""
         query = "SELECT shown, line, message FROM problems ORDER BY shown, line LIMIT ?"
         rows = self.read(lambda connection: connection.execute(query, (limit,)).fetchall())
         return [
@@ -387,12 +389,12 @@ class VaultIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has never seen a file of the vault's folder, or sees none there any more."""
+        """Whether the index has no file of the vault's folder."""
         own = "SELECT 1 FROM files WHERE instr(path, ?) = 0 LIMIT 1"
         return self.read(lambda c: c.execute(own, (f"/{WORKSPACE}/",)).fetchone()) is None
 
     def without(self, ids: Collection[str], now: datetime) -> VaultIndex:
-        """Return a copy in memory in which some records are forgotten, and which follows no file.
+        """Return a copy in memory in which some records are forgotten; it is never refreshed.
 
         Raises:
             Unavailable: the index is busy, or the vault is gone.
@@ -405,10 +407,10 @@ class VaultIndex:
         return _Still(self._folder, fill)
 
     def scrub(self) -> bool:
-        """Keep nothing of what is gone: not a word, not a page, not a name.
+        """Remove every trace of deleted records from the index file.
 
-        Full-text search marks words as deleted and keeps them until it merges, and SQLite keeps
-        freed pages and its write-ahead log. Returns False where another process still holds that.
+        Full-text search only marks words as deleted until it merges, and SQLite keeps freed pages
+        and its write-ahead log. Returns False if another process prevents it.
         """
         self.refresh(force=True)
         return self.read(_scrub)
@@ -419,7 +421,7 @@ class VaultIndex:
 
 
 class _Still(VaultIndex):
-    """An index in memory that stays as it was filled."""
+    """An index in memory that does not follow the files."""
 
     def __init__(self, folder: VaultFolder, fill: Callable[[sqlite3.Connection], None]) -> None:
         super().__init__(Path(), folder, 0, writable=False)
@@ -427,14 +429,14 @@ class _Still(VaultIndex):
         self._database.run(fill)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Follow nothing."""
+        """Do nothing."""
 
 
 def _forget(connection: sqlite3.Connection, ids: Collection[str], now: datetime) -> None:
-    """Do to some rows what the index does once their records are forgotten.
+    """Change rows as forgetting their records would.
 
-    A note's is gone. A fact's stands among those of the past, where its words still count for how
-    rare a word is.
+    A note's row is removed. A fact's row becomes a past version, whose words still count towards
+    word frequencies.
     """
     connection.execute("BEGIN")
     gone = json.dumps([one for one in ids if split_id(one)[1] is None])
@@ -457,7 +459,7 @@ def _scrub(connection: sqlite3.Connection) -> bool:
 
 
 def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes.ReadFact] | None:
-    """Return the facts of a file as they were last read, by name; None: it is a new one."""
+    """Return a file's facts when it was last read, by name; None: the file is new."""
     if connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is None:
         return None
     query = "SELECT id, text, topic, valid_from FROM records WHERE path = ? AND is_current"
@@ -476,13 +478,13 @@ def _revisions(connection: sqlite3.Connection) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What one file holds; a facts file and its history are one unit."""
+    """The records of one file; a facts file and its history are one unit."""
 
     signature: str
     records: Sequence[StoredRecord] = ()
     problems: Sequence[Problem] = ()
     is_ahead: bool = False
-    """Something in it begins or ends by itself later."""
+    """A fact in it starts or ends at a future time."""
 
 
 def _signatures(found: dict[str, str]) -> dict[str, str]:
@@ -499,7 +501,7 @@ def _signatures(found: dict[str, str]) -> dict[str, str]:
 
 
 def unit_path(path: str) -> str | None:
-    """Return the path under which the index keeps a file; None if it keeps none of it."""
+    """Return the path of a file's unit in the index; None if the file is not indexed."""
     if not path.endswith(HISTORY):
         return path
     facts_path = path.removesuffix(HISTORY) + FACTS
@@ -541,7 +543,7 @@ def _load_facts(folder: VaultFolder, path: str) -> _Unit | None:
 
 
 def _read_in_parts(folder: VaultFolder, paths: Sequence[str]) -> Iterator[dict[str, _Unit | None]]:
-    """Read files, as many together as memory is sure to hold."""
+    """Read files, and yield them in parts of limited size, to bound memory."""
     part: dict[str, _Unit | None] = {}
     chars = 0
     inside: str | None = None
@@ -561,7 +563,7 @@ def _read_in_parts(folder: VaultFolder, paths: Sequence[str]) -> Iterator[dict[s
 
 
 def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]) -> list[str]:
-    """Put what files hold in the place of what they held; return the ids of what changed."""
+    """Replace the rows of files; return the ids of the records that changed."""
     chosen = json.dumps(list(units))
     query = f"SELECT id, revision, meaning FROM records WHERE path IN ({_CHOSEN}) AND is_current"
     rows = connection.execute(query, (chosen,)).fetchall()
@@ -649,7 +651,7 @@ def _drop_links(connection: sqlite3.Connection, ids: Iterable[str]) -> None:
 
 
 def _is_recent(signature: str) -> bool:
-    """Whether a file is so new that a second change could bear the same time: read it again."""
+    """Whether a file is so new that a second change could have the same time: read it again."""
     newest = max((int(s.split(":")[0]) for s in signature.split("|") if s), default=0)
     return abs(time.time_ns() - newest) < _RECENT_NS
 
@@ -664,12 +666,12 @@ def _put_problems(connection: sqlite3.Connection, path: str, problems: Sequence[
 
 
 def microseconds(moment: datetime | None) -> int | None:
-    """Return a moment as the index keeps it: microseconds since 1970."""
+    """Return a moment in microseconds since 1970, as the index stores it."""
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 def moment(value: int | None) -> datetime | None:
-    """Return the moment that a column of the index holds."""
+    """Return the moment of a column of the index."""
     return None if value is None else _EPOCH + value * _MICROSECOND
 
 
@@ -706,7 +708,7 @@ def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
 
 
 def _beside(path: str, record: Record) -> tuple[str | None, int]:
-    """Say what a record stands next to others in, its run or its file, and where."""
+    """Return the sequence in which a record has neighbours, its run or file, and its place."""
     if run := record.scope.run_id:
         return f"run {run}", microseconds(record.created_at or record.updated_at) or 0
     if place_of(path).is_facts:
@@ -715,12 +717,12 @@ def _beside(path: str, record: Record) -> tuple[str | None, int]:
 
 
 def record_of(row: sqlite3.Row, folder: VaultFolder) -> Record:
-    """Return a row of `records` as a record."""
+    """Return the record of a row of `records`."""
     return Record(**_fields(row, folder))
 
 
 def snippet_of(row: sqlite3.Row, folder: VaultFolder, score: float) -> Snippet:
-    """Return a row of `records` as a query returns it."""
+    """Return the snippet of a row of `records`."""
     return Snippet(**_fields(row, folder), score=score)
 
 

@@ -1,4 +1,4 @@
-"""Where in the vault a scope's records live, whose records a path holds, and who sees them.
+"""Maps scopes to folders of the vault, paths to owners, and decides which scope sees a record.
 
 The folders and the weights are those of seed 002 §3 and §7.
 """
@@ -33,10 +33,10 @@ FACTS = "facts.md"
 HISTORY = "facts.history.jsonl"
 SYSTEM = "system"
 WORKSPACE = ".workspace"
-"""Under it a project's own files have their ids; a vault has no folder that begins with a dot."""
+"""Path segment in the ids of workspace files; no folder of a vault begins with a dot."""
 MAX_NAME_BYTES = 200
 IDS = ("agent_id", "subject_id", "issue_id", "run_id")
-"""What a record itself may say of its scope; its project is its folder's."""
+"""The scope fields that a record may set itself; its project comes from its folder."""
 
 _UNSAFE = late_pattern(r"""[\x00-\x1f\x7f/\\:*?"<>|%#]|^\.|[. ]$""")
 _FACT_ID = late_pattern(r"((?:.*?/)?facts\.md)#(.+)", re.DOTALL)
@@ -44,7 +44,7 @@ _NOTE_FOLDERS = {"notes": "note", "references": "reference", "overrides": "overr
 
 
 class Area(StrEnum):
-    """Whose part of the vault a path is in; `COMPANY` is everything outside the known folders."""
+    """The part of the vault that a path is in; `COMPANY` is everything outside known folders."""
 
     SYSTEM = "system"
     ORCHESTRATOR = "orchestrator"
@@ -63,7 +63,7 @@ _NAMED = {
 
 @dataclass(frozen=True, slots=True)
 class VaultPath:
-    """What a path says about the records in it."""
+    """The owner and kind of the records in a file, by its path."""
 
     area: Area
     folder: str
@@ -75,7 +75,7 @@ class VaultPath:
     subject_id: str | None = None
 
     def scope(self, company_id: str) -> Scope:
-        """Return whose place it is."""
+        """Return the owner's scope."""
         return Scope(
             company_id=company_id,
             project_id=self.project_id,
@@ -86,19 +86,19 @@ class VaultPath:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A note, or one version of a fact, with what the index knows of it beside the record."""
+    """A note or a version of a fact, with the index fields that are not in `Record`."""
 
     record: Record
     area: Area
     is_current: bool = True
-    """False for a version that held once."""
+    """False for an earlier version of a fact."""
     names: str = ""
-    """Words to be found by that are not in the text: subject, file name."""
+    """Searchable words that are not in the text: subject, file name."""
     links: tuple[Wikilink, ...] = ()
     aliases: tuple[str, ...] = ()
     """Other names by which a note can be linked."""
     problems: tuple[str, ...] = ()
-    """What of it cannot be read."""
+    """Messages on its unreadable parts."""
 
     @property
     def id(self) -> str:
@@ -108,7 +108,7 @@ class StoredRecord:
 
 @lru_cache(maxsize=1024)
 def place_of(path: str) -> VaultPath:
-    """Say whose records the file at `path` (relative, POSIX separators) holds."""
+    """Return the owner and kind of records in `path` (relative, POSIX separators)."""
     top, *rest = path.split("/")
     if top == SYSTEM and rest:
         return _place(Area.SYSTEM, top, rest)
@@ -132,7 +132,7 @@ def _place(area: Area, folder: str, inner: list[str], **owner: str) -> VaultPath
 
 
 def is_document(path: str) -> bool:
-    """Whether a path names a file of a project's own, which is read where it lies."""
+    """Whether a path is a workspace file's: a project's own file outside of the vault."""
     parts = path.split("/", 3)
     return len(parts) > 3 and parts[0] == "projects" and parts[2] == WORKSPACE
 
@@ -183,7 +183,7 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def decode_name(name: str) -> str:
-    """Return the id that a folder name stands for; one that is not a valid encoding is itself."""
+    """Return the id in a folder name; a name that is not a valid encoding is returned as is."""
     try:
         return unquote(name, errors="strict")
     except UnicodeDecodeError:
@@ -204,7 +204,7 @@ def history_path(facts_path: str) -> str:
 
 
 def own_ids(scope: Scope, place: VaultPath) -> dict[str, str | None]:
-    """Return the ids that a record of `scope` has beside those of its place."""
+    """Return the ids of `scope` that differ from those of the record's place."""
     ids = {name: getattr(scope, name) for name in IDS}
     return {name: None if id_ == getattr(place, name, None) else id_ for name, id_ in ids.items()}
 
@@ -215,19 +215,19 @@ def handle_of(record_id: str) -> RecordHandle:
 
 
 def source_fields(source: SourceRef) -> Json:
-    """Return a source reference as the vault keeps it: the vault belongs to one company."""
+    """Return a source's stored fields, without the company: a vault belongs to one."""
     return source.model_dump(mode="json", exclude={"company_id"}, exclude_none=True)
 
 
 def source_of(fields: Json | None, company_id: str) -> SourceRef | None:
-    """Return the source reference that the vault keeps as `fields`."""
+    """Return the source reference of stored `fields`."""
     return SourceRef(company_id=company_id, **fields) if fields else None
 
 
 def rules(scope: Scope) -> list[tuple[float, dict[str, str]]]:
-    """Return what `scope` sees: weights, and the values that a record's columns must have.
+    """Return what is visible to `scope`: weights, and required values of a record's columns.
 
-    The heaviest come first. Issue and run say who asks; they do not narrow.
+    The highest weights come first. Issue and run do not narrow: they only tell who asks.
     """
     found: list[tuple[float, dict[str, str]]] = []
     project, agent = scope.project_id, scope.agent_id
@@ -246,7 +246,7 @@ def rules(scope: Scope) -> list[tuple[float, dict[str, str]]]:
 
 
 def sees(scope: Scope, area: Area, owner: Scope) -> bool:
-    """Whether a record of `owner`, kept in `area`, is in `scope`."""
+    """Whether a record of `owner` in `area` is visible to `scope`."""
     return any(
         all(
             value == (area if column == "area" else getattr(owner, column))
@@ -265,14 +265,14 @@ def places_of(area: Area, owner: Scope) -> list[str]:
 
 
 def places_seen(scope: Scope) -> list[str]:
-    """Return the words of which a record has at least one if `scope` sees it; none: it sees all."""
+    """Return words of which each record visible to `scope` has one; empty: it sees all records."""
     seen = [wanted for _, wanted in rules(scope)]
     return [] if {} in seen else [_place_word(*wanted.items()) for wanted in seen]
 
 
 @lru_cache(maxsize=1024)
 def _place_word(*wanted: tuple[str, str]) -> str:
-    """Name a condition by digits alone, which full-text search keeps whole and nobody asks for."""
+    """Return a word for a condition: digits, one token for full-text search, in no query."""
     text = "\0".join(f"{column}={value}" for column, value in wanted)
     return str(int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:8]))
 

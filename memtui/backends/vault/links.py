@@ -1,8 +1,8 @@
-"""Where the wikilinks of notes lead, as in Obsidian.
+"""Resolves the wikilinks of notes, as Obsidian does.
 
-A link names a file by its name or the end of its path; of several files with one name it means one
-of the folder that it is written in, else the one with the shortest path. Where no file has the
-name, a title or an alias has.
+A link names a file by its name or the end of its path. Of several files with one name, it means one
+in its own folder, else the one with the shortest path. If no file has the name, titles and aliases
+are tried.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def links_of(
     scope: Scope,
     now: int | None,
 ) -> dict[str, Links]:
-    """Return what these records link to, and what links to them, as far as `scope` sees it.
+    """Return the links and backlinks of records, as far as they are visible to `scope`.
 
-    `now` is in microseconds since 1970. A link to what is not seen leads nowhere.
+    `now` is in microseconds since 1970. A link to an invisible record has no handle.
     """
     going = _chosen(connection, "SELECT * FROM links WHERE id IN ({}) ORDER BY rowid", ids)
     own_names = _chosen(connection, "SELECT DISTINCT name FROM names WHERE id IN ({})", ids)
@@ -87,7 +87,7 @@ class _End(NamedTuple):
 def _chosen(
     connection: sqlite3.Connection, query: str, values: Collection[str]
 ) -> list[sqlite3.Row]:
-    """Return the rows of a query of which `{}` stands for the values."""
+    """Return the rows of a query in which `{}` selects the values."""
     chosen = query.format("SELECT value FROM json_each(?)")
     return connection.execute(chosen, [json.dumps(list(values))]).fetchall()
 
@@ -99,7 +99,7 @@ def _ends(
     scope: Scope,
     now: int | None,
 ) -> dict[str, _End]:
-    """Return those of the records that a scope sees."""
+    """Return the records that are visible to a scope."""
     rows = _chosen(
         connection,
         "SELECT id, area, project_id, agent_id, subject_id,"
@@ -132,7 +132,7 @@ def _link_of(row: sqlite3.Row, end: _End | None, folder: VaultFolder) -> Link:
 
 
 def _led_to(path: str, target: str, candidates: Sequence[sqlite3.Row]) -> str | None:
-    """Return the id of the note that a link in the file at `path` means; None: there is none."""
+    """Return the id of the note that a link in the file at `path` leads to; None: none."""
     here, name = posixpath.dirname(path), link_name(target)
     if name.startswith(("./", "../")):
         exact = posixpath.normpath(posixpath.join(folded(here), name))

@@ -1,6 +1,6 @@
-"""Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte.
+"""Markdown files with YAML frontmatter, edited so that all other bytes stay unchanged.
 
-It is edited by hand because PyYAML, and python-frontmatter over it, write the whole block anew.
+Frontmatter is edited as text because PyYAML and python-frontmatter rewrite the whole block.
 Wikilinks and inline tags are read as Obsidian reads them: in code, comments and URLs there are
 none. A line `- relation [[Note]]` also says what sort of link it is, as basic-memory writes it.
 
@@ -42,10 +42,10 @@ _FLOAT = late_pattern(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 _KEY_LINE = late_pattern(r"^([^\s#\-:\[\]{},][^:\r\n]*):(?=\s|\Z)", re.MULTILINE)
 _BARE_WORD = late_pattern(r"[\w/.+][\w/.+-]*")
 _OTHER_THAN_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
-"""Words that YAML takes for a value of another type."""
+"""Words that YAML reads as values of another type."""
 _TAG_CHARS = r"""[^\s!"#$%&'()*+,.:;<=>?@\[\\\]^`{|}~\u2000-\u206F\u2E00-\u2E7F]"""
 _HINT = late_pattern(rf"#(?<!\S#){_TAG_CHARS}")
-"""What begins each tag; most texts have none, and are not looked at further."""
+"""The start of a tag; a text without a match is not parsed further."""
 _TAG = late_pattern(rf"#({_TAG_CHARS}+)")
 _NEXT = late_pattern(r"`|~~~|<!--|%%|\[\[|#")
 _LINK = late_pattern(r"\[\[([^\[\]|#\n]{0,500})(#[^\[\]|\n]{0,500})?(?:\|([^\[\]\n]{0,500}))?\]\]")
@@ -63,12 +63,12 @@ _ATTACHMENT = late_pattern(
 
 
 class _TooMany(Exception):
-    """More values than anybody writes by hand."""
+    """The frontmatter has more values than are plausible."""
 
 
 @dataclass(frozen=True, slots=True)
 class VaultDocument:
-    """A markdown file in parts; joined in order they are the file, to the character."""
+    """A markdown file in parts, which joined in order are exactly the file."""
 
     head: str
     """Byte order mark and opening fence."""
@@ -77,10 +77,10 @@ class VaultDocument:
     fence: str
     """The closing fence."""
     lead: str
-    """The empty line after the frontmatter, which is not part of the text."""
+    """The empty line after the frontmatter; not part of the text."""
     text: str
     trail: str
-    """The last line's newline, which is not part of the text."""
+    """The last line's newline; not part of the text."""
     newline: str = "\n"
 
     def joined(self) -> str:
@@ -95,7 +95,7 @@ class VaultDocument:
 
 
 def split(content: str) -> VaultDocument | Problem:
-    """Take a file apart. An opening fence that is never closed is a `Problem`."""
+    """Split a file into its parts; a `Problem` for an opening fence that is never closed."""
     opening = _OPEN.match(content)
     if opening is None:
         bom = "\ufeff" if content.startswith("\ufeff") else ""
@@ -126,9 +126,9 @@ def _with_body(document: VaultDocument, body: str) -> VaultDocument:
 
 
 def read(content: str) -> tuple[VaultDocument, Json, str]:
-    """Take a file apart: its parts, its properties, and why those cannot be read whole.
+    """Return a file's parts, its properties, and a message if those are partly unreadable.
 
-    Frontmatter that is never closed is text.
+    Unclosed frontmatter is text.
     """
     document = split(content)
     if isinstance(document, Problem):
@@ -146,7 +146,7 @@ def compose(fields: Json, text: str) -> str:
 
 
 def with_line_ends_of(document: VaultDocument, text: str) -> str:
-    """Return `text` with CR LF at its line ends where all of the document's have it."""
+    """Return `text` with CR LF line ends if all of the document's are CR LF."""
     if document.newline == "\n" or _BARE_NEWLINE.search(document.joined()):
         return text
     return _BARE_NEWLINE.sub(document.newline, text)
@@ -155,7 +155,7 @@ def with_line_ends_of(document: VaultDocument, text: str) -> str:
 def with_text(document: VaultDocument, text: str) -> VaultDocument:
     """Return `document` with another text, only its body changed.
 
-    Raises `Invalid` if the text cannot be told apart from the file around it.
+    Raises `Invalid` if reading the file again would give another text.
     """
     newline = document.newline
     changed = replace(document, text=text)
@@ -175,7 +175,7 @@ def with_text(document: VaultDocument, text: str) -> VaultDocument:
 
 
 def parse(front: str | None) -> Json | Problem:
-    """Read frontmatter as a mapping of JSON values and moments; a `Problem` says what is wrong."""
+    """Read frontmatter as a mapping of JSON values and moments; a `Problem` if it is broken."""
     large = _LARGE.search(front or "")
     if front is None or large is None:
         return _from_yaml(front or "")
@@ -192,9 +192,9 @@ def parse(front: str | None) -> Json | Problem:
 
 
 def salvaged(front: str | None, *, nested: bool = True) -> Json:
-    """Return the properties of frontmatter that `parse` refuses, each read by itself.
+    """Return the properties of frontmatter that `parse` refuses, each parsed separately.
 
-    A value that is not YAML is the text that stands there.
+    A value that is not YAML is returned as text.
     """
     found: Json = {}
     places = [*_KEY_LINE.finditer((front or "")[:MAX_FRONT_CHARS])]
@@ -212,7 +212,7 @@ def salvaged(front: str | None, *, nested: bool = True) -> Json:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """Return a field's list of words, which may stand on one line."""
+    """Return a field's words, from a list or from one line."""
     return texts(re.split(r"[,\s]+", value) if isinstance(value, str) else value)
 
 
@@ -223,7 +223,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def as_written(value: Any) -> str:
-    """Return a value of frontmatter as its file has it, a list or a mapping as JSON."""
+    """Return a frontmatter value as text, a list or a mapping as JSON."""
     if isinstance(value, bool | list | dict):
         return json.dumps(value, ensure_ascii=False)
     return value.isoformat() if isinstance(value, date) else str(value)
@@ -234,7 +234,7 @@ def _from_yaml(front: str) -> Json | Problem:
 
 
 def _own(value: Any) -> Any:
-    """Return a JSON value that its owner may change."""
+    """Return a deep copy of a JSON value, since `_read_yaml` caches the original."""
     if isinstance(value, dict):
         return {key: _own(one) for key, one in value.items()}
     return [_own(one) for one in value] if isinstance(value, list) else value
@@ -265,17 +265,17 @@ def _read_yaml(front: str) -> Json | Problem:
     except (ValueError, TypeError, OverflowError) as error:
         wrong = f"holds a value that cannot be read: {error}"
     except (AttributeError, LookupError, RecursionError):
-        # What PyYAML lets through for a tag that its value does not fit, and for one in itself.
+        # PyYAML raises these for a tag that does not fit its value, and for self-references.
         wrong = "holds a value that cannot be read"
     return Problem(message=f"The frontmatter {wrong}.")
 
 
 @functools.cache
 def _loader() -> Any:
-    """Return a YAML loader that takes words as they are written.
+    """Return a YAML loader that keeps words as written.
 
-    YAML 1.1 reads 1.10 as 1.1, 010 as 8, 12:30 as 750 and No as false. Here a plain word is a value
-    of another type only where that is written in no other way, and a key stands once.
+    YAML 1.1 reads 1.10 as 1.1, 010 as 8, 12:30 as 750 and No as false. Here a plain word gets
+    another type only if that type's value would be written in the same way. Keys must be unique.
     """
     import yaml
     from yaml.constructor import ConstructorError
@@ -311,7 +311,7 @@ def _type_of(word: str) -> str:
 
 
 def _is_too_deep(front: str, loader: Any) -> bool:
-    """Whether collections are nested so deep that building them could end the process."""
+    """Whether collections are nested so deeply that building them could crash the process."""
     import yaml
 
     depth = 0
@@ -334,7 +334,7 @@ def _plain(value: Any, budget: list[int]) -> Any:
         return {as_written(key): _plain(item, budget) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [_plain(item, budget) for item in value]
-    if isinstance(value, date):  # of a file only where it says that it is a !!timestamp
+    if isinstance(value, date):  # in a file only by an explicit !!timestamp
         return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -342,9 +342,9 @@ def _plain(value: Any, budget: list[int]) -> Any:
 
 
 def with_fields(document: VaultDocument, fields: Json) -> VaultDocument:
-    """Return `document` with frontmatter `fields` set, all other lines left as they are.
+    """Return `document` with frontmatter `fields` set, all other lines unchanged.
 
-    Raises `Invalid` where a field cannot be changed without rewriting what is around it.
+    Raises `Invalid` where a field cannot be changed without rewriting other lines.
     """
     if not fields:
         return document
@@ -383,7 +383,7 @@ def with_fields(document: VaultDocument, fields: Json) -> VaultDocument:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value, of a list its words: a 7 that stays as it is written is the word 7."""
+    """Return a value in a comparable form, a list as words: an item 7 equals the word "7"."""
     return texts(value) if isinstance(value, list) else value
 
 
@@ -394,7 +394,7 @@ def _read_back(value: Any) -> Any:
 
 
 def _with_field(front: str, key: str, value: Any, newline: str) -> str:
-    """Return frontmatter with one value replaced where it stands, or a line added."""
+    """Return frontmatter with one value replaced in place, or a line added."""
     import yaml
 
     try:
@@ -421,13 +421,13 @@ def _with_field(front: str, key: str, value: Any, newline: str) -> str:
 
 
 def _with_items(front: str, node: Any, wanted: Sequence[Any], newline: str) -> str:
-    """Return frontmatter with other items in a list: those that stay keep what is between them."""
+    """Return frontmatter with a list's items replaced; text between remaining items stays."""
     is_block = not node.flow_style
     gap = f"{newline}{' ' * node.start_mark.column}- " if is_block else ", "
     spans: list[tuple[int, int]] = []
     for item in node.value:
         end = _end(item)
-        if is_block:  # a comment behind an item goes with it
+        if is_block:  # a comment after an item belongs to it
             line_end = re.compile(r"\r?\n|\Z").search(front, end)
             end = line_end.start() if line_end else end
         spans.append((item.start_mark.index, end))
@@ -445,13 +445,13 @@ def _with_items(front: str, node: Any, wanted: Sequence[Any], newline: str) -> s
 
 
 def _word_of(node: Any) -> str | None:
-    """Return the word that an item is; None for an empty one and one of several values."""
+    """Return a list item's word; None for an empty item or a collection."""
     is_word = isinstance(node.value, str) and _type_of(node.value) != "null"
     return node.value if is_word else None
 
 
 def _end(node: Any) -> int:
-    """The index after a node's last character; a block collection's own mark is too far on."""
+    """The index after a node's last character; the mark of a block collection lies beyond it."""
     import yaml
 
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
@@ -468,7 +468,7 @@ def _flow(value: Any) -> str:
     """Write a value as YAML on one line; a large object as JSON."""
     if isinstance(value, dict) and (large := _large_json(value)):
         return large
-    # What most values are is written as PyYAML would, in a hundredth of its time.
+    # For the most common values, the same result as PyYAML's in a hundredth of the time.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _OTHER_THAN_TEXT:
         return value
     if isinstance(value, datetime) and value.tzinfo is UTC:
@@ -483,7 +483,7 @@ def _flow(value: Any) -> str:
 
 
 def _large_json(value: Json) -> str:
-    """Return a large object as JSON; empty for a small one, and for one that JSON cannot hold."""
+    """Return a large object as JSON; empty for a small one, and for one JSON cannot represent."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -520,27 +520,27 @@ def _dumper() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Wikilink:
-    """A link as it is written."""
+    """A link as written."""
 
     target: str
     """A note's name, title or path."""
     heading: str | None
     words: str | None
-    """What is shown instead of the target."""
+    """The display text."""
     line: int
-    """Lines before it in the text."""
+    """Number of lines before it in the text."""
     relation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a text says besides its words."""
+    """The inline tags and links of a text."""
 
     tags: tuple[str, ...] = ()
     links: tuple[Wikilink, ...] = ()
 
     def added_to(self, tags: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the tags that are kept beside a text, and after them those that it says."""
+        """Return the tags stored beside a text, then its inline tags, each once."""
         return distinct_tags((*tags, *self.tags))
 
 
@@ -574,12 +574,12 @@ def marks_of(text: str) -> Marks:
 def tags_beside(
     text: str, wanted: Sequence[str], kept: Collection[str], *, stays: bool
 ) -> tuple[str, ...]:
-    """Return which of a record's wanted tags are to be kept beside its text, which says the others.
+    """Return the wanted tags to store beside a text, since they are not inline in it.
 
-    `kept` are those that are kept there by now.
+    `kept` are those stored there now.
 
     Raises:
-        Invalid: the text, which `stays`, says a tag that is not wanted.
+        Invalid: the text `stays` and has an inline tag that is not wanted.
     """
     inline = marks_of(text).tags
     asked, there = set(map(folded, wanted)), set(map(folded, kept))
@@ -591,7 +591,7 @@ def tags_beside(
 
 
 def _tag_at(text: str, start: int) -> str | None:
-    """Return the tag that begins at a `#`; a number is none, as it is an issue's."""
+    """Return the tag at a `#`; None for a number, which is an issue's."""
     match = _TAG.match(text, start)
     tag = match[1].strip("/") if match else ""
     return tag if any(not (char.isdecimal() or char == "/") for char in tag) else None
@@ -599,7 +599,7 @@ def _tag_at(text: str, start: int) -> str | None:
 
 def _link(text: str, match: re.Match[str]) -> tuple[str, str | None, str | None] | None:
     target, heading, words = match.groups(default="")
-    target = target.removesuffix("\\").strip()  # in a table, the pipe is escaped
+    target = target.removesuffix("\\").strip()  # a table escapes the pipe
     is_embed = text[match.start() - 1 : match.start()] == "!"
     if not target or (is_embed and words.isdecimal()) or _ATTACHMENT.search(target):
         return None
@@ -613,7 +613,7 @@ def _relation(text: str, match: re.Match[str]) -> str | None:
 
 
 def _end_of_block(text: str, start: int, sign: str) -> int:
-    """Return where the code or comment ends that begins with a sign; what is none is passed by."""
+    """Return the end of the code or comment at a sign; without one, the end of the sign."""
     if sign in {"<!--", "%%"}:
         closing = "-->" if sign == "<!--" else "%%"
         end = text.find(closing, start + len(sign))
@@ -638,6 +638,6 @@ def _end_of_block(text: str, start: int, sign: str) -> int:
 
 
 def link_name(target: str) -> str:
-    """Return the folded name that a link's target or a note's path has, without `.md`."""
+    """Return the folded name of a link's target or a note's path, without `.md`."""
     path = target.replace("\\", "/").rstrip("/")
     return folded(path[:-3] if path[-3:].lower() == ".md" else path)

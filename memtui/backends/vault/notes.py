@@ -1,4 +1,4 @@
-"""A note, one markdown file: read as a record, written, corrected and put back (seed 002 §3)."""
+"""Reads, writes, corrects and restores notes: one markdown file per record (seed 002 §3)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .layout import (
 from .markdown import VaultDocument
 
 Written = Callable[[str], str | None]
-"""The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
+"""Returns the digest of memtui's last write to a path: empty for a removal, None if unknown."""
 
 _OWN_KEYS = frozenset(
     {"created", "created_by", "source", "title", "summary", "tags", "topic", "kind", "pinned",
@@ -65,9 +65,9 @@ _OWNER_LINE = late_pattern(rf"^\s*(?:{'|'.join(OWNER_FIELDS)})\s*:", re.MULTILIN
 def read(
     folder: VaultFolder, path: str, file: File | Problem
 ) -> tuple[VaultDocument, StoredRecord] | Problem:
-    """Read a note; where its frontmatter is broken, the record's `problem` says so.
+    """Read a note; broken frontmatter becomes the record's `problem`.
 
-    Where broken frontmatter may say whose the note is, it is a `Problem`.
+    If broken frontmatter may name the note's owner, return a `Problem` and no record.
     """
     if isinstance(file, Problem):
         return file
@@ -82,16 +82,16 @@ def read(
 
 
 def _may_name_owner(document: VaultDocument) -> bool:
-    if document.front is None:  # it was never closed, so it is part of the text
+    if document.front is None:  # unclosed frontmatter is part of the text
         return _OWNER_LINE.search(document.text) is not None
     return any(name in document.front for name in OWNER_FIELDS)
 
 
 def read_document(folder: VaultFolder, path: str, file: File) -> StoredRecord | None:
-    """Read a file of a project's own; an empty one is not a record.
+    """Read a workspace file; None: it is empty, so no record.
 
-    Of its frontmatter title, topic, tags and aliases count: it is not written for memtui, and says
-    nothing of whose memory it is.
+    Of its frontmatter only title, topic, tags and aliases are used: it is not written for memtui,
+    so it cannot name an owner.
     """
     document, fields, _ = markdown.read(readable(file.content))
     text = document.text
@@ -206,7 +206,7 @@ def _source(fields: Json) -> Json | None:
 
 
 def _is_used(key: str, fields: Json) -> bool:
-    """Whether a record's own fields say what stands at a key of ours, or nothing stands there."""
+    """Whether the value of one of memtui's keys is usable as a record field, or absent."""
     value = fields[key]
     if key == "source":
         return bool(_source(fields))
@@ -218,7 +218,7 @@ def _is_used(key: str, fields: Json) -> bool:
 
 
 def _metadata(fields: Json) -> Json:
-    """Our `metadata` with everything else that a person wrote beside it."""
+    """The note's `metadata` key, and all frontmatter that is no record field."""
     own = fields.get("metadata")
     others = {
         key: value
@@ -240,13 +240,13 @@ def load(folder: VaultFolder, path: str) -> tuple[VaultDocument, StoredRecord] |
 
 
 def not_whole(record: Record) -> str:
-    """Return why a record that cannot be read whole is not changed."""
+    """Return the refusal to change a record with a problem."""
     path = record.location.path if record.location else record.handle.provider_record_id
     return f"{path}: {record.problem} Fix the file by hand first."
 
 
 def _require_whole(record: Record) -> None:
-    """Raise `Invalid` for a record that cannot be read whole."""
+    """Raise `Invalid` for a record with a problem."""
     if record.problem:
         raise Invalid(not_whole(record))
 
@@ -298,16 +298,16 @@ def _path_stem(request: WriteRequest, folder: str, now: datetime) -> str:
 
 
 def _content(request: WriteRequest, place: VaultPath, now: datetime) -> str:
-    """Return the file that a write makes.
+    """Return the content of a new note's file.
 
-    Raises `Invalid` for text that UTF-8 cannot carry, and for metadata that is too large or deep.
+    Raises `Invalid` for text that UTF-8 cannot encode, and for metadata that is too large or deep.
     """
     check_utf8(request.content)
     fields = {"created": request.created_at or now} | _fields(request, place)
     too_much = Invalid("The memory's metadata is too large, too deep or not UTF-8 for a note.")
     yaml = {key: value for key, value in fields.items() if key != "metadata"}
     if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * markdown.MAX_FRONT_CHARS:
-        raise too_much  # writing YAML takes a second a megabyte
+        raise too_much  # writing YAML takes a second per megabyte
     content = markdown.compose(fields, request.content)
     document = markdown.split(content)
     if isinstance(document, Problem) or isinstance(markdown.parse(document.front), Problem):
@@ -316,7 +316,7 @@ def _content(request: WriteRequest, place: VaultPath, now: datetime) -> str:
 
 
 def _fields(request: WriteRequest, place: VaultPath) -> Json:
-    """Return the frontmatter that a request sets, only what differs from what the path says."""
+    """Return the frontmatter of a request, without the values that the path implies."""
     fields: Json = {
         "created_by": request.created_by,
         "source": request.source and source_fields(request.source),
@@ -334,7 +334,7 @@ def _fields(request: WriteRequest, place: VaultPath) -> Json:
 
 
 def check_utf8(text: str) -> None:
-    """Raise `Invalid` if a text holds a lone surrogate, which no file can carry."""
+    """Raise `Invalid` if a text contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -390,7 +390,7 @@ def _save(
 
 @dataclass(frozen=True, slots=True)
 class NoteState:
-    """A note's file as a snapshot holds it."""
+    """A note's file in a snapshot."""
 
     content: str
     modified_ns: int
@@ -399,7 +399,7 @@ class NoteState:
 
     @classmethod
     def take(cls, folder: VaultFolder, path: str) -> NoteState | None:
-        """Return the file at `path` as it is now; None where there is no readable note."""
+        """Return the present file at `path`; None if there is no readable file."""
         file = folder.read(path)
         if file is None or isinstance(file, Problem):
             return None
@@ -424,9 +424,9 @@ def check_restore(
     seen: Mapping[str, str],
     written: Written,
 ) -> None:
-    """Raise `Conflict` if any of the files is neither as it was `seen` nor what memtui left there.
+    """Raise `Conflict` if a file is neither as it was `seen` nor as memtui last wrote it.
 
-    Both by digest. Of a change that was interrupted nobody has noted what it left.
+    Both are compared by digest. For an interrupted change, memtui's last write is unknown.
     """
     for path, state in states.items():
         now, file = NoteState.take(folder, path), folder.read(path)
@@ -452,7 +452,7 @@ def _is_ours(now: NoteState, state: NoteState | None, written: str | None) -> bo
 
 
 def restore(folder: VaultFolder, states: Mapping[str, NoteState | None]) -> None:
-    """Write each file back with the time it had, or remove it."""
+    """Write each file back with its modification time, or remove it for None."""
     for path, state in states.items():
         if state is None:
             folder.remove(path)

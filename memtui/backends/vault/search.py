@@ -248,7 +248,7 @@ def tags(
 def versions(
     connection: sqlite3.Connection, folder: VaultFolder, scope: Scope, _now: datetime
 ) -> list[Record]:
-    """Return every version of the facts that a scope sees, one fact's together, oldest first."""
+    """Return every version of the facts visible to a scope, grouped by fact, oldest first."""
     weight, values = weight_sql(scope)
     rows = connection.execute(
         f"SELECT * FROM records WHERE kind = 'fact' AND {weight} > 0 "
@@ -297,7 +297,7 @@ class VaultHits:
     """Why the search by meaning failed; empty if it did not."""
     topic_dropped: bool = False
     snippets: list[Snippet] = field(default_factory=list)
-    """What was found, each with its score from 0 to 1."""
+    """The results, each with its score from 0 to 1."""
 
 
 def search(

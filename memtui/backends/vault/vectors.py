@@ -1,10 +1,10 @@
-"""Vectors of the records' texts beside the index: derived and deletable, as the index is.
+"""Vectors of the records' texts, derived and deletable like the index.
 
-A text has one vector, under a digest of it, however many records say it. Each model has a folder of
-its own: its name and dimensions (seed 002 §8), the digests, and the rows, which are only ever
-appended to. `serving` names the folder that answers. A model that the config no longer names goes
-on answering until the new one has a vector of every text; then `serving` names that one. One
-process at a time appends, the others read; what a killed one left half written is cut off.
+Each distinct text has one vector, under its digest. Each model has a folder: its name and
+dimensions (seed 002 §8), the digests, and the vectors; files are only appended to. The file
+`serving` names the folder that answers queries. After a change of model, the old one answers until
+the new one has a vector of every text. One process at a time appends, the others read; half-written
+data of a killed process is cut off.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WASTE = 1_000
 
 
 def _said(row: sqlite3.Row) -> str:
-    """Return the text to embed of a record: subject, title or topic, date, then its text."""
+    """Return a record's text to embed: subject, title or topic, date, then its text."""
     at = moment(row["created"] if row["created"] is not None else row["valid_from"])
     date = f" ({at:%d %B %Y})" if at else ""
     names = (row["subject_id"], row["title"] or row["topic"])
@@ -84,11 +84,10 @@ class Scores:
     """`Embedder.least_best` of the model."""
 
     def outstanding(self, deviations: float, most: int) -> dict[int, float]:
-        """Return the digests of texts that lie nearer than most do, the nearest first.
+        """Return the digests and cosines of at most `most` outstanding texts, the best first.
 
-        Their cosines are so many standard deviations above the mean of all, or fewer where the
-        texts are so few that hardly one can be, and no less than the model's least; at most so
-        many texts.
+        Their cosines are at least `deviations` standard deviations above the mean (fewer among few
+        texts, where hardly any reaches that), and no less than the model's least.
         """
         import numpy as np
 
@@ -131,7 +130,7 @@ class _Shelf:
         return cls(folder, model, passage, dimensions)
 
     def __len__(self) -> int:
-        """Return how many vectors are whole: a digest is written after its row is safe."""
+        """Return the number of complete vectors: a digest is written after its row is on disk."""
         try:
             rows = (self.folder / _ROWS).stat().st_size // (4 * self.dimensions)
             return min(rows, (self.folder / _KEYS).stat().st_size // 8)
@@ -174,10 +173,10 @@ class _Shelf:
 
 @dataclass(frozen=True)
 class _Common:
-    """What the vectors of most texts share, which says nothing of any.
+    """The common part of all vectors: their mean, and the directions in which they differ most.
 
-    It is their mean and the directions in which they differ most. Held against each other without
-    it, texts of one subject no longer all look alike (Mu and Viswanath, "All-but-the-Top", 2018).
+    It says nothing about a single text. Without it, texts on one subject are easier to tell apart
+    (Mu and Viswanath, "All-but-the-Top", 2018).
     """
 
     directions: NDArray[np.float32]
@@ -220,7 +219,7 @@ class _Common:
 
 
 class _Loaded(NamedTuple):
-    """The vectors that answer now, as loaded."""
+    """The vectors of the serving model, in memory."""
 
     shelf: _Shelf
     model: Embedder
@@ -229,7 +228,7 @@ class _Loaded(NamedTuple):
     common: _Common | None
 
     def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near each text is to a query."""
+        """Return each text's similarity to a query."""
         if self.common is None:
             found: NDArray[np.float32] = self.rows @ query
             return found
@@ -250,24 +249,24 @@ class Vectors:
         self._folder, self._index = folder, index
         self._wanted, self._another = wanted, another
         self._known: tuple[object, set[int]] = (None, set())
-        """The digests of all texts, and the state of the index in which they were."""
+        """A state of the index, and the digests of all its texts."""
         self._done_at: object = None
-        """The state of the index in which every text had a vector."""
+        """The state of the index at which every text had a vector."""
         self._refused: tuple[float, Unavailable | None] = (0.0, None)
         """When a query could last not be embedded, and why."""
         self._turn = threading.Lock()
         self._loaded: _Loaded | None = None
 
     def asks_a_server(self) -> bool:
-        """Whether a server is asked for the vector of each query. Raises `Unavailable`."""
+        """Whether a server embeds the queries. Raises `Unavailable`."""
         with _in_files(self._folder):
             serving = self._serving()
         return serving is not None and serving.model.is_asked
 
     def fill(self) -> None:
-        """Note the digest of every row of the index that has none yet; an instant model's vector.
+        """Store missing digests in the index and, with an instant model, missing vectors.
 
-        Raises `MemtuiError` where the model cannot be had.
+        Raises `MemtuiError` where the model cannot be used.
         """
         self._fill()
         if self._wanted.is_instant:
@@ -276,7 +275,7 @@ class Vectors:
     def scores(self, query: str) -> Scores | None:
         """Compare a query with every text; None until a model has embedded all texts.
 
-        A text that is newer than its model's last round has no score yet.
+        A text without a vector yet has no score.
 
         Raises:
             MemtuiError: the query cannot be embedded now, and why.
@@ -338,7 +337,7 @@ class Vectors:
         return (shelf.model, shelf.passage) == (wanted.name, wanted.prefixes.passage)
 
     def _shelf(self) -> _Shelf | None:
-        """Return the wanted model's shelf, begun or whole."""
+        """Return the configured model's shelf, complete or not."""
         serving = self._named()
         if serving is not None and self._is_wanted(serving):
             return serving
@@ -347,7 +346,7 @@ class Vectors:
         return next((one for one in found if one and self._is_wanted(one)), None)
 
     def progress(self) -> Embedding:
-        """Say how far the wanted model is. Raises `Unavailable`."""
+        """Return the configured model's progress. Raises `Unavailable`."""
         with _in_files(self._folder):
             texts, shelf, serving = self._texts(), self._shelf(), self._named()
             have = texts.intersection(shelf.keys().tolist()) if shelf else ()
@@ -362,12 +361,12 @@ class Vectors:
         )
 
     def embed(self, most: int) -> tuple[Usage, ...]:
-        """Embed texts that have no vector yet, at most so many; with the last one, swap.
+        """Embed at most `most` texts that lack a vector; after the last one, serve this model.
 
-        Where another process is at it, nothing is done.
+        While another process embeds, nothing is done.
 
         Raises:
-            MemtuiError: the model cannot be had, or does not take a text.
+            MemtuiError: the model cannot be used, or refuses a text.
         """
         if self._done_at == (self._index.read(_state), self._named()):
             return ()
@@ -389,7 +388,7 @@ class Vectors:
             found = self._vectors(list(texts.values()))
             usage += found.usage
             if shelf is not None and texts and found.vectors.shape[1] != shelf.dimensions:
-                shutil.rmtree(shelf.folder)  # it is of another model, which had this name
+                shutil.rmtree(shelf.folder)  # the name meant another model when it was made
                 return (*usage, *self._embed(most))
             if shelf is None and texts:
                 shelf = self._begin(found.vectors.shape[1])
@@ -403,7 +402,7 @@ class Vectors:
         return tuple(usage)
 
     def _vectors(self, texts: Sequence[str]) -> Embeddings:
-        """Embed texts; of one that the model refuses, its beginning, or nothing at all."""
+        """Embed texts; a refused one by its beginning, or else as zeros."""
         import numpy as np
 
         try:
@@ -427,7 +426,7 @@ class Vectors:
         return None
 
     def _without_waste(self, shelf: _Shelf, wanted: set[int]) -> _Shelf:
-        """Return the shelf, or a new one where most of it is of texts that are gone."""
+        """Return the shelf, or a compacted copy if too many vectors are of deleted texts."""
         if len(shelf) - len(wanted) < max(_WASTE, len(wanted)):
             return shelf
         return self._copied(shelf, wanted)
@@ -448,7 +447,7 @@ class Vectors:
         return _Shelf.begin(folder, model.name, model.prefixes.passage, dimensions)
 
     def _serve(self, shelf: _Shelf) -> None:
-        """Make a shelf the one that answers, and delete the others."""
+        """Let a shelf answer queries, and delete the others."""
         if self._named() != shelf:
             self._name(shelf)
         for other in self._folder.iterdir():
@@ -461,7 +460,7 @@ class Vectors:
 
     @contextmanager
     def _building(self) -> Iterator[bool]:
-        """Keep every other process from appending; False where one already does."""
+        """Lock out other appending processes; yields False if another one has the lock."""
         from filelock import FileLock, Timeout
 
         make_private(self._folder)
@@ -479,7 +478,7 @@ class Vectors:
     def scrub(self) -> bool:
         """Delete the vectors of deleted texts, since a vector reveals its text.
 
-        Returns False where another process is at it now.
+        Returns False if another process is appending.
         """
         self._fill()
         with _in_files(self._folder), self._building() as is_mine:
@@ -496,15 +495,15 @@ class Vectors:
         return True
 
     def close(self) -> None:
-        """Give up what is being embedded."""
+        """Cancel running calls of the models."""
         self._wanted.close()
         if self._loaded is not None:
             self._loaded[1].close()
 
-    # What the index knows of it
+    # The digests in the index
 
     def _fill(self) -> None:
-        """Note the digest of every row of the index that has none yet."""
+        """Store the digest of every row of the index that lacks one."""
         while self._index.read(self._fill_some):
             pass
 
@@ -533,7 +532,7 @@ class Vectors:
         return self._known[1]
 
     def _said(self, digests: Iterable[int]) -> dict[int, str]:
-        """Return what these digests are of; one whose records are gone is left out."""
+        """Return the texts of these digests; those of deleted records are left out."""
         query = f"SELECT meaning, {_SAID} FROM records JOIN json_each(?) ON meaning = value"  # noqa: S608
         rows = self._index.read(
             lambda connection: connection.execute(query, (json.dumps(list(digests)),)).fetchall()
@@ -543,7 +542,7 @@ class Vectors:
 
 @contextmanager
 def _in_files(folder: Path) -> Iterator[None]:
-    """Raise the disk's errors as errors of the contract."""
+    """Raise an `OSError` as `Unavailable`."""
     try:
         yield
     except OSError as error:
@@ -558,6 +557,6 @@ def _unfilled(connection: sqlite3.Connection) -> int:
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Return what changes with the index, whoever changes it."""
+    """Return a value that differs after any change of the index, by any process."""
     [others] = connection.execute("PRAGMA data_version").fetchone()
     return id(connection), connection.total_changes, others

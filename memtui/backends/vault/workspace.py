@@ -1,7 +1,7 @@
-"""A project's own specs and docs, indexed where they lie and never written (seed 002 §7).
+"""Workspaces: a project's own specs and docs, indexed in place and never written (seed 002 §7).
 
-Which files they are is said as in a `.gitignore`; what git ignores there is left out, and so is
-what begins with a dot.
+Files are selected by patterns as in a `.gitignore`. Files that git ignores are left out, as are
+names that begin with a dot.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class WorkspaceConfig(Model):
 
 @dataclass(frozen=True)
 class Workspace:
-    """The files of one project that are read where they lie."""
+    """The included files of one project's folder."""
 
     project_id: str
     config: WorkspaceConfig
     vault: Path
-    """The vault's folder, whose files are notes also where it lies in the project's."""
+    """The vault's folder, which is never entered: its files are notes."""
     exclude: frozenset[str]
     """Names of folders that are never entered."""
 
@@ -67,7 +67,7 @@ class Workspace:
 
     @cached_property
     def prefix(self) -> str:
-        """What the paths of its files begin with in the vault, where there can be no such file."""
+        """Prefix of its files' record ids; no path in the vault can begin with it."""
         return f"projects/{encode_name(self.project_id, 'project')}/{WORKSPACE}/"
 
     @cached_property
@@ -78,7 +78,7 @@ class Workspace:
 
     @cached_property
     def _tops(self) -> frozenset[str] | None:
-        """The folders of the project that can hold what is wanted; None: any of them."""
+        """The top-level folders that can contain included files; None: any folder."""
         tops = set()
         for pattern in self.config.patterns:
             first, slash, rest = pattern.removeprefix("/").partition("/")
@@ -90,14 +90,14 @@ class Workspace:
         return frozenset(tops)
 
     def reads(self, inner: str) -> bool:
-        """Whether the file at a path in the project's folder is read, where there is one."""
+        """Whether a file at this path in the project's folder would be included."""
         ignored = _Ignored(self.root)
         folders = [f"{one.as_posix()}/" for one in list(PurePosixPath(inner).parents)[-2::-1]]
         entered = all(self._enters(one) and not ignored(one) for one in folders)
         return entered and self._wants(inner) and not ignored(inner)
 
     def _enters(self, folder: str) -> bool:
-        """Whether a folder, with a slash at its end, can hold what is wanted."""
+        """Whether a folder, with a slash at its end, can contain included files."""
         top, name = folder.partition("/")[0], folder.rstrip("/").rpartition("/")[2]
         return (
             not name.startswith(".")
@@ -118,7 +118,7 @@ class Workspace:
         return [self.root / top for top in sorted(self._tops) if (self.root / top).is_dir()]
 
     def files(self) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of the files that are read. Raises `OSError` for the folder itself."""
+        """Yield the included files. Raises `OSError` if the project's folder is unreadable."""
         ignored = _Ignored(self.root)
         waiting = [""]
         while waiting:
@@ -141,14 +141,14 @@ class Workspace:
 
 
 class _Ignored:
-    """What git ignores in a folder: the innermost rule that names a path decides."""
+    """The files that git ignores in a folder: the innermost rule that matches decides."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._specs: dict[str, GitIgnoreSpec | None] = {}
         """The rules in each folder, by its path with a slash at its end."""
         self._above: list[tuple[str, GitIgnoreSpec]] = []
-        """How the root is called from each folder above it, up to the repository's."""
+        """The root's relative path from each parent up to the repository, and that one's rules."""
         top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
         for folder in root.parents:
             if folder.is_relative_to(top) and (spec := _spec(folder / _IGNORE)):
@@ -158,9 +158,9 @@ class _Ignored:
             self._above.append((name, spec))
 
     def __call__(self, path: str) -> bool:
-        """Whether a path, which ends with a slash if it is a folder's, is ignored.
+        """Whether a path is ignored; a folder's path ends with a slash.
 
-        That no folder above it is ignored is seen to before.
+        The caller has checked that no folder above it is ignored.
         """
         folder = path.rstrip("/")
         while folder:
@@ -183,5 +183,5 @@ def _spec(path: Path) -> GitIgnoreSpec | None:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return GitIgnoreSpec.from_lines(file.read(_MAX_IGNORE_BYTES).splitlines())
-    except OSError:  # there is none that can be read, as for git
+    except OSError:  # missing or unreadable: no rules, as in git
         return None
