@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memtui.analytics.engine import Engine, first_line
 from memtui.analytics.sql import CEILING, MEMORY_MB, TIME_LIMIT_S, limited
 from memtui.analytics.statement import check_expression, tried
-from memtui.contract import Invalid
+from memtui.contract import Denied, Invalid
 from memtui.importing.rows import FormatName, Row, read
 from memtui.json_text import whole
 from memtui.paths import refuse_other_than_file
@@ -132,7 +132,10 @@ class MappedRows:
             self._load([])
         for name, expression in self._expressions.items():
             what = f"expression of {name}"
-            check_expression(self._duck, expression, "log", what=what)
+            try:
+                check_expression(self._duck, expression, "log", what=what)
+            except Denied as error:
+                raise Denied(f"The {what} is refused: {error}") from error
             try:
                 with self._limited(self._duck, what):
                     self._duck.execute(_select([tried(expression)], "log LIMIT 0"))

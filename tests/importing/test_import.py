@@ -359,7 +359,11 @@ async def test_times_of_parquet_keep_their_zones(
             {},
             "There is no",
         ),
-        ({"agent_id": "(SELECT * FROM read_csv('/etc/passwd'))"}, {}, "read_csv is not allowed"),
+        (
+            {"agent_id": "(SELECT * FROM read_csv('/etc/passwd'))"},
+            {},
+            "agent_id is refused: The function r",
+        ),
         ({"agent_id": "(SELECT * FROM '/etc/passwd')"}, {}, "There is no /etc/passwd"),
         ({"agent_id": "content FROM read_text('/etc/passwd')"}, {}, "read_text is not allowed"),
         ({"agent_id": "getenv('HOME')"}, {}, "getenv is not allowed"),
