@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks.table import Line, limited, show
 from memtui.backends.vault import VaultAdapter
 from memtui.contract import BindingContext, QueryRequest, Scope
-from memtui.provider_kit.search import take_apart
+from memtui.text_analysis import take_apart
 
 COMPANY = "bench"
 VOCABULARY = 5_000

@@ -26,6 +26,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
+    Container,
     Iterable,
     Iterator,
     Mapping,
@@ -1142,6 +1143,11 @@ class ExplainStage(Model):
     name: str
     detail: str
     scores: Mapping[str, float] = {}
+
+    def of(self, ids: Container[str]) -> Self:
+        """Return the stage with the scores of these records alone."""
+        scores = {name: score for name, score in self.scores.items() if name in ids}
+        return self.model_copy(update={"scores": scores})
 
 
 class Explanation(Model):

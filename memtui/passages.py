@@ -7,8 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from memtui.patterns import late_pattern
-from memtui.provider_kit.search import Words, take_apart
-from memtui.text_analysis import folded_in_place
+from memtui.text_analysis import Words, folded_in_place, take_apart
 
 PASSAGE_CHARS = 600
 _MOST_MATCHES = 500

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from memtui.patterns import late_pattern
@@ -135,3 +137,64 @@ def _spread(run: re.Match[str]) -> str:
     """Return the pairs of a run and its last character, so each character starts a word."""
     text = run[0]
     return f" {' '.join(text[at : at + 2] for at in range(len(text)))} "
+
+
+_MAX_CHARS, _MAX_WORDS = 20_000, 64
+_MAX_KEY_WORDS, _MAX_KEY_CHARS = 4, 200
+_KEY = re.compile(r"[a-z0-9](?:[a-z0-9_.\-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A query split into search terms."""
+
+    kept: tuple[str, ...]
+    """The words to search, each once."""
+    dropped: tuple[str, ...]
+    """Stopwords, and words beyond the first 64."""
+    keys: tuple[str, ...]
+    """The query's words as possible keys of facts."""
+    pieces: tuple[str, ...]
+    """Character pairs of text without spaces, such as Chinese; searched too."""
+    literal: str
+    """The query itself, for a query without words."""
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """All search terms: words and pairs."""
+        return self.kept + self.pieces
+
+    def match(self, *, prefix: bool = False) -> str:
+        """Return a full-text expression for any of the terms, as words or as prefixes."""
+        words = (f'"{word}"{"*" * prefix}' for word in self.kept)
+        pairs = (f'"{pair}"{"*" * (len(pair) == 1)}' for pair in self.pieces)
+        return " OR ".join((*words, *pairs))
+
+
+def take_apart(query: str) -> Words:
+    """Split a query of any length and content into search terms."""
+    text = folded(query[:_MAX_CHARS])
+    words, pairs = terms_of(text)
+    found = list(dict.fromkeys(words))
+    meant = [word for word in found if word not in STOPWORDS] or ([] if pairs else found)
+    kept = tuple(meant[:_MAX_WORDS])
+    return Words(
+        kept=kept,
+        dropped=tuple(word for word in found if word not in kept),
+        keys=_keys(text, words),
+        pieces=tuple(dict.fromkeys(pairs))[:_MAX_WORDS],
+        literal=text.strip()[:200],
+    )
+
+
+def _keys(text: str, found: Sequence[str]) -> tuple[str, ...]:
+    words = found[:_MAX_WORDS]
+    parts = [_KEY.search(part[:_MAX_KEY_CHARS]) for part in text.split()[:_MAX_WORDS]]
+    keys = [part.group() for part in parts if part and not part.group().isalnum()]
+    if len(words) == 1:
+        keys += words
+    for size in range(2, _MAX_KEY_WORDS + 1):
+        for start in range(len(words) - size + 1):
+            run = words[start : start + size]
+            keys += [joint.join(run) for joint in "_-."]
+    return tuple(dict.fromkeys(keys))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from threading import Condition, Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
@@ -30,6 +30,16 @@ def use_loose_threads() -> None:
     loop = asyncio.get_running_loop()
     if not isinstance(getattr(loop, "_default_executor", None), LooseThreads):
         loop.set_default_executor(LooseThreads())
+
+
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a blocking method run in a thread, as a coroutine; several calls run at once."""
+
+    @wraps(method)
+    async def threaded(*args: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **named)
+
+    return threaded
 
 
 class _Call(Future[Any]):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from memtui.contract import Filter, Record, RecordHandle, Scope
 from memtui.fuzzy import finds
 from memtui.provider_kit.matching import matcher
-from memtui.provider_kit.search import ranked, take_apart
-from memtui.text_analysis import TOKENIZER, folded, indexed, terms_of
+from memtui.provider_kit.search import ranked
+from memtui.text_analysis import TOKENIZER, folded, indexed, take_apart, terms_of
 
 SAME = [
     ("ﾊﾝｶｸ", "ハンカク"),

@@ -22,9 +22,8 @@ from memtui.contract import (
 )
 from memtui.paths import replacing
 from memtui.store.database import Database, DatabaseConnection
-from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
+from memtui.store.digest import CONTROL, GENESIS, LogHead, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
-from memtui.store.heads import LogHead
 from memtui.store.operation import Operation, why_altered, why_damaged
 
 Visible = Callable[[Operation], bool]

@@ -12,11 +12,10 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, date, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
@@ -34,11 +33,10 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from memtui.threads import in_thread
 from memtui.wording import misfit
 
-P = ParamSpec("P")
 T = TypeVar("T")
-AdapterT = TypeVar("AdapterT")
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
@@ -69,20 +67,12 @@ LocalPath = Annotated[Path, AfterValidator(_absolute)]
 """Path in a config, absolute or from `~`, since a command may run in any folder."""
 
 
-def blocking(
-    work: Callable[Concatenate[AdapterT, P], T],
-) -> Callable[Concatenate[AdapterT, P], Coroutine[Any, Any, T]]:
-    """Turn an adapter's plain method into a coroutine that runs it in a thread.
+blocking = in_thread
+"""Turn an adapter's plain method into a coroutine that runs it in a thread.
 
-    Several run at once. The service sets the time-out and abandons a call that does not return;
-    give each call to the store its own time-out, so that its thread ends.
-    """
-
-    @wraps(work)
-    async def call(adapter: AdapterT, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(work, adapter, *args, **kwargs)
-
-    return call
+The service sets the time-out and abandons a call that does not return; give each call to the store
+its own time-out, so that its thread ends.
+"""
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -28,7 +28,6 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     NotFound,
-    Problem,
     Record,
     RecordHandle,
     Scope,
@@ -42,6 +41,7 @@ from memtui.service.operations.filling import Filling
 from memtui.service.operations.redaction import redact
 from memtui.service.providers import Providers, open_foreign, unexpected
 from memtui.store.compiled import BindingRow
+from memtui.store.database import Database
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import Repeats
@@ -57,6 +57,8 @@ _ATTEMPTS = 3
 _CLOSE_TIMEOUT_MS = 3_000
 """How long closing waits for a provider."""
 _DERIVE_TIMEOUT_MS = 600_000
+_SETTING_UP = ("provider_key", "config", "agreed")
+"""What a binding's adapter is opened with."""
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets one more timeout for each so many records."""
 
@@ -77,92 +79,76 @@ class Breaker:
         """Whether calls are refused now."""
         return self._opened_at is not None and self._timer() - self._opened_at < OPEN_SECONDS
 
-    def check(self, provider: str) -> None:
-        """Refuse the call while the breaker is open; after that, this call is the try.
-
-        Raises:
-            Unavailable: the breaker is open; the message has the seconds until the next try.
-        """
-        if self._opened_at is None:
-            return
-        left = OPEN_SECONDS - (self._timer() - self._opened_at)
-        if left > 0:
-            raise Unavailable(
-                f"{provider} failed {self._failures} times in a row; "
-                f"it is tried again in {max(1, round(left))} s."
-            )
-        self._opened_at = self._timer()
-
-    def succeeded(self) -> None:
-        """Close the breaker."""
-        self._failures, self._opened_at = 0, None
-
     def failed(self) -> None:
         """Count a failure, and open the breaker at the third."""
         self._failures += 1
         if self._failures >= FAILURES_TO_OPEN:
             self._opened_at = self._timer()
 
+    async def guarded(
+        self,
+        call: Callable[[], Awaitable[T]],
+        *,
+        provider: str,
+        timeout_ms: int,
+        idempotent: bool,
+        records: int = 1,
+    ) -> T:
+        """Make one call to a provider; retry an idempotent one within the same timeout.
 
-async def guarded(
-    call: Callable[[], Awaitable[T]],
-    *,
-    provider: str,
-    breaker: Breaker,
-    timeout_ms: int,
-    idempotent: bool,
-) -> T:
-    """Make one call to a provider; retry an idempotent one, with jitter, within the same timeout.
+        `records`, how many it handles, extends the timeout.
 
-    Raises:
-        Unavailable: it timed out, raised an unexpected exception, or the breaker is open.
-        MemtuiError: the error that the adapter raised.
-    """
-    breaker.check(provider)
-    try:
-        answer = await _in_time(call, provider, timeout_ms, _ATTEMPTS if idempotent else 1)
-    except Unavailable:
-        breaker.failed()
-        raise
-    except MemtuiError:
-        breaker.succeeded()
-        raise
-    breaker.succeeded()
-    return answer
-
-
-async def _in_time(
-    call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int, tries: int
-) -> T:
-    failed: list[Unavailable] = []
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            return await _tried(call, tries, failed)
-    except TimeoutError as error:
-        if failed:  # the earlier error is more specific than a time-out
-            raise failed[-1] from error
-        raise Unavailable(
-            f"{provider} did not answer within {timeout_ms / 1000:g} s; "
-            "raise provider_timeout_ms if it needs longer.",
-            sent=True,
-        ) from error
-    except MemtuiError:
-        raise
-    except Exception as error:
-        raise unexpected(provider, error) from error
-
-
-async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unavailable]) -> T:
-    # By hand, not a library: only the error says whether the call was sent, so must not be retried.
-    while True:
+        Raises:
+            Unavailable: it timed out, raised an unexpected exception, or the breaker is open.
+            MemtuiError: the error that the adapter raised.
+        """
+        if self._opened_at is not None:
+            self._refuse_while_open(provider, self._opened_at)
+        seconds = timeout_ms * (1 + records // _RECORDS_A_TIMEOUT) / 1000
+        earlier: list[Unavailable] = []
         try:
-            return await call()
-        except Unavailable as error:
-            failed.append(error)
-            if error.sent or len(failed) == tries:
-                raise
-        # Jitter, so that clients do not retry in step.
-        await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        answer = await call()
+                        break
+                    except Unavailable as error:
+                        # By hand, not a library: only the error says whether the call was sent.
+                        earlier.append(error)
+                        if error.sent or not idempotent or len(earlier) == _ATTEMPTS:
+                            raise
+                    # Jitter, so that clients do not retry in step.
+                    await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
+        except MemtuiError as error:
+            if isinstance(error, Unavailable):
+                self.failed()
+            else:
+                self._failures, self._opened_at = 0, None
+            raise
+        except TimeoutError as error:
+            self.failed()
+            if earlier:  # the earlier error is more specific than a time-out
+                raise earlier[-1] from error
+            raise Unavailable(
+                f"{provider} did not answer within {seconds:g} s; "
+                "raise provider_timeout_ms if it needs longer.",
+                sent=True,
+            ) from error
+        except Exception as error:
+            self.failed()
+            raise unexpected(provider, error) from error
+        self._failures, self._opened_at = 0, None
+        return answer
+
+    def _refuse_while_open(self, provider: str, opened_at: float) -> None:
+        """Refuse the call while the breaker is open; after that, this call is the try."""
+        left = OPEN_SECONDS - (self._timer() - opened_at)
+        if left > 0:
+            raise Unavailable(
+                f"{provider} failed {self._failures} times in a row; "
+                f"it is tried again in {max(1, round(left))} s."
+            )
+        self._opened_at = self._timer()
 
 
 class FoundList(NamedTuple):
@@ -188,19 +174,6 @@ class Connection:
     found: dict[Hashable, FoundList] = field(default_factory=dict)
     """Cache of the list read last, by request; cleared by every mutation."""
     _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _filling: list[Connection] = field(default_factory=list)
-
-    def filling(self, ask: Callable[..., Awaitable[Any]]) -> Connection:
-        """Return a connection whose records include the fields that the provider cannot store.
-
-        `ask` reads them from the control plane's database.
-        """
-        if not self.adapter.lacks:
-            return self
-        if not self._filling:
-            adapter = cast("Adapter", Filling(self.adapter, self.binding, ask))
-            self._filling.append(replace(self, adapter=adapter))
-        return self._filling[0]
 
     @property
     def unfilled(self) -> Connection:
@@ -243,32 +216,24 @@ class Connection:
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make an idempotent call; `records`, how many it handles, extends the timeout."""
-        return await self._call(call, records, idempotent=True)
-
-    async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return the items that a read of a scope lacks, as they cannot be read."""
-        return await self.read(lambda: self.adapter.problems(scope))
+        return await self.breaker.guarded(
+            call, provider=self.who, timeout_ms=self.timeout_ms, idempotent=True,
+            records=records,
+        )  # fmt: skip
 
     async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make a call that changes records and must not be retried."""
         self.found.clear()
-        return await self._call(call, records, idempotent=False)
-
-    async def _call(self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool) -> T:
-        return await guarded(
-            call,
-            provider=self.who,
-            breaker=self.breaker,
-            timeout_ms=self.timeout_ms * (1 + records // _RECORDS_A_TIMEOUT),
-            idempotent=idempotent,
-        )
+        return await self.breaker.guarded(
+            call, provider=self.who, timeout_ms=self.timeout_ms, idempotent=False,
+            records=records,
+        )  # fmt: skip
 
     async def derive(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call that creates derived data only; its failures do not count for the breaker."""
-        return await guarded(
+        return await Breaker(time.monotonic).guarded(
             call,
             provider=self.who,
-            breaker=Breaker(time.monotonic),
             timeout_ms=max(self.timeout_ms, _DERIVE_TIMEOUT_MS),
             idempotent=False,
         )
@@ -349,35 +314,40 @@ class Connection:
 class Connections:
     """Opens a binding's adapter once, and again when its config or mode has changed."""
 
+    database: Database
     providers: Providers
     paths: Paths
     timeout_ms: int
     clock: Callable[[], datetime]
     timer: Callable[[], float]
-    _open: dict[str, tuple[object, Connection]] = field(default_factory=dict)
+    _open: dict[str, tuple[bool, Connection]] = field(default_factory=dict)
+    """Whether it was opened read-only, and the connection, by binding."""
     _breakers: dict[str, Breaker] = field(default_factory=dict)
     _is_closed: bool = False
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
 
+    def opened(self, binding: BindingRow, *, read_only: bool) -> Connection | None:
+        """Return the connection of a binding, if it is open in this mode with this config."""
+        mode, known = self._open.get(binding.binding_id, (None, None))
+        if known is None or mode is not (read_only or binding.read_only):
+            return None
+        is_same = all(getattr(known.binding, one) == getattr(binding, one) for one in _SETTING_UP)
+        return known if is_same else None
+
     async def to(self, binding: BindingRow, *, read_only: bool) -> Connection:
-        """Return the connection of a binding.
+        """Open the connection of a binding.
 
         Raises:
             Invalid: the provider is not installed, or the config does not fit it.
             Unavailable: the provider cannot be opened.
         """
-        mode = read_only or binding.read_only
-        state = (binding.provider_key, binding.config, mode, binding.agreed)
-        known = self._open.get(binding.binding_id)
-        if known is not None and known[0] == state:
-            return known[1]
         async with self._locks[binding.binding_id]:
-            known = self._open.get(binding.binding_id)
-            if known is not None and known[0] == state:
-                return known[1]
+            if (known := self.opened(binding, read_only=read_only)) is not None:
+                return known
             await self._drop(binding.binding_id)
+            mode = read_only or binding.read_only
             connection = await self._connect(
                 binding, read_only=mode, data_dir=self._folder(binding),
                 breaker=self.breaker(binding.binding_id),
@@ -385,7 +355,7 @@ class Connections:
             if self._is_closed:
                 await connection.close()
                 raise Unavailable(f"{binding.key} was opened too late; memtui is closing.")
-            self._open[binding.binding_id] = (state, connection)
+            self._open[binding.binding_id] = mode, connection
             return connection
 
     async def drop(self, binding_id: str) -> None:
@@ -510,13 +480,14 @@ class Connections:
                 return await open_foreign(provider, context, package=self.providers.package(key))
             return await provider.open(context)
 
-        adapter = await guarded(
+        adapter = await breaker.guarded(
             open_adapter,
             provider=who,
-            breaker=breaker,
             timeout_ms=self.timeout_ms if is_foreign else max(self.timeout_ms, _OPEN_TIMEOUT_MS),
             idempotent=True,
         )
+        if adapter.lacks:
+            adapter = cast("Adapter", Filling(adapter, binding, self.database))
         return Connection(binding, adapter, who, breaker, self.timeout_ms, data_dir / _ADDING)
 
     async def _drop(self, binding_id: str) -> None:

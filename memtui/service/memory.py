@@ -114,7 +114,9 @@ async def open_service(
             database=database,
             archive=paths.archive,
             providers=registry,
-            connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
+            connections=Connections(
+                database, registry, paths, settings.provider_timeout_ms, clock, timer
+            ),
             recorder=recorder,
             clock=clock,
             new_id=new_id,
@@ -291,7 +293,9 @@ class MemoryService(Operations):
         If a scope names several owners, an operation counts as allowed if it is for one of them.
         """
         routed = await self._runtime.resolve(caller, scope, binding_key)
-        connection = await self._runtime.open_for(caller, routed)
+        connection = await self._runtime.open(
+            routed.binding, company_read_only=routed.company_read_only, as_of=caller.as_of
+        )
         closed = self.read_only or routed.company_read_only or routed.binding.read_only
         able = abilities(connection.adapter.capabilities, closed=closed)
         memberships = memberships_of(routed.memberships, caller)

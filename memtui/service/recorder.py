@@ -32,7 +32,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.service.connections import Connection
-from memtui.service.operations.filling import filled_in, not_kept, with_given
+from memtui.service.operations.filling import filled, filled_in, not_kept
 from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
 from memtui.store import appending, journal
@@ -139,8 +139,19 @@ class RunningOperation:
 
     def about(self, records: Sequence[Record | RecordHandle]) -> None:
         """Set the records concerned, ranked from 1 in order."""
-        self.handles = tuple(_ranked(rank, one) for rank, one in enumerate(records, start=1))
-        self.result_count = len(records)
+        found = []
+        for rank, item in enumerate(records, start=1):
+            handle = item if isinstance(item, RecordHandle) else item.handle
+            score = item.score if isinstance(item, Snippet) else None
+            if score is not None and not math.isfinite(score):
+                score = None  # databases cannot store it, and the digest covers the stored values
+            found.append(
+                OperationHandle(
+                    rank=rank, provider_key=handle.provider_key,
+                    provider_record_id=handle.provider_record_id, score=score,
+                )
+            )  # fmt: skip
+        self.handles, self.result_count = tuple(found), len(found)
 
     def answer(self) -> Json:
         """Return the members that every answer has about its operation."""
@@ -186,7 +197,13 @@ class RunningOperation:
         if lost := not_kept(connection.adapter, asked, there):
             self.request["not_kept"] = list(lost)
             self.not_kept, self.filled_in = lost, filled_in(connection.adapter, lost)
-        after = [with_given(connection.adapter, one, given.get(one.handle)) for one in seen]
+        after = []
+        for one in seen:
+            if one.record and (fields := given.get(one.handle)):
+                record = filled(connection.adapter, one.record, fields)
+                after.append(one.model_copy(update={"record": record}))
+            else:
+                after.append(one)
         self.steps = list(zip(before, after, strict=True))
         return after
 
@@ -236,19 +253,6 @@ class RunningOperation:
             error_kind=_kind(self.error),
             error_message=redact(str(self.error))[0] if self.error else None,
         )
-
-
-def _ranked(rank: int, item: Record | RecordHandle) -> OperationHandle:
-    handle = item if isinstance(item, RecordHandle) else item.handle
-    score = item.score if isinstance(item, Snippet) else None
-    if score is not None and not math.isfinite(score):
-        score = None  # databases cannot store it, and the digest covers the stored values
-    return OperationHandle(
-        rank=rank,
-        provider_key=handle.provider_key,
-        provider_record_id=handle.provider_record_id,
-        score=score,
-    )
 
 
 def _clean_scope(scope: Scope) -> Scope:
@@ -371,20 +375,28 @@ class Recorder:
             request=cast("Details", {**request}),
             source=source,
         )
+        failed: BaseException | None = None
         try:
             if caller.as_of is not None:
                 entry.request["as_of"] = caller.as_of.isoformat()
                 _refuse_in_past(operation_type, caller.as_of)
             yield entry
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again, once it is logged
             if isinstance(error, Conflict):
                 error.current = as_shown(entry, error.current)
             entry.fail(error)
-            await self._finish(entry)
-            if entry.status is _UNKNOWN and _is_no_answer(error):
-                raise _unknown_outcome(entry, error) from error
-            raise
-        await self._finish(entry)
+            failed = error
+        if not entry.logged:
+            entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
+            # Logged even if the caller is cancelled meanwhile.
+            appending = asyncio.get_running_loop().run_in_executor(None, self._append, entry)
+            self._finishing.add(appending)
+            appending.add_done_callback(self._finishing.discard)
+            await asyncio.shield(appending)
+        if failed is not None:
+            if entry.status is _UNKNOWN and _is_no_answer(failed):
+                raise _unknown_outcome(entry, failed) from failed
+            raise failed
 
     async def begin(
         self,
@@ -399,19 +411,18 @@ class Recorder:
         Raises:
             Unavailable: the intent cannot be written, so nothing is changed.
         """
-        unseen = entry.draft().model_copy(
-            update={
-                "status": OperationStatus.UNKNOWN,
-                "error_kind": "interrupted",
-                "error_message": "It was interrupted before its outcome was known.",
-            }
-        )
         entry.begun = True
         entry.steps = [(snapshot, None) for snapshot in before]
-
         sessions = self.sessions  # in this thread: two threads could create two
 
         def write() -> None:
+            unseen = entry.draft().model_copy(
+                update={
+                    "status": OperationStatus.UNKNOWN,
+                    "error_kind": "interrupted",
+                    "error_message": "It was interrupted before its outcome was known.",
+                }
+            )
             try:
                 host, session = sessions.place, sessions.own()
             except OSError as error:
@@ -427,16 +438,6 @@ class Recorder:
             entry.begun = False
             raise
         entry.under_way = True
-
-    async def _finish(self, entry: RunningOperation) -> None:
-        """Append an operation to the log, even if its caller is cancelled."""
-        if entry.logged:
-            return
-        entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
-        appending = asyncio.get_running_loop().run_in_executor(None, self._append, entry)
-        self._finishing.add(appending)
-        appending.add_done_callback(self._finishing.discard)
-        await asyncio.shield(appending)
 
     def _append(self, entry: RunningOperation) -> None:
         if self._database.read_only:

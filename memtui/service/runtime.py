@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial, wraps
@@ -46,7 +46,7 @@ from memtui.service.visibility import (
     visibility_of,
 )
 from memtui.store import appending, bindings, journal, settings
-from memtui.store.bindings import BY_KEY, Route, route
+from memtui.store.bindings import Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
@@ -67,23 +67,9 @@ ModuleT = TypeVar("ModuleT", bound="ServiceModule")
 SETUP_CHANNEL = "setup"
 """The channel of the settings that memtui creates by itself in a new home."""
 
-EXPLICIT_KEY = "because you chose it"
-"""The binding reason where the caller named the binding."""
-
 _LISTED_PROBLEMS = 20
 _SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """The binding that an operation goes to, with the rules of its company."""
-
-    binding: BindingRow
-    reason: str
-    company_read_only: bool
-    memberships: Sequence[MemberRow] | None
-    """Roles of the person who calls or is acted for; None: the company has no members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +174,7 @@ class ServiceRuntime:
 
     # Routing and authorising
 
-    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
+    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Route:
         """Return the binding that serves a scope, with the reason.
 
         An explicit key wins, then the project's target, the agent's, the company's default.
@@ -202,7 +188,11 @@ class ServiceRuntime:
             raise Denied("The scope names another company than yours; memories never cross it.")
         if caller.project_id is not None and scope.project_id not in {None, caller.project_id}:
             raise Denied(f"Your token is for the project {caller.project_id}; name no other.")
-        _check_ids(scope)
+        for name, value in scope:
+            if value is not None and not _is_id(value):
+                raise Invalid(
+                    f"The {name} of the scope must be 1 to 200 printable characters; give another."
+                )
         found = await self.ask(
             route,
             scope.company_id,
@@ -211,22 +201,12 @@ class ServiceRuntime:
             agent_id=scope.agent_id,
             person=person_of(caller),
         )
-        if found is None:
-            raise NotFound(f"There is no company {scope.company_id}.")
-        binding = found.binding
-        if binding is None:
-            raise NotFound(_nothing_serves(scope, binding_key))
-        if not binding.enabled:
+        if not found.binding.enabled:
+            key = found.binding.key
             raise Denied(
-                f"The binding {binding.key} is disabled; `memtui bindings enable {binding.key}` "
-                "turns it on."
+                f"The binding {key} is disabled; `memtui bindings enable {key}` turns it on."
             )
-        return Routed(
-            binding=binding,
-            reason=_reason(found, scope),
-            company_read_only=found.read_only,
-            memberships=None if found.open else found.memberships,
-        )
+        return found
 
     async def authorise(self, caller: Caller, action: Permission, scopes: Iterable[Scope]) -> None:
         """Check that the caller's roles allow an action in each of these scopes.
@@ -262,7 +242,7 @@ class ServiceRuntime:
         """Raise `Denied` where the caller may not change records of one of these scopes."""
         await self.authorise(caller, Permission.DELETE, map(owner_scope, scopes))
 
-    async def admit(self, entry: RunningOperation, binding_key: str | None) -> Routed:
+    async def admit(self, entry: RunningOperation, binding_key: str | None) -> Route:
         """Route an operation to its binding, and check that the caller may run it there.
 
         Raises:
@@ -306,7 +286,9 @@ class ServiceRuntime:
             Unsupported: the provider lacks the capability.
         """
         routed = await self.admit(entry, binding_key)
-        connection = await self.open_for(entry.caller, routed)
+        connection = await self.open(
+            routed.binding, company_read_only=routed.company_read_only, as_of=entry.caller.as_of
+        )
         if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
             raise Denied(
                 f"The provider of {routed.binding.key} only reads; choose another binding."
@@ -337,26 +319,23 @@ class ServiceRuntime:
             asked = {**asked, "together": fan_out.together}
         async with (
             self.recorder.recorded(operation_type, caller, scope, asked, source) as entry,
-            self._within(entry, binding_key, fan_out),
+            nullcontext() if fan_out is None else self._within(entry, binding_key, fan_out),
         ):
             entry.seen_only = fan_out is not None and fan_out.seen_only
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
             if operation_type.mutates:
                 return
-            found = await (_unread if all_problems else problems)(entry, connection)
+            found = await self.unreadable(entry, connection, surely=all_problems)
             if found:
                 entry.request["problems"] = len(found)
-            entry.problems = tuple(found if all_problems else first_of_many(found, connection))
+                entry.problems = tuple(found if all_problems else first_of_many(found, connection))
 
     @asynccontextmanager
     async def _within(
-        self, entry: RunningOperation, binding_key: str | None, fan_out: FanOut | None
+        self, entry: RunningOperation, binding_key: str | None, fan_out: FanOut
     ) -> AsyncIterator[None]:
         """Give up after the time-out of a fan-out, and count that as a failure of the binding."""
-        if fan_out is None:
-            yield
-            return
         limit = entry.limit = asyncio.timeout(fan_out.within_ms / 1000)
         try:
             async with limit:
@@ -391,10 +370,31 @@ class ServiceRuntime:
         if record is not None:
             return record
         name = handle.provider_record_id
-        for one in await problems(entry, connection):
+        for one in await self.unreadable(entry, connection):
             if one.location is not None and f"/{one.location.path}".endswith(f"/{name}"):
                 raise Unavailable(f"The record {name} cannot be read. {one.sentence()}")
         raise connection.lacks(handle)
+
+    async def unreadable(
+        self, entry: RunningOperation, connection: Connection, *, surely: bool = False
+    ) -> list[Problem]:
+        """Return the items an operation could not read, if its caller may see them.
+
+        `surely`: fail where that cannot be determined, instead of returning a problem that says so.
+        """
+        try:
+            found = await connection.read(partial(connection.adapter.problems, entry.scope))
+        except MemtuiError as error:
+            if surely:
+                raise
+            return [Problem(message=f"Whether all of it could be read is not known: {error}")]
+        searches = entry.operation_type in _SEARCHING
+        return [
+            one
+            for one in found
+            if may_read(one.scope, entry.scope, entry.visibility)
+            and (searches or not one.search_only)
+        ]
 
     async def moved(
         self, connection: Connection, handles: Sequence[RecordHandle]
@@ -422,11 +422,6 @@ class ServiceRuntime:
         at = {snapshot.handle: snapshot for snapshot in moved}
         return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
-    async def open_for(self, caller: Caller, routed: Routed) -> Connection:
-        """Return a binding's connection; it reads the past where the caller has an `as_of`."""
-        connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
-        return connection if caller.as_of is None else self.then(connection, caller.as_of)
-
     def then(self, connection: Connection, moment: datetime) -> Connection:
         """Return a connection that reads the records as they were at a moment."""
         from memtui.service.history.as_of import BindingThen
@@ -434,26 +429,30 @@ class ServiceRuntime:
         then = BindingThen(connection, self.ask, moment)
         return replace(connection, adapter=cast("Adapter", then))
 
-    async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
+    async def open(
+        self, binding: BindingRow, *, company_read_only: bool, as_of: datetime | None = None
+    ) -> Connection:
         """Return the connection of a binding; read-only where memtui or the company is.
 
-        The opening continues after its caller is cancelled, so that the next call can use it.
+        It reads the records as they were at `as_of`. The opening continues after its caller is
+        cancelled, so that the next call can use it.
         """
-        opening = asyncio.ensure_future(self._open(binding, company_read_only=company_read_only))
-        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(opening)
+        read_only = self.read_only or company_read_only
+        connection = self.connections.opened(binding, read_only=read_only)
+        if connection is None:
+            opening = asyncio.ensure_future(self._open(binding, read_only=read_only))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+            connection = await asyncio.shield(opening)
+        return connection if as_of is None else self.then(connection, as_of)
 
-    async def _open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
-        connection = await self.connections.to(
-            binding, read_only=self.read_only or company_read_only
-        )
+    async def _open(self, binding: BindingRow, *, read_only: bool) -> Connection:
+        connection = await self.connections.to(binding, read_only=read_only)
         just_opened = connection.binding is binding
         able = dict(connection.adapter.capabilities)
         # A closed adapter reports fewer capabilities than its binding has: they are not stored.
-        is_closed = self.read_only or company_read_only
-        if just_opened and able != binding.capabilities and not is_closed:
+        if just_opened and able != binding.capabilities and not read_only:
             await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
-        return connection.filling(self.ask)
+        return connection
 
     def _keep_capabilities(self, binding_id: str, able: Json) -> None:
         """Store the capabilities: a new config or version of a provider may change them."""
@@ -622,16 +621,6 @@ def to_its_end(
     return changing
 
 
-def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Let a blocking method run in a thread, as a coroutine."""
-
-    @wraps(method)
-    async def threaded(*args: P.args, **named: P.kwargs) -> T:
-        return await asyncio.to_thread(method, *args, **named)
-
-    return threaded
-
-
 def find_company(database: DatabaseConnection, company_id: str) -> CompanyRow:
     """Return the row of a company; raises `NotFound`."""
     if (row := bindings.company(database, company_id)) is not None:
@@ -703,34 +692,6 @@ def _refuse_unreviewed_settings(
         )
 
 
-async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
-    """Return the items an operation could not read, if its caller may see them. Never fails."""
-    try:
-        return await _unread(entry, connection)
-    except MemtuiError as error:
-        return [Problem(message=f"Whether all of it could be read is not known: {error}")]
-
-
-async def _unread(entry: RunningOperation, connection: Connection) -> list[Problem]:
-    found = await connection.problems(entry.scope)
-    searches = entry.operation_type in _SEARCHING
-    return [
-        one
-        for one in found
-        if may_read(one.scope, entry.scope, entry.visibility) and (searches or not one.search_only)
-    ]
-
-
-async def problems_beside(
-    entry: RunningOperation, connection: Connection, records: Sequence[Record]
-) -> tuple[Problem, ...]:
-    """Return the unreadable items in the files that records were written to."""
-    files = {one.location.path for one in records if one.location}
-    found = await problems(entry, connection) if files else []
-    beside = [one for one in found if one.location and one.location.path in files]
-    return tuple(first_of_many(beside, connection))
-
-
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
     """Return the first problems, and one more that counts the rest."""
     more = len(found) - _LISTED_PROBLEMS
@@ -741,35 +702,5 @@ def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[
     return [*found[:_LISTED_PROBLEMS], rest]
 
 
-def _reason(found: Route, scope: Scope) -> str:
-    reasons = {
-        "project": f"for the project {scope.project_id}",
-        "agent": f"for the agent {scope.agent_id}",
-        BY_KEY: EXPLICIT_KEY,
-    }
-    return reasons.get(found.chosen_by or "", "company-wide")
-
-
-def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
-    if binding_key is None:
-        return (
-            f"No binding serves {scope.company_id}; add one on screen 1 or with "
-            "`memtui bindings add KEY PROVIDER`, and let it serve with "
-            "`memtui bindings target set KEY company`."
-        )
-    return (
-        f"There is no binding {binding_key} in {scope.company_id}; "
-        "`memtui bindings list` shows those there are."
-    )
-
-
 def _is_id(value: str) -> bool:
     return 0 < len(value) <= 200 and value.isprintable()
-
-
-def _check_ids(scope: Scope) -> None:
-    for name, value in scope:
-        if value is not None and not _is_id(value):
-            raise Invalid(
-                f"The {name} of the scope must be 1 to 200 printable characters; give another."
-            )

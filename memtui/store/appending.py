@@ -18,8 +18,7 @@ from memtui.store.database import (
     stored_text,
     unsigned_zero,
 )
-from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
-from memtui.store.heads import LogHead
+from memtui.store.digest import GENESIS, SALT_BYTES, LogHead, digest_of
 from memtui.store.operation import COLUMNS, OperationDraft
 
 # A row to insert is a tuple of stored values in the order of its table's columns: every operation

@@ -5,32 +5,30 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memtui.contract import Conflict
+from memtui.contract import Conflict, NotFound
 from memtui.store import compiled
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.prepared import Taken
 
-BY_KEY = "key"
-_PRECEDENCE = (BY_KEY, "project", "agent", "company", None)
+EXPLICIT_KEY = "because you chose it"
+"""The binding reason where the caller named the binding."""
+
+_PRECEDENCE = ("key", "project", "agent", "company", None)
 _BINDING, _MEMBER = (tuple(kind.__slots__) for kind in (BindingRow, MemberRow))
 _MEMBER_FROM = 3 + len(_BINDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one operation is routed: its company, its binding and the person's roles."""
+    """How one operation is routed: its binding, and the rules of its company."""
 
-    read_only: bool
-    """The company is read-only."""
-    open: bool
-    """The company has no members, so everybody may do everything."""
-    memberships: tuple[MemberRow, ...]
-    """The roles of the person who calls, or on whose behalf an agent calls."""
-    binding: BindingRow | None
-    """None: no binding serves the scope, or none has the key."""
-    chosen_by: str | None
-    """`key`, or the type of the target that the binding serves."""
+    binding: BindingRow
+    reason: str
+    """Why it is this binding."""
+    company_read_only: bool
+    memberships: tuple[MemberRow, ...] | None
+    """Roles of the person who calls or is acted for; None: the company has no members."""
 
 
 def route(
@@ -41,10 +39,11 @@ def route(
     project_id: str | None,
     agent_id: str | None,
     person: str | None,
-) -> Route | None:
+) -> Route:
     """Return the route to the binding with a key, or to that of the project, agent or company.
 
-    Returns None where there is no such company.
+    Raises:
+        NotFound: there is no such company or key, or nothing serves the scope.
     """
     asked = {"company": company_id, "person": person}
     if key is None:
@@ -54,19 +53,29 @@ def route(
     else:
         rows = compiled.ROUTE_BY_KEY.rows(connection, **asked, key=key)
     if not rows:
-        return None
+        raise NotFound(f"There is no company {company_id}.")
     read_only, closed, chosen_by, *first = min(rows, key=lambda row: _PRECEDENCE.index(row[2]))
-    roles = [row[_MEMBER_FROM:] for row in rows if row[2] == chosen_by]
+    if not first[0]:
+        raise NotFound(
+            f"No binding serves {company_id}; add one on screen 1 or with "
+            "`memtui bindings add KEY PROVIDER`, and let it serve with "
+            "`memtui bindings target set KEY company`."
+            if key is None
+            else f"There is no binding {key} in {company_id}; "
+            "`memtui bindings list` shows those there are."
+        )
+    reasons = {
+        "project": f"for the project {project_id}",
+        "agent": f"for the agent {agent_id}",
+        "key": EXPLICIT_KEY,
+    }
+    roles = [row[_MEMBER_FROM:] for row in rows if row[2] == chosen_by and row[_MEMBER_FROM]]
+    members = tuple(MemberRow(**dict(zip(_MEMBER, role, strict=True))) for role in roles)
     return Route(
-        read_only=read_only,
-        open=not closed,
-        memberships=tuple(
-            MemberRow(**dict(zip(_MEMBER, role, strict=True)))
-            for role in roles
-            if role[0] is not None
-        ),
-        binding=BindingRow(**dict(zip(_BINDING, first, strict=False))) if first[0] else None,
-        chosen_by=chosen_by,
+        binding=BindingRow(**dict(zip(_BINDING, first, strict=False))),
+        reason=reasons.get(chosen_by, "company-wide"),
+        company_read_only=read_only,
+        memberships=members if closed else None,
     )
 
 

@@ -20,7 +20,7 @@ from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Un
 from memtui.paths import is_writable
 from memtui.patterns import late_pattern
 from memtui.sqlite import add_lower, use_wal
-from memtui.store.heads import HeadNotes, LogHead
+from memtui.store.digest import HeadNotes, LogHead
 from memtui.wording import missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

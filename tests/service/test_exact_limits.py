@@ -28,7 +28,7 @@ from memtui.contract import (
 from memtui.filters import parse_ahead, parse_expiry, parse_when, span_words
 from memtui.paths import Paths
 from memtui.provider_kit.pages import read_cursor
-from memtui.service import Caller, runtime
+from memtui.service import Caller
 from memtui.service.answers import ReviewRule
 from memtui.service.home.companies import _checked_name, link_problem
 from memtui.service.home.purge import Purging
@@ -68,9 +68,6 @@ LIMITS: dict[str, tuple[int, Callable[[int], object], type[Exception]]] = {
     "rule characters": (200, lambda n: queue._checked(rule("a" * n), "default"), Invalid),
     "key characters": (63, lambda n: check_key("a" * n, "key"), Invalid),
     "id characters": (200, lambda n: check_target_id("project", "a" * n), Invalid),
-    "scope characters": (
-        200, lambda n: runtime._check_ids(Scope(company_id="acme", agent_id="a" * n)), Invalid,
-    ),
     "name characters": (200, lambda n: _checked_name("a" * n), Invalid),
 }  # fmt: skip
 

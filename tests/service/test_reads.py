@@ -639,7 +639,7 @@ async def test_a_summary_is_refused_where_none_is_kept(
     for handle, summary in ((kept, "Short"), (kept, ""), (own, "")):
         await service.correct(caller, of(handle, summary))
     routed = await service.runtime.resolve(caller, scope, None)
-    connection = await service.runtime.open_for(caller, routed)
+    connection = await service.runtime.open(routed.binding, company_read_only=False)
     plain = connection.adapter.capabilities.model_copy(update={"summaries": False})
     getattr(connection.adapter, "unfilled", connection.adapter).capabilities = plain
     await refused(Unsupported, short, of(kept, "Other"))

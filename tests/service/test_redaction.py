@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service.operations import redaction
-from memtui.service.operations.redaction import may_hold_secret, redact, redact_json
+from memtui.service.operations.redaction import redact, redact_json, suspicious
 from tests.service.secret_forms import FORMS, ORDINARY
 
 GITHUB = "ghp_" + "a1B2" * 9
@@ -243,9 +243,9 @@ SIGNS = [
 @given(st.lists(st.sampled_from(SIGNS), max_size=12).map("".join))
 def test_a_text_without_a_sign_of_a_secret_has_none(text: str) -> None:
     if any(pattern.search(text) for pattern in EVERYTHING):
-        assert may_hold_secret(text)
-        assert may_hold_secret(repr({"a": [text]}))
-        assert may_hold_secret(json.dumps([text], ensure_ascii=False))
+        assert suspicious(text)
+        assert suspicious(repr({"a": [text]}))
+        assert suspicious(json.dumps([text], ensure_ascii=False))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -257,7 +257,7 @@ def test_every_form_of_a_secret_is_taken_out(form: str) -> None:
     assert clean.startswith("On Monday:\n")
     assert clean.endswith("\nand no more.") or form in ("pem", "private key json")
     assert redact(clean)[0] == clean
-    assert may_hold_secret(json.dumps({"content": text}))
+    assert suspicious(json.dumps({"content": text}))
 
 
 @pytest.mark.parametrize("text", ORDINARY)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable, Unsupported
-from memtui.service.connections import FAILURES_TO_OPEN, OPEN_SECONDS, Breaker, guarded
+from memtui.service.connections import FAILURES_TO_OPEN, OPEN_SECONDS, Breaker
 
 
 class Clock:
@@ -49,8 +49,8 @@ async def ask(
     idempotent: bool = True,
     timeout_ms: int = 60_000,
 ) -> object:
-    return await guarded(
-        call, provider="mem0", breaker=breaker, timeout_ms=timeout_ms, idempotent=idempotent
+    return await breaker.guarded(
+        call, provider="mem0", timeout_ms=timeout_ms, idempotent=idempotent
     )
 
 

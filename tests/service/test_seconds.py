@@ -670,7 +670,7 @@ async def test_the_log_says_what_a_correction_sets(service: MemoryService, name:
 
 async def test_a_list_that_is_kept_is_dropped_by_every_change(service: MemoryService) -> None:
     routed = await service.runtime.resolve(CALLER, P, None)
-    connection = await service.runtime.open_for(CALLER, routed)
+    connection = await service.runtime.open(routed.binding, company_read_only=False)
     found: Any = connection.found
     request = WriteRequest(scope=P, source=SOURCE, content="a")
     found["asked"] = "a list"

@@ -15,9 +15,9 @@ import pytest
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Scope, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
-from memtui.store import appending, heads
+from memtui.store import appending, digest
 from memtui.store.database import Database
-from memtui.store.heads import HeadNotes
+from memtui.store.digest import HeadNotes
 from tests.databases import ON_BOTH
 from tests.processes import heard_to_its_end, speaking
 from tests.store.test_log import append, draft
@@ -134,7 +134,7 @@ async def test_after_a_power_cut_only_what_the_disk_had_counts(
     assert last_seq(paths) > durable
     cut(paths, last_seq(paths) - durable)
     assert (await service.analysis.verify_chain(CALLER)).problem is not None
-    monkeypatch.setattr(heads, "_boot", lambda: "another")
+    monkeypatch.setattr(digest, "_boot", lambda: "another")
     found = await service.analysis.verify_chain(CALLER)
     assert (found.problem, found.seen_seq) == (None, durable)
 

@@ -19,8 +19,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, has_metadata, matcher
-from memtui.provider_kit.search import Words, take_apart
-from memtui.text_analysis import folded, terms_of
+from memtui.text_analysis import Words, folded, take_apart, terms_of
 
 from .expressions import all_of, one_of, quoted
 from .facts import facts_of

@@ -36,7 +36,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
-from memtui.provider_kit.search import Words, take_apart
+from memtui.text_analysis import Words, take_apart
 from memtui.text_analysis import folded as folded_text
 
 from .files import VaultFolder

@@ -56,9 +56,10 @@ from memtui.contract import (
 from memtui.service.connections import Connection
 from memtui.service.operations.redaction import redact
 from memtui.service.recorder import RunningOperation
-from memtui.service.runtime import Routed, ServiceModule, ServiceRuntime, first_of_many, problems
+from memtui.service.runtime import ServiceModule, ServiceRuntime, first_of_many
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
 from memtui.store import given
+from memtui.store.bindings import Route
 from memtui.store.details import ContextDetails
 from memtui.store.operation import OperationHandle
 from memtui.store.visibility import Visibility
@@ -175,7 +176,7 @@ class _Reading:
     """Errors of providers that call a request invalid."""
     _has_answer: bool = False
 
-    async def read(self, routed: Routed, parts: Sequence[_Part]) -> None:
+    async def read(self, routed: Route, parts: Sequence[_Part]) -> None:
         """Read all parts of the context; `routed` serves its whole scope.
 
         Raises:
@@ -183,7 +184,7 @@ class _Reading:
             MemtuiError: every read failed; the first error, mostly `Unavailable`.
         """
         served = await self._routes(routed, parts)
-        by_binding: dict[str, tuple[Routed, list[_Part]]] = {routed.binding.key: (routed, [])}
+        by_binding: dict[str, tuple[Route, list[_Part]]] = {routed.binding.key: (routed, [])}
         for part in parts:
             if (own := served.get(part.scope)) is not None:
                 by_binding.setdefault(own.binding.key, (own, []))[1].append(part)
@@ -218,9 +219,9 @@ class _Reading:
         own = (one.request for one in page.operations if one.scope.run_id == run_id)
         return given.texts_given(own)[0]
 
-    async def _routes(self, routed: Routed, parts: Sequence[_Part]) -> dict[Scope, Routed]:
+    async def _routes(self, routed: Route, parts: Sequence[_Part]) -> dict[Scope, Route]:
         """Return the binding that serves each part's scope; scopes that none serves are absent."""
-        served: dict[Scope, Routed] = {}
+        served: dict[Scope, Route] = {}
         for scope in dict.fromkeys(part.scope for part in parts):
             if self.request.binding_key is not None:
                 served[scope] = routed
@@ -233,14 +234,17 @@ class _Reading:
                 self._fails(error)
         return served
 
-    async def _from(self, routed: Routed, parts: Sequence[_Part], *, whole: bool) -> None:
+    async def _from(self, routed: Route, parts: Sequence[_Part], *, whole: bool) -> None:
         """Read the parts of one binding; search it too, if it serves the `whole` scope."""
         kinds = [part.kind for part in parts]
         if whole and _asks_something(self.request.prompt or ""):
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
-        opening = partial(self.runtime.open_for, self.entry.caller, routed)
+        opening = partial(
+            self.runtime.open, routed.binding, company_read_only=routed.company_read_only,
+            as_of=self.entry.caller.as_of,
+        )  # fmt: skip
         connection = await self._within(kinds, opening, opens=True)
         if connection is None:
             return
@@ -254,7 +258,8 @@ class _Reading:
             reads.append(((SectionKind.PROFILE,), partial(self._summarise, connection)))
         if any(await asyncio.gather(*(self._within(*read) for read in reads))):
             self._has_answer = True
-            found = await self._within((), partial(problems, self.entry, connection)) or ()
+            looking = partial(self.runtime.unreadable, self.entry, connection)
+            found = await self._within((), looking) or ()
             listed = first_of_many(found, connection)
             self.problems += listed
             self.unlisted += len(found) - len(listed)

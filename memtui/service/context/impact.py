@@ -13,9 +13,10 @@ import asyncio
 import heapq
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from difflib import unified_diff
 from enum import StrEnum
 from functools import partial
@@ -48,10 +49,12 @@ from memtui.service.connections import Breaker, Connection
 from memtui.service.context.contexts import ContextRequest, Contexts
 from memtui.service.history.asked import Given, context_again, query_again
 from memtui.service.operations.memories import Operations
-from memtui.service.operations.querying import LOGGED_CHARS, LOGGED_OWNERS
+from memtui.service.operations.reading import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
-from memtui.service.runtime import FanOut, Routed, ServiceModule, ServiceRuntime
+from memtui.service.runtime import FanOut, ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, readable, without_prefix
+from memtui.store.bindings import Route
+from memtui.store.compiled import BindingRow
 from memtui.store.details import RecordDetails
 from memtui.store.operation import READS, Operation, Place
 from memtui.wording import none_of_them
@@ -311,21 +314,8 @@ def _may_see(scope: Scope, owner: tuple[str, str]) -> bool:
 class _Unrecorded(Recorder):
     """A recorder that logs nothing, for replays."""
 
-    async def _finish(self, entry: RunningOperation) -> None:
+    def _append(self, entry: RunningOperation) -> None:
         """Skip the log."""
-
-
-@dataclass(frozen=True)
-class _Copy(Connection):
-    """A connection to a copy, which never changes."""
-
-    _problems: dict[Scope, Sequence[Problem]] = field(default_factory=dict)
-
-    async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return the items of a scope that cannot be read; determined once per scope."""
-        if scope not in self._problems:
-            self._problems[scope] = await super().problems(scope)
-        return self._problems[scope]
 
 
 @dataclass(eq=False)
@@ -338,38 +328,52 @@ class _Trial(ServiceRuntime):
     """Ids of the records that the copies leave out, by binding."""
     _copies: dict[str, Connection] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _routes: dict[Hashable, Routed] = field(default_factory=dict)
+    _routes: dict[Hashable, Route] = field(default_factory=dict)
+    _problems: dict[Hashable, list[Problem]] = field(default_factory=dict)
 
-    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
+    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Route:
         """Return the route of a scope (`ServiceRuntime.resolve`), resolved once per trial."""
         asked = caller, scope, binding_key
         if asked not in self._routes:
             self._routes[asked] = await super().resolve(caller, scope, binding_key)
         return self._routes[asked]
 
-    async def open_for(self, caller: Caller, routed: Routed) -> Connection:
-        """Return a connection to the binding's copy. Raises `_NotTried` where none can be made."""
-        key = routed.binding.key
-        async with self._turn:
-            if key not in self._copies:
-                self._copies[key] = await self._copied(caller, routed)
-            return self._copies[key]
+    async def unreadable(
+        self, entry: RunningOperation, connection: Connection, *, surely: bool = False
+    ) -> list[Problem]:
+        """Return the items an operation could not read; determined once, as no copy changes."""
+        asked = connection.binding.key, entry.operation_type, entry.scope, entry.visibility
+        if asked not in self._problems:
+            self._problems[asked] = await super().unreadable(entry, connection, surely=surely)
+        return self._problems[asked]
 
-    async def _copied(self, caller: Caller, routed: Routed) -> Connection:
-        key, name = routed.binding.key, routed.binding.provider_key
+    async def open(
+        self, binding: BindingRow, *, company_read_only: bool, as_of: datetime | None = None
+    ) -> Connection:
+        """Return a connection to the binding's copy. Raises `_NotTried` where none can be made."""
+        async with self._turn:
+            if binding.key not in self._copies:
+                opening = partial(
+                    self.source.open, binding, company_read_only=company_read_only, as_of=as_of
+                )
+                self._copies[binding.key] = await self._copied(binding, opening)
+            return self._copies[binding.key]
+
+    async def _copied(
+        self, binding: BindingRow, opening: Callable[[], Awaitable[Connection]]
+    ) -> Connection:
+        key, name = binding.key, binding.provider_key
         try:
             if not await _has_copies(self, name):
                 raise Unsupported(
                     f"The provider {name} of {key} cannot answer as if some records were gone."
                 )
-            connection = await self.source.open_for(caller, routed)
+            connection = await opening()
             ids = self.gone.get(key, frozenset())
             copy = await connection.derive(lambda: connection.adapter.without(ids))
         except MemtuiError as error:
             raise _NotTried(WhyNot.PROVIDER, str(error)) from error
-        parts = {one.name: getattr(connection, one.name) for one in fields(connection)}
-        parts |= {"adapter": copy, "breaker": Breaker(time.monotonic), "found": {}}
-        return _Copy(**parts)
+        return replace(connection, adapter=copy, breaker=Breaker(time.monotonic), found={})
 
     async def close(self) -> None:
         """Close the copies."""
@@ -462,7 +466,9 @@ class Impacts(ServiceModule):
             routed = await runtime.admit(entry, key)
             if not await _has_copies(runtime, routed.binding.provider_key):
                 return None
-            connection = await runtime.open_for(caller, routed)
+            connection = await runtime.open(
+                routed.binding, company_read_only=routed.company_read_only, as_of=caller.as_of
+            )
             snapshots = await connection.snapshots(handles, scope)
             moved = await runtime.moved(
                 connection, [one.handle for one in snapshots if not one.record]

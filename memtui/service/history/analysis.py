@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.service.runtime import ServiceModule, in_thread
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.details import SettingDetails
 from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility
+from memtui.threads import in_thread
 
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck

@@ -37,7 +37,6 @@ from memtui.provider_kit.matching import eligible, matcher, sees
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 from memtui.provider_kit.search import ranked
 from memtui.service.connections import Connection
-from memtui.service.operations.querying import stages_of
 from memtui.store import journal
 
 _OF_NOW = (
@@ -507,7 +506,8 @@ def _stages(
         return tuple(stages)
     detail = "What has changed since then is ranked by what it was; the other stages leave it out."
     scores = {_id(one): round(one.score or 0.0, 4) for one in found}
-    return *stages_of(stages, same), ExplainStage(name="as of", detail=detail, scores=scores)
+    now = ExplainStage(name="as of", detail=detail, scores=scores)
+    return *(one.of(same) for one in stages), now
 
 
 def _id(record: Record) -> str:

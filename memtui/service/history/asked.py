@@ -18,7 +18,7 @@ from memtui.contract import (
     Scope,
 )
 from memtui.service.context.contexts import ContextRequest
-from memtui.service.runtime import EXPLICIT_KEY
+from memtui.store.bindings import EXPLICIT_KEY
 from memtui.store.details import Details
 from memtui.store.given import texts_given
 from memtui.store.operation import Operation

@@ -25,8 +25,8 @@ from memtui.service.answers import (
     RetrievalCount,
     WriteSource,
 )
-from memtui.service.operations.memories import change_of, received
-from memtui.service.runtime import ServiceModule, in_thread
+from memtui.service.operations.reading import change_of, received
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
 from memtui.store import journal
 from memtui.store.database import DatabaseConnection
@@ -42,6 +42,7 @@ from memtui.store.log import (
     known,
 )
 from memtui.store.operation import Operation, OperationPage, as_member, why_altered
+from memtui.threads import in_thread
 
 T = TypeVar("T")
 

@@ -29,10 +29,11 @@ from typing import Any
 
 from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
-from memtui.service.runtime import ServiceModule, in_thread
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.store import bindings
 from memtui.store import log as store
+from memtui.threads import in_thread
 
 WINDOW = timedelta(days=30)
 """What is looked at where nothing else was asked (seed 004 §8.1)."""

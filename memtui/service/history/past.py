@@ -32,13 +32,15 @@ from memtui.contract import (
 from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.connections import Connection
 from memtui.service.history.as_of import lists
-from memtui.service.operations.memories import Operations, received_history
+from memtui.service.operations.memories import Operations
+from memtui.service.operations.reading import received_history
 from memtui.service.recorder import RunningOperation
-from memtui.service.runtime import ServiceModule, in_thread, problems
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
 from memtui.store import journal
 from memtui.store.details import RecordDetails
 from memtui.store.operation import Operation
+from memtui.threads import in_thread
 
 _SHOWN = ("text", "title", "summary", "topic", "kind", "tags", "pinned", "expires_at")
 """The fields compared between two moments."""
@@ -256,7 +258,7 @@ class Past(ServiceModule):
                 }
                 for then in (first, second)
             ]
-            unknown = await problems(entry, first)
+            unknown = await self._runtime.unreadable(entry, first)
             place = connection.binding.company_id, connection.binding.key
             steps = await self._runtime.ask(journal.steps_since, *place, earlier)
             done: dict[str, list[str]] = defaultdict(list)

@@ -30,7 +30,6 @@ from memtui.service.runtime import (
     ServiceRuntime,
     check_key,
     find_company,
-    in_thread,
     to_its_end,
 )
 from memtui.service.visibility import Caller
@@ -38,6 +37,7 @@ from memtui.store import bindings
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import SettingDetails
+from memtui.threads import in_thread
 
 _LONGEST_NAME = 200
 _LONGEST_LINK = 2_000

@@ -16,7 +16,7 @@ from memtui.paths import is_writable
 from memtui.service.visibility import caller_of, memberships_of, person_of, visibility_of
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
-from memtui.store.heads import HeadNotes
+from memtui.store.digest import HeadNotes
 from memtui.wording import nothing_yet
 
 if TYPE_CHECKING:

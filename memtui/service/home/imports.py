@@ -19,7 +19,7 @@ from memtui.contract import (
     OperationType,
     Scope,
 )
-from memtui.service.operations.redaction import may_hold_secret, redact_json
+from memtui.service.operations.redaction import redact_json, suspicious
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, check_key, find_company
 from memtui.service.visibility import Caller
@@ -120,7 +120,7 @@ def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[Operation
 def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
     """Redact the secrets in all texts that the other system logged."""
     parts = (draft.source and vars(draft.source), [usage.details for usage in draft.usage])
-    if not may_hold_secret(repr((_texts(draft), parts))):
+    if suspicious(repr((_texts(draft), parts))) is None:
         return draft
     texts = draft.model_dump(mode="json", include=_TEXTS, exclude={"scope": {"company_id"}})
     clean, labels = redact_json(texts)

@@ -13,7 +13,6 @@ from memtui.service.runtime import (
     ServiceModule,
     check_target_id,
     find_company,
-    in_thread,
     to_its_end,
 )
 from memtui.service.visibility import (
@@ -30,6 +29,7 @@ from memtui.store import bindings
 from memtui.store.compiled import MemberRow, TokenRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
+from memtui.threads import in_thread
 from memtui.wording import bare
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from memtui.contract import (
@@ -20,6 +21,7 @@ from memtui.contract import (
 )
 from memtui.store import journal
 from memtui.store.compiled import BindingRow
+from memtui.store.database import Database
 
 R = TypeVar("R", bound=Record)
 
@@ -49,22 +51,19 @@ def not_kept(
     adapter: Adapter, asked: Mapping[str, Any], stored: Iterable[Record]
 ) -> tuple[str, ...]:
     """Return the names of requested fields that the record, as read back, lacks."""
-    lost = {
-        name
-        for record in stored
-        for name, value in asked.items()
-        if _is_lost(adapter, name, value, getattr(record, name))
-    }
+    lost = set()
+    for record in stored:
+        for name, value in asked.items():
+            now = getattr(record, name)
+            if name == "metadata":
+                is_lost = not value.keys() <= now.keys()
+            else:
+                has_own_kind = name == "kind" and adapter.only_facts
+                differs = name in adapter.lacks and now != value and not has_own_kind
+                is_lost = differs or now in _NOTHING
+            if is_lost:
+                lost.add(name)
     return tuple(name for name in _NAMED if name in lost)
-
-
-def _is_lost(adapter: Adapter, name: str, value: Any, now: Any) -> bool:
-    if name == "metadata":
-        return not value.keys() <= now.keys()
-    if now in _NOTHING:
-        return True
-    is_none_of_its_own = name == "kind" and adapter.only_facts
-    return name in adapter.lacks and now != value and not is_none_of_its_own
 
 
 def filled_in(adapter: Adapter, lost: Iterable[str]) -> tuple[str, ...]:
@@ -89,26 +88,17 @@ def filled(adapter: Adapter, record: R, known: Mapping[str, Any]) -> R:
     return record.model_copy(update=update) if update else record
 
 
-def with_given(adapter: Adapter, seen: Snapshot, given: Mapping[str, Any] | None) -> Snapshot:
-    """Return a snapshot with the given fields of its record that the provider cannot store."""
-    if seen.record is None or not given:
-        return seen
-    return seen.model_copy(update={"record": filled(adapter, seen.record, given)})
-
-
 class Filling:
     """An adapter that fills in fields its provider cannot store, as memtui last wrote them.
 
     Records are matched by id, even where somebody else changed them since.
     """
 
-    def __init__(
-        self, adapter: Adapter, binding: BindingRow, ask: Callable[..., Awaitable[Any]]
-    ) -> None:
-        """Fill in the records of `adapter`; `ask` reads the control plane's database."""
+    def __init__(self, adapter: Adapter, binding: BindingRow, database: Database) -> None:
+        """Fill in the records of `adapter` from the journal in the control plane's `database`."""
         self.unfilled = adapter
         self._binding = binding
-        self._ask = ask
+        self._database = database
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that needs no filling, such as the provider's key."""
@@ -118,13 +108,17 @@ class Filling:
         if not (records and self.unfilled.lacks & _FILLED):
             return tuple(records)
         ids = [one.handle.provider_record_id for one in records]
-        binding = self._binding
-        place = binding.company_id, binding.key, binding.created_at
-        known = await self._ask(journal.last_left, *place, ids)
+        known = await asyncio.to_thread(self._known, ids)
         return tuple(
             filled(self.unfilled, one, fields_of(known.get(name)))
             for one, name in zip(records, ids, strict=True)
         )
+
+    def _known(self, ids: Sequence[str]) -> Mapping[str, Record]:
+        binding = self._binding
+        place = binding.company_id, binding.key, binding.created_at
+        with self._database.read() as database:
+            return journal.last_left(database, *place, ids)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record."""

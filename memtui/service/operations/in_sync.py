@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from memtui.contract import Invalid, Model, OperationType, Record, Scope, UtcDatetime
-from memtui.service.runtime import ServiceModule, find_binding, in_thread
+from memtui.service.runtime import ServiceModule, find_binding
 from memtui.service.visibility import Caller, readable
 from memtui.store import bindings
 from memtui.store import pairs as kept
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import RecordDetails
 from memtui.store.tables import PairRow, SyncRow
+from memtui.threads import in_thread
 
 
 class SyncedRecord(Model):

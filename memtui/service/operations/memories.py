@@ -1,4 +1,4 @@
-"""The operations on memories: query, explain, get, browse, history; write, correct, forget, sync.
+"""The operations that change memories: write, correct, forget, sync.
 
 Every mutation has the same steps: redact, route and authorise, snapshot the records, write the
 intent, call the provider, read back, and log the outcome with every record before and after.
@@ -7,411 +7,75 @@ intent, call the provider, read back, and log the outcome with every record befo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import (
-    BrowseRequest,
     Conflict,
-    ContextBundle,
     CorrectRequest,
     Denied,
     ForgetReply,
     ForgetRequest,
     Invalid,
-    Link,
-    Links,
-    Matching,
     MemtuiError,
     Model,
     NotFound,
     OperationType,
-    QueryIntent,
-    QueryRequest,
+    Problem,
     Record,
-    RecordHandle,
-    RecordVersion,
     Scope,
     Snapshot,
     SourceRef,
     Unsupported,
     WriteMode,
     WriteRequest,
-    own_filter,
 )
 from memtui.fact_values import pair_of
 from memtui.service.answers import (
-    BrowseAnswer,
-    Change,
-    ExplainAnswer,
-    GetAnswer,
-    HistoryAnswer,
     MutationAnswer,
     PendingChange,
-    ProfileAnswer,
-    QueryAnswer,
     Similar,
     SyncAnswer,
 )
 from memtui.service.connections import Connection
 from memtui.service.operations.fact_keys import as_change, of_same_key, own_facts, refuse_several
 from memtui.service.operations.filling import asked_of, fields_of
-from memtui.service.operations.querying import (
-    by_topic,
-    filter_json,
-    owners_json,
-    redacted_filter,
-    redacted_query,
-    stages_json,
-    stages_of,
-)
+from memtui.service.operations.reading import MemoryReads
 from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.operations.similar import already_there
 from memtui.service.recorder import Check, RunningOperation, log_text, note_owner
 from memtui.service.review.fact_limits import FACT, check_room, check_summary, check_text, has_limit
 from memtui.service.runtime import (
-    FanOut,
-    ServiceModule,
-    grouped,
-    in_thread,
-    problems_beside,
+    first_of_many,
     refuse_unreviewed,
     to_its_end,
 )
 from memtui.service.visibility import (
     USER_PREFIX,
     Caller,
-    R,
     for_caller,
     is_org,
-    may_read,
     person_of,
-    readable,
-    versions_for,
     without_prefix,
 )
-from memtui.store import appending, journal
-from memtui.store.details import BrowseDetails, ChangeDetails, Details, RecordDetails, without_empty
-from memtui.store.operation import Operation
-from memtui.store.visibility import Visibility, until
+from memtui.store.details import ChangeDetails, Details, without_empty
 from memtui.wording import none_of_them
 
 if TYPE_CHECKING:
-    from memtui.service.operations.uses import ReportProgress
     from memtui.service.review.holding import Acceptance, RequestT
 
 ModelT = TypeVar("ModelT", bound=Model)
 
-_PAGE = 1_000
 _LOGGED_IDS = 1_000
+_EMPTY = "A memory needs some text; forget it instead of emptying it."
 _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
 
 
-class Operations(ServiceModule):
+class Operations(MemoryReads):
     """The operations on memories."""
-
-    async def query(
-        self, caller: Caller, request: QueryRequest, *, fan_out: FanOut | None = None
-    ) -> QueryAnswer:
-        """Find records relevant to a text; `fan_out`: as one of several bindings."""
-        caller = caller.at(request.as_of)
-        clean, asked = redacted_query(request)
-        needs = "agents_search" if request.matching is Matching.AGENTS else None
-        async with self._runtime.connected(
-            OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs,
-            fan_out=fan_out,
-        ) as (entry, connection):  # fmt: skip
-            routed = await self._routed(caller, connection, clean)
-            bundle, all_topics = await by_topic(connection, routed)
-            if all_topics:
-                entry.request["all_topics"] = True
-            snippets = _readable(entry, bundle.snippets)
-            entry.about(snippets)
-            note_owner(entry, [snippet.scope for snippet in snippets])
-            bundle = await _with_profile(entry, connection, routed, bundle)
-            entry.usage, entry.capped = bundle.usage, bundle.capped
-            ids = [snippet.handle.provider_record_id for snippet in snippets]
-            stages = stages_of(bundle.stages, ids)
-            if stages:
-                entry.request["stages"] = stages_json(stages, ids)
-        return QueryAnswer.like(
-            bundle,
-            **entry.answer(),
-            snippets=for_caller(caller, snippets),
-            stages=stages,
-            all_topics=all_topics,
-        )
-
-    async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
-        """Trace how a query is answered; only records that the caller may read are named."""
-        caller = caller.at(request.as_of)
-        clean, asked = redacted_query(request)
-        scope = request.scope
-        async with self._runtime.connected(
-            OperationType.EXPLAIN, caller, scope, asked, request.binding_key, needs="explain"
-        ) as (entry, connection):
-            routed = await self._routed(caller, connection, clean)
-            explanation = await connection.read(lambda: connection.adapter.explain(routed))
-            entry.usage = explanation.usage
-            if entry.visibility is not None:
-                shown: set[str] = set()
-                for name in {one for stage in explanation.stages for one in stage.scores}:
-                    handle = connection.handle_of(name)
-                    record = await connection.read(partial(connection.adapter.get, handle, scope))
-                    if record and readable([record], scope, entry.visibility):
-                        shown.add(name)
-                stages = stages_of(explanation.stages, shown)
-                explanation = explanation.model_copy(update={"stages": stages})
-        return ExplainAnswer(**entry.answer(), explanation=explanation)
-
-    async def _routed(
-        self, caller: Caller, connection: Connection, request: QueryRequest
-    ) -> QueryRequest:
-        """Return a query for its binding; for a preamble, with the records that helped before."""
-        key, helped = connection.binding.key, frozenset[str]()
-        if request.intent is QueryIntent.AGENT_PREAMBLE:
-            log = await asyncio.to_thread(self._runtime.log_of, caller)
-            helped = await asyncio.to_thread(log.helped, key)
-        return request.model_copy(update={"binding_key": key, "helped": helped})
-
-    async def profile(
-        self, caller: Caller, scope: Scope, *, binding_key: str | None = None
-    ) -> ProfileAnswer:
-        """Return the provider's profile of a scope (seed 000, `profile(scope)`)."""
-        async with self._runtime.connected(
-            OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
-        ) as (entry, connection):
-            found = await connection.read(lambda: connection.adapter.profile(scope))
-            entry.usage = found.usage
-        return ProfileAnswer(**entry.answer(), profile=found)
-
-    async def get(
-        self,
-        caller: Caller,
-        asked: RecordHandle | str,
-        scope: Scope,
-        *,
-        binding_key: str | None = None,
-    ) -> GetAnswer:
-        """Return one record by handle or id, also by an id that it had before an undo.
-
-        Raises:
-            NotFound: there is none that the caller may read.
-            Unavailable: it cannot be read.
-        """
-        request = RecordDetails(record_id=_record_id(asked))
-        async with self._runtime.connected(
-            OperationType.GET, caller, scope, request, binding_key
-        ) as (
-            entry,
-            connection,
-        ):
-            record = await self._runtime.find(entry, connection, asked)
-            if not readable([record], scope, entry.visibility):
-                raise connection.lacks(record.handle)
-            note_owner(entry, [record.scope])
-            entry.about([record])
-            entry.source = record.source
-            linked = await _links(entry, connection, [record])
-        [received] = for_caller(caller, [record])
-        links = linked.get(record.handle.provider_record_id, Links())
-        return GetAnswer.like(links, **entry.answer(), record=received)
-
-    async def browse(
-        self,
-        caller: Caller,
-        request: BrowseRequest,
-        *,
-        fan_out: FanOut | None = None,
-        report: ReportProgress = lambda _read, _total: None,
-        all_problems: bool = False,
-        to_show: bool = False,
-    ) -> BrowseAnswer:
-        """Return one page of what is stored.
-
-        Args:
-            caller: Who asks.
-            request: The page.
-            fan_out: Set where several bindings are listed at once.
-            report: Receives the progress while a whole scope is read first (`dup:`).
-            all_problems: Return every unreadable item; fail where that cannot be determined.
-            to_show: Read for another operation's answer; the log neither lists nor counts it.
-        """
-        caller = caller.at(request.as_of)
-        scope = request.scope
-        chosen = redacted_filter(request.filter)
-        asked: BrowseDetails = {
-            "filter": filter_json(chosen),
-            "sort": request.sort,
-            "limit": request.limit,
-            "cursor": request.cursor,
-        }
-        if request.owners:
-            asked["owners"] = owners_json(request.owners)
-        needs = "browse" if request.namespace is None else "namespace_changes"
-        async with self._runtime.connected(
-            OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
-            fan_out=fan_out, all_problems=all_problems,
-        ) as (entry, connection):  # fmt: skip
-            entry.to_show = to_show
-            routed = request.model_copy(
-                update={
-                    "binding_key": connection.binding.key,
-                    "filter": chosen,
-                }
-            )
-            if chosen.uses:
-                from memtui.service.operations.uses import UsedRecords
-
-                page = await UsedRecords(self._runtime, entry, connection, routed, report).page()
-            else:
-                page = await connection.read(lambda: connection.adapter.browse(routed))
-            records = _readable(entry, page.records)
-            entry.result_count, entry.usage = len(records), page.usage
-            entry.capped = page.at_least
-            linked = await _links(entry, connection, records) if request.links else {}
-        adapter = connection.adapter
-        is_owners = bool(scope.project_id or scope.subject_id) and (
-            adapter.capabilities.validity or adapter.only_facts  # list only that owner
-        )
-        is_all = request.cursor is None and page.next_cursor is None
-        is_whole = entry.visibility is None or is_owners or is_all
-        return BrowseAnswer.like(
-            page,
-            **entry.answer(),
-            records=for_caller(caller, records),
-            links=linked,
-            # The provider's total also counts records of others that the caller may not read.
-            total=page.total if is_whole and len(records) == len(page.records) else None,
-        )
-
-    async def has_records(
-        self, caller: Caller, owner: Scope, *, binding_key: str | None = None
-    ) -> bool:
-        """Return whether a binding has records of an owner; a read for another answer.
-
-        Raises:
-            Unsupported: the provider cannot list records.
-        """
-        request = BrowseRequest(
-            scope=owner, binding_key=binding_key, filter=own_filter(owner, kind=None), limit=1
-        )
-        return bool((await self.browse(caller, request, to_show=True)).records)
-
-    async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:
-        """Yield all pages of a request, of 1,000 records each."""
-        request = request.model_copy(update={"limit": _PAGE})
-        while True:
-            page = await self.browse(caller, request)
-            yield page
-            if page.next_cursor is None:
-                return
-            request = request.model_copy(update={"cursor": page.next_cursor})
-
-    async def history(
-        self,
-        caller: Caller,
-        asked: RecordHandle | str,
-        scope: Scope,
-        *,
-        binding_key: str | None = None,
-    ) -> HistoryAnswer:
-        """Return a record's changes in memtui's journal, and its versions at the provider."""
-        found, owner = await self.kept_history(caller, asked, scope, binding_key=binding_key)
-        return received_history(caller, found, owner)
-
-    async def kept_history(
-        self,
-        caller: Caller,
-        asked: RecordHandle | str,
-        scope: Scope,
-        *,
-        binding_key: str | None = None,
-    ) -> tuple[HistoryAnswer, Scope]:
-        """Return the raw history of a record, before `received_history`, and its owner."""
-        request = RecordDetails(record_id=_record_id(asked))
-        async with self._runtime.connected(
-            OperationType.HISTORY, caller, scope, request, binding_key
-        ) as (entry, connection):
-            handle = connection.handle_of(asked)
-            ids, changes = await asyncio.to_thread(
-                self._changes, connection, handle, entry.visibility, caller.as_of
-            )
-            handle = handle.model_copy(update={"provider_record_id": ids[0]})
-            versions: tuple[RecordVersion, ...] = ()
-            shown = [r.scope for one in changes for r in (one.before, one.after) if r]
-            if not shown and (entry.visibility is not None or caller.by_ai):
-                record = await self._runtime.find(entry, connection, handle)
-                if not readable([record], scope, entry.visibility):
-                    raise connection.lacks(record.handle)
-                shown = [record.scope]
-            note_owner(entry, shown)
-            if connection.adapter.capabilities.history:
-                found = await connection.read(lambda: connection.adapter.history(handle, scope))
-                versions = tuple(found)
-            edited_at = None
-            if _is_edited(changes, versions):
-                edited_at = (await self._runtime.find(entry, connection, handle)).updated_at
-            if not changes and not versions:
-                entry.source = (await self._runtime.find(entry, connection, handle)).source
-            sources = (*(one.operation.source for one in changes), *(v.source for v in versions))
-            entry.source = entry.source or next((source for source in sources if source), None)
-            entry.about([handle])
-            entry.result_count = len(changes) + len(versions)
-        answer = HistoryAnswer(
-            **entry.answer(),
-            handle=handle,
-            changes=changes,
-            versions=versions,
-            edited_at=edited_at,
-        )
-        owner, *_ = (*filter(is_org, shown), *shown, scope)
-        return answer, owner
-
-    def _changes(
-        self,
-        connection: Connection,
-        handle: RecordHandle,
-        visibility: Visibility | None,
-        as_of: datetime | None,
-    ) -> tuple[list[str], tuple[Change, ...]]:
-        """Return a record's ids, the current one first, and the changes under all of them.
-
-        `as_of`: only changes until then.
-        """
-        company_id, key = connection.binding.company_id, connection.binding.key
-        steps: dict[str, appending.Step] = {}
-        with self._runtime.database.read() as database:
-            ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
-            for one in reversed(ids):
-                found = journal.changes_of_record(database, company_id, key, one)
-                for operation_id, step in found.items():
-                    known = steps.get(operation_id)
-                    steps[operation_id] = _joined(known, step) if known else step
-        operations = self._runtime.log(company_id, until(visibility, as_of)).by_ids(
-            list(steps), ids
-        )
-        return ids, tuple(change_of(one, steps[one.operation_id], visibility) for one in operations)
-
-    @in_thread
-    def has_written(self, caller: Caller, field: str, name: str) -> bool:
-        """Return whether the unsealed log has a write for a project or user; cheap.
-
-        False: it has none, the write is sealed, or the caller does not see the whole company.
-
-        Args:
-            caller: Who asks.
-            field: `project_id` or `subject_id`.
-            name: The id of the project or user.
-        """
-        if self._runtime.visibility(caller) is not None:
-            return False
-        with self._runtime.database.read() as database:
-            return appending.has_written(database, caller.company_id, field, name)
 
     @to_its_end
     async def write(
@@ -434,14 +98,16 @@ class Operations(ServiceModule):
             together: Id of a group of changes that one undo takes back.
             accepts: The pending write that the caller accepts.
         """
-        runtime, scope = self._runtime, _scope_of(request, accepts)
-        if copied:
+        runtime, scope = self._runtime, request.scope
+        if copied or accepts is not None:
             scope = scope.outside_run()
         if caller.by_ai:
             request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: redacting a megabyte takes a while and would block other requests.
         clean, labels = await asyncio.to_thread(redact_write, request)
-        asked = _asked_to_write(clean, labels, accepts, together)
+        logged = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
+        details = cast("ChangeDetails", clean.model_dump(mode="json", include=logged))
+        asked = _change_details(details, labels, accepts, together)
         recording = runtime.recorder.recorded(
             OperationType.WRITE, caller, scope, asked, clean.source
         )
@@ -459,10 +125,7 @@ class Operations(ServiceModule):
                 "binding_key": connection.binding.key, "created_by": author, "users": users,
             }  # fmt: skip
             routed = clean.model_copy(update=update)
-            _refuse_empty(routed.content)
-            _refuse_summarizing(connection, routed.mode)
-            _refuse_secret(routed.record_id)
-            check_summary(connection, routed.kind, routed.summary)
+            _refuse_unstorable(connection, routed)
             if routed.kind == FACT or connection.adapter.only_facts:
                 check_text(routed.content, runtime.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
@@ -499,7 +162,7 @@ class Operations(ServiceModule):
                 given=dict.fromkeys(reply.records, given), asked=given,
             )  # fmt: skip
             stored = [step.record for step in after if step.record]
-            entry.problems = await problems_beside(entry, connection, stored)
+            entry.problems = await self._problems_beside(entry, connection, stored)
         return MutationAnswer(
             **entry.answer(),
             handles=reply.records,
@@ -510,6 +173,15 @@ class Operations(ServiceModule):
             similar=alike,
             was=next((one.record.text for one in before if one.record is not None), None),
         )
+
+    async def _problems_beside(
+        self, entry: RunningOperation, connection: Connection, records: Sequence[Record]
+    ) -> tuple[Problem, ...]:
+        """Return the unreadable items in the files that records were written to."""
+        files = {one.location.path for one in records if one.location}
+        found = await self._runtime.unreadable(entry, connection) if files else []
+        beside = [one for one in found if one.location and one.location.path in files]
+        return tuple(first_of_many(beside, connection)) if beside else ()
 
     async def _by_key(
         self,
@@ -581,7 +253,8 @@ class Operations(ServiceModule):
             together: Id of a group of changes that one undo takes back.
             accepts: The pending correction that the caller accepts.
         """
-        runtime, scope = self._runtime, _scope_of(request, accepts)
+        runtime = self._runtime
+        scope = request.scope if accepts is None else request.scope.outside_run()
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
         free = {"text", "summary", "topic", "tags", "source"}
@@ -594,8 +267,8 @@ class Operations(ServiceModule):
             if text is not None:  # withheld until the record, and so its owner, is known
                 log_text(entry, text, withheld=True)
             connection = await runtime.connect(entry, request.binding_key, needs="correction")
-            if text is not None:
-                _refuse_empty(text)
+            if text is not None and not text.strip():
+                raise Invalid(_EMPTY)
             with _still_there(accepts):
                 record = await self._find_to_correct(entry, connection, clean, accepts)
             update = {"created_by": caller.author(clean.created_by)}
@@ -682,7 +355,8 @@ class Operations(ServiceModule):
         Raises:
             Conflict: one of these records, or of `staying`, has changed.
         """
-        runtime, scope = self._runtime, _scope_of(request, accepts)
+        runtime = self._runtime
+        scope = request.scope if accepts is None else request.scope.outside_run()
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         forgets = ChangeDetails(record_ids=ids[:_LOGGED_IDS], records=len(ids))
@@ -844,45 +518,27 @@ def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]
     return type(request).model_validate({**dict(request), **clean}), labels
 
 
-async def _with_profile(
-    entry: RunningOperation, connection: Connection, request: QueryRequest, bundle: ContextBundle
-) -> ContextBundle:
-    """Add the provider's profile, if it has one, to the answer for a preamble."""
-    may_see_profile = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
-    wanted = request.intent is QueryIntent.AGENT_PREAMBLE and may_see_profile
-    if not wanted or bundle.profile_summary or not connection.adapter.capabilities.profile:
-        return bundle
-    found = await connection.read(lambda: connection.adapter.profile(request.scope))
-    update = {"profile_summary": found.summary or None, "usage": (*bundle.usage, *found.usage)}
-    return bundle.model_copy(update=update)
+def _refuse_unstorable(connection: Connection, request: WriteRequest) -> None:
+    """Refuse a write that its provider cannot store as asked.
 
+    An id with a secret is refused too: redacting it would make another id.
 
-def _refuse_empty(text: str) -> None:
-    if not text.strip():
-        raise Invalid("A memory needs some text; forget it instead of emptying it.")
-
-
-def _refuse_summarizing(connection: Connection, mode: WriteMode) -> None:
-    """Raise `Unsupported` for mode `summarize` where the provider stores texts verbatim."""
+    Raises:
+        Invalid: it has no text, the id contains a secret, or a fact has a summary.
+        Unsupported: the provider stores no summaries, or texts verbatim for mode `summarize`.
+    """
+    if not request.content.strip():
+        raise Invalid(_EMPTY)
     able = connection.adapter.capabilities
-    if mode is WriteMode.SUMMARIZE and not able.provider_managed_extraction:
+    if request.mode is WriteMode.SUMMARIZE and not able.provider_managed_extraction:
         raise Unsupported(
             f"{connection.binding.key} stores a text as it is and condenses none; leave the mode "
             "summarize out, or choose a binding whose provider extracts."
         )
-
-
-def _refuse_secret(record_id: str | None) -> None:
-    """Refuse an id that contains a secret: redacting it would make another id."""
-    if record_id is not None and redact(record_id)[1]:
+    if request.record_id is not None and redact(request.record_id)[1]:
         raise Invalid("The id that is asked for holds a secret; give another, or none.")
-
-
-def _scope_of(
-    request: WriteRequest | CorrectRequest | ForgetRequest, accepts: Acceptance | None
-) -> Scope:
-    """Return a request's scope; without its run where a person accepts a pending change."""
-    return request.scope if accepts is None else request.scope.outside_run()
+    if request.summary is not None:
+        check_summary(connection, request.kind, request.summary)
 
 
 def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
@@ -897,32 +553,18 @@ def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*subjects, person.removeprefix(USER_PREFIX), person)))
 
 
-def _decision(accepts: Acceptance | None) -> ChangeDetails:
-    """Return the logged request members of a review decision; empty if it is none."""
-    return {} if accepts is None else accepts.log_entry()
-
-
 def _change_details(
     given: ChangeDetails,
     labels: Sequence[str],
     accepts: Acceptance | None,
     together: str | None,
 ) -> ChangeDetails:
-    """Return what the log says of a change: what it sets, what was redacted, what it decides."""
-    asked: ChangeDetails = {**given, **_decision(accepts), "redacted": list(labels)}
-    return grouped(without_empty(asked), together)
-
-
-def _asked_to_write(
-    request: WriteRequest,
-    labels: Sequence[str],
-    accepts: Acceptance | None,
-    together: str | None,
-) -> ChangeDetails:
-    """Return the logged request of a write, without its text."""
-    logged = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
-    given = cast("ChangeDetails", request.model_dump(mode="json", include=logged))
-    return _change_details(given, labels, accepts, together)
+    """Return the logged request of a change: its members, the redacted labels, the decision."""
+    decision: ChangeDetails = {} if accepts is None else accepts.log_entry()
+    asked: ChangeDetails = {**given, **decision, "redacted": list(labels)}
+    if together is not None:
+        asked["together"] = together
+    return without_empty(asked)
 
 
 def _asked_to_correct(
@@ -947,86 +589,3 @@ def _asked_to_correct(
 
 def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
     return [snapshot.record.scope for snapshot in snapshots if snapshot.record]
-
-
-def change_of(operation: Operation, step: appending.Step, visibility: Visibility | None) -> Change:
-    """Return a journal step as a visibility shows it."""
-    before, after = (
-        snapshot.record
-        if snapshot and snapshot.record and readable([snapshot.record], operation.scope, visibility)
-        else None
-        for snapshot in step
-    )
-    return Change(operation=operation, before=before, after=after)
-
-
-def _joined(old: appending.Step, new: appending.Step) -> appending.Step:
-    """Join the two steps of an operation that changed a record's id."""
-    before, after = old[0] if old[0].record else new[0], new[1]
-    return before, after if after and after.record else old[1]
-
-
-def received_history(caller: Caller, found: HistoryAnswer, owner: Scope) -> HistoryAnswer:
-    """Return a history as a caller gets it; `owner`: the record's owner."""
-    update = {
-        "changes": tuple(received(caller, change) for change in found.changes),
-        "versions": versions_for(caller, found.versions, found.handle, owner),
-    }
-    return found.model_copy(update=update)
-
-
-def received(caller: Caller, change: Change) -> Change:
-    """Return a change as a caller gets it."""
-    before, after = (
-        for_caller(caller, [record])[0] if record else None
-        for record in (change.before, change.after)
-    )
-    return change.model_copy(update={"before": before, "after": after})
-
-
-def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
-    """Return the records that the caller may read, and log how many others were withheld."""
-    kept = readable(found, entry.scope, entry.visibility)
-    if withheld := len(found) - len(kept):
-        entry.request["withheld"] = withheld
-    return kept
-
-
-async def _links(
-    entry: RunningOperation, connection: Connection, records: Sequence[Record]
-) -> Mapping[str, Links]:
-    """Return the visible links of records by id; none in the past, where they are unknown."""
-    in_the_past = entry.caller.as_of is not None
-    if not records or in_the_past or not connection.adapter.capabilities.links:
-        return {}
-    handles = [record.handle for record in records]
-    found = await connection.read(partial(connection.adapter.links, handles, entry.scope))
-    return {record_id: _seen_links(one, entry) for record_id, one in found.items()}
-
-
-def _seen_links(found: Links, entry: RunningOperation) -> Links:
-    """Remove the targets of links to hidden records, and the backlinks from them."""
-
-    def may_see(link: Link) -> bool:
-        return may_read(link.scope, entry.scope, entry.visibility)
-
-    nowhere = {"handle": None, "title": None, "scope": None}
-    return found.model_copy(
-        update={
-            "links": tuple(
-                one if may_see(one) else one.model_copy(update=nowhere) for one in found.links
-            ),
-            "backlinks": tuple(filter(may_see, found.backlinks)),
-        }
-    )
-
-
-def _is_edited(changes: Sequence[Change], versions: Sequence[RecordVersion]) -> bool:
-    """Whether a record's text differs from what memtui last wrote."""
-    last = changes[0].after if changes else None
-    now = next((one for one in versions if one.valid_to is None), None)
-    return last is not None and now is not None and now.text != last.text
-
-
-def _record_id(asked: RecordHandle | str) -> str:
-    return asked if isinstance(asked, str) else asked.provider_record_id

@@ -32,7 +32,6 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import (
     ServiceModule,
     find_binding,
-    in_thread,
     refuse_unreviewed,
     to_its_end,
 )
@@ -42,6 +41,7 @@ from memtui.store.database import DatabaseConnection as Database
 from memtui.store.details import BrowseDetails, CommonDetails, SettingDetails
 from memtui.store.settings import NAMESPACE
 from memtui.store.tables import NamespaceRow, PluginIdRow
+from memtui.threads import in_thread
 
 T = TypeVar("T")
 

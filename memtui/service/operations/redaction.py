@@ -441,36 +441,30 @@ _VARIABLE = late_pattern(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the text with each secret replaced by `[REDACTED:LABEL]`, and the labels found."""
-    folded = _folded(text)
-    if not (_has_any(folded, _SIGNS) or SIGNLESS.search(text)):
+    folded = suspicious(text)
+    if folded is None:
         return text, ()
     labels: list[str] = []
     for label, pattern in shapes_in(folded):
         text = _take_out(text, pattern, label, labels)
-    if _has_any(folded, _NAME_SIGNS):
+    if any(map(folded.__contains__, _NAME_SIGNS)):
         for pattern in (_ELEMENT, _PAIR, _FLAG):
             text = _take_out_named(text, pattern, labels)
         text = _take_out_named(text, _NAMED, labels)
     return text, tuple(labels)
 
 
-def may_hold_secret(text: str) -> bool:
-    """Tell whether there can be a secret in a text at all, in a tenth of the time of `redact`.
+def suspicious(text: str) -> str | None:
+    """Return the folded text if it may hold a secret, in a tenth of the time of `redact`.
 
-    The text may be the JSON or the `repr` of a value: where this is False, `redact_json` finds
-    nothing in the value either.
+    The text may be the JSON or the `repr` of a value: where this is None, `redact_json` finds
+    nothing in the value either. A folded letter is the ASCII one that a pattern takes it for.
     """
-    return _has_any(_folded(text), _SIGNS) or SIGNLESS.search(text) is not None
-
-
-def _has_any(folded: str, signs: tuple[str, ...]) -> bool:
-    return any(map(folded.__contains__, signs))
-
-
-def _folded(text: str) -> str:
-    """Return the text with every letter that a pattern takes for an ASCII one as that one."""
     folded = text.casefold()
-    return folded if folded.isascii() else folded.replace("\u0131", "i").replace("\u0307", "")
+    if not folded.isascii():
+        folded = folded.replace("\u0131", "i").replace("\u0307", "")
+    has_sign = any(map(folded.__contains__, _SIGNS)) or SIGNLESS.search(text)
+    return folded if has_sign else None
 
 
 def _take_out(text: str, pattern: re.Pattern[str], label: str, labels: list[str]) -> str:
@@ -587,7 +581,7 @@ def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
 
 def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
     """Redact every string inside a JSON value, keys included."""
-    return _redact_inside(value) if may_hold_secret(repr(value)) else (_plain(value), ())
+    return (_plain(value), ()) if suspicious(repr(value)) is None else _redact_inside(value)
 
 
 def _plain(value: Any) -> Any:

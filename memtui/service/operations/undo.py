@@ -35,10 +35,10 @@ from memtui.service.history.log import LoggedOperations
 from memtui.service.home.bindings import refuse_shared
 from memtui.service.home.members import REVOKED
 from memtui.service.operations.filling import fields_of
-from memtui.service.operations.memories import change_of, received
+from memtui.service.operations.reading import change_of, received
 from memtui.service.recorder import CONTENT, RunningOperation
 from memtui.service.review.queue import Review
-from memtui.service.runtime import ServiceModule, in_thread, refuse_unreviewed, to_its_end
+from memtui.service.runtime import ServiceModule, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller, Role, for_caller
 from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
@@ -51,6 +51,7 @@ from memtui.store.journal import OutcomeCheck, OutcomeFinding, Undoable
 from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, set_by
 from memtui.store.settings import SettingChange
+from memtui.threads import in_thread
 
 _AT_ONCE = timedelta(hours=1)
 """The operations of one group begin within such a time of each other."""

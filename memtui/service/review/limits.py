@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.history.analysis import Analysis
-from memtui.service.runtime import ServiceModule, check_target_id, find_binding, in_thread
+from memtui.service.runtime import ServiceModule, check_target_id, find_binding
 from memtui.service.visibility import Caller
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow
@@ -23,6 +23,7 @@ from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
 from memtui.store.limits import Spent
 from memtui.store.visibility import Visibility
+from memtui.threads import in_thread
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest

@@ -49,7 +49,7 @@ from memtui.service.review.holding import (
     state_of,
     text_of,
 )
-from memtui.service.runtime import ServiceModule, find_binding, grouped, in_thread, to_its_end
+from memtui.service.runtime import ServiceModule, find_binding, grouped, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
     Caller,
@@ -64,6 +64,7 @@ from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
+from memtui.threads import in_thread
 
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
 

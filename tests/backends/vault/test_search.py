@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from memtui.backends.vault import search
 from memtui.contract import BrowseRequest, Filter, Invalid, QueryRequest, Scope
-from memtui.provider_kit.search import ranked, take_apart
+from memtui.provider_kit.search import ranked
+from memtui.text_analysis import take_apart
 from tests.test_text_analysis import SAME
 
 from .conftest import COMPANY, SCOPE, Open, ask, fact, note, put
