@@ -61,5 +61,4 @@ def test_hanging_never_passes_its_lines(text: str, width: int, most: int) -> Non
 @pytest.mark.parametrize("left_s", [-0.000_155, 0, 5])
 def test_a_toast_that_is_over_while_it_is_made_does_not_hold_the_app_up(left_s: float) -> None:
     shown = Toast(Notification("Done.", timeout=left_s))
-    assert shown._timeout > 0
-    assert shown._timeout == pytest.approx(max(left_s, 0.01), abs=0.005)
+    assert 0 < shown._timeout <= max(left_s, 0.01)
