@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.engine import Engine, first_line
+from memtui.analytics.engine import DuckDb, first_line
 from memtui.analytics.sql import CEILING, MEMORY_MB, TIME_LIMIT_S, limited
 from memtui.analytics.statement import check_expression, tried
 from memtui.contract import Denied, Invalid
@@ -64,7 +64,7 @@ class MappedRows:
         self._path = path.absolute()
         self._form = form
         self._explained = 0
-        self._engine = Engine(memory_mb=MEMORY_MB, zone=zone, only=self._path)
+        self._engine = DuckDb(memory_mb=MEMORY_MB, zone=zone, only=self._path)
         try:
             is_parquet = form == "parquet"
             self.columns = self._view_parquet() if is_parquet else _columns(read(path, form))

@@ -118,9 +118,9 @@ def update_company(connection: DatabaseConnection, company_id: str, values: dict
     """Change columns of a company."""
     from sqlalchemy import update
 
-    from memtui.store.tables import CompanyTable
+    from memtui.store.tables import CompanyTable, table_of
 
-    table = CompanyTable.__table__  # type: ignore[attr-defined]
+    table = table_of(CompanyTable)
     connection.execute(update(table).where(table.c.company_id == company_id).values(values))
 
 
@@ -167,9 +167,9 @@ def update_binding(connection: DatabaseConnection, binding_id: str, values: dict
     """Change columns of a binding."""
     from sqlalchemy import update
 
-    from memtui.store.tables import BindingTable
+    from memtui.store.tables import BindingTable, table_of
 
-    table = BindingTable.__table__  # type: ignore[attr-defined]
+    table = table_of(BindingTable)
     connection.execute(update(table).where(table.c.binding_id == binding_id).values(values))
 
 
