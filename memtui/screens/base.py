@@ -47,7 +47,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
 from functools import partial, wraps
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -99,6 +99,7 @@ from memtui.widgets.virtual_list import ColumnsAsked, OrderAsked
 if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
     from memtui.service.answers import MutationAnswer, UndoCandidate
+    from memtui.service.usecases.undoing import Undone
     from memtui.store.operation import Operation
 
 T = TypeVar("T")
@@ -353,7 +354,8 @@ class ServiceScreen(SizedScreen[GoTo]):
         If its outcome is unknown, it is checked first; None: the person declined the check.
 
         Raises:
-            Invalid: there is no change, it did not happen, or its outcome stays unknown.
+            NotFound: there is no change.
+            Invalid: it did not happen, or its outcome stays unknown.
         """
         found = await self._newest_change()
         if found.why_not is None:
@@ -361,16 +363,15 @@ class ServiceScreen(SizedScreen[GoTo]):
         return await self._newest_change() if await self.find_out(found.operation) else None
 
     async def _newest_change(self) -> UndoCandidate:
+        from memtui.service.usecases import undoing
+
         session = self.session
 
-        async def last() -> list[UndoCandidate]:
+        async def last() -> UndoCandidate:
             await self.acts.settled()
-            return await session.service.undoable(session.caller, 1)
+            return await undoing.last_change(session.service, session.caller)
 
-        found = await self.wait("waiting for the change under way", last)
-        if not found:
-            raise Invalid("There is nothing to undo.")
-        return found[0]
+        return await self.wait("waiting for the change under way", last)
 
     async def find_out(self, operation: Operation) -> bool:
         """Check a change of unknown outcome with its binding, after a yes.
@@ -476,15 +477,11 @@ class ServiceScreen(SizedScreen[GoTo]):
         They can be redone, on any screen.
         """
         session = self.session  # another company may be shown when the undo ends
-        done: list[MutationAnswer] = []
-        try:
-            await self.take_back(operation_ids, done)
-        except MemtuiError as error:
-            await self._raise_in_part(error, done, "Undone before that: {}; U redoes it.")
-        finally:
-            if done:
-                session.undone.append(done)
-        return done
+        undone = await self.take_back(operation_ids)
+        if undone.answers:
+            session.undone.append(undone.answers)
+        await self._raise_in_part(undone, "Undone before that: {}; U redoes it.")
+        return undone.answers
 
     async def redo_last(self) -> None:
         """Redo the last undo, made on any screen.
@@ -509,27 +506,25 @@ class ServiceScreen(SizedScreen[GoTo]):
         if not undoes:
             raise Invalid("There is nothing to redo; u undoes.")
         undone = undoes.pop()
-        again: list[MutationAnswer] = []
-        try:
-            await self.take_back([one.operation_id for one in reversed(undone)], again)
-        except MemtuiError as error:
-            redone = {one.undoes for one in again}
+        again = await self.take_back([one.operation_id for one in reversed(undone)])
+        if again.failed is not None:
+            redone = {one.undoes for one in again.answers}
             rest = [one for one in undone if one.operation_id not in redone]
-            if isinstance(error, Conflict):
+            if isinstance(again.failed, Conflict):
                 rest = rest[:-1]  # drop the conflicting change: it would fail again
             if rest:
                 undoes.append(rest)
             more = "; U goes on with the rest" if rest else ""
-            addition = f"Redone before that: {{}}, which u undoes{more}."
-            await self._raise_in_part(error, again, addition)
-        return undone, again
+            await self._raise_in_part(again, f"Redone before that: {{}}, which u undoes{more}.")
+        return undone, again.answers
 
-    async def _raise_in_part(
-        self, error: MemtuiError, done: Sequence[MutationAnswer], addition: str
-    ) -> NoReturn:
-        if not done:
-            raise error
-        raise type(error)(f"{error} {addition.format(await self.came_back(done))}") from error
+    async def _raise_in_part(self, undone: Undone, addition: str) -> None:
+        """Raise why a change could not be undone, with those that were before."""
+        if undone.failed is not None and undone.answers:
+            before = addition.format(await self.came_back(undone.answers))
+            raise type(undone.failed)(f"{undone.failed} {before}") from undone.failed
+        if undone.failed is not None:
+            raise undone.failed
 
     @conversation
     async def action_undo(self) -> None:
@@ -543,20 +538,17 @@ class ServiceScreen(SizedScreen[GoTo]):
         await self.redo_last()
         self.load()
 
-    async def take_back(self, operation_ids: Iterable[str], done: list[MutationAnswer]) -> None:
-        """Undo changes, each with the changes made together with it; answers go into `done`."""
+    async def take_back(self, operation_ids: Sequence[str]) -> Undone:
+        """Undo changes in this order, each with the changes made together with it."""
+        from memtui.service.usecases import undoing
+
         session = self.session
-
-        async def work() -> None:
-            for one in operation_ids:
-                if all(known.undoes != one for known in done):
-                    await session.service.undo_together(session.caller, one, answers=done)
-
-        try:
-            await self._carry_out(work)
-        except MemtuiError:
+        undone = await self._carry_out(
+            partial(undoing.undo, session.service, session.caller, operation_ids)
+        )
+        if undone.failed is not None:
             self.stopped_halfway()
-            raise
+        return undone
 
     def stopped_halfway(self) -> None:
         """React to an undo or redo that failed, perhaps after some of its changes."""

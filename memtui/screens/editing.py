@@ -604,10 +604,11 @@ class EditingScreen(ListScreen[R]):
             text=text,
         )
         answer = await self.change(lambda: session.service.correct(session.caller, request))
-        undone: list[MutationAnswer] = []
-        await self.take_back([written.operation_id], undone)
-        self.own(*undone, answer)
-        self._show_reversed(undone)
+        undone = await self.take_back([written.operation_id])
+        if undone.failed is not None:
+            raise undone.failed
+        self.own(*undone.answers, answer)
+        self._show_reversed(undone.answers)
         for now in answer.records:
             self.changed({RecordName(answer.binding_key, record_key(record)): now})
             self.select(record_key(now))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.channels.cli import impact
+from memtui.channels.cli.errors import KIND_CODES, kind_of
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import (
@@ -96,7 +97,7 @@ async def undo(
         bool, typer.Option("--list", help="List the changes that were not undone yet instead.")
     ] = False,
     limit: Limit = 20,
-) -> None:
+) -> int:
     """Undo a change.
 
     Without an operation that is the last change, of memories or of settings; with a scope, the
@@ -111,26 +112,37 @@ async def undo(
         titles = columns("operation", "when>", "type", "what", "by", "project", "")
         rows = _candidate_rows(session, candidates)
         session.out.answer({"undoable": candidates}, table(titles, rows))
-        return
+        return 0
+    from memtui.service.usecases.undoing import last_change
+    from memtui.service.usecases.undoing import undo as undo_each
+
     target = operation_id
     if target is None:
-        last = await _last_in_scope(session, scope)
+        last = await last_change(
+            session.service, session.caller, scope.scope(session), scope.binding
+        )
         _refuse_stuck(last)
         if not session.service.read_only:
             _ask_for_anothers(session, last)
         target = last.operation.operation_id  # another change may have come meanwhile
-    answers = await session.service.undo_together(session.caller, target)
+    found = await undo_each(session.service, session.caller, [target])
+    answers, failed = found.answers, found.failed
+    if failed and not answers:
+        raise failed
+    error = {"error": {"kind": kind_of(failed), "message": str(failed)}} if failed else {}
     changes = [change.name for answer in answers for change in answer.settings]
     links = {old: new for answer in answers for old, new in answer.linked.items()}
     undone = f"{len(answers):,} changes"
     if len(answers) <= _NAMED:
         undone = " and ".join([await _undone(session, answer) for answer in answers])
     session.out.answer(
-        jsonable(answers[0]) | {"together": jsonable(answers[1:])},
+        jsonable(answers[0]) | {"together": jsonable(answers[1:])} | error,
         [*(name for answer in answers for name in changed_ids(answer)), *changes],
+        str(failed or ""),
         *(f"{old} is {new} now." for old, new in links.items() if old != new),
         f"Undone: {undone}; memtui undo {answers[0].operation_id} redoes it.",
     )
+    return KIND_CODES[kind_of(failed)] if failed else 0
 
 
 async def _undone(session: Session, answer: MutationAnswer) -> str:
@@ -150,24 +162,6 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
         return change
     more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
     return f"{change}, “{visible(names[0], limit=_UNDONE_CHARS)}”{more}"
-
-
-async def _last_in_scope(session: Session, scope: ScopeOptions) -> UndoCandidate:
-    """Return the newest change in the given scope, of all where none was given."""
-    given = {
-        name: value
-        for name, value in scope.scope(session).model_dump(exclude_none=True).items()
-        if name != "company_id"
-    }
-    is_any = not given and scope.binding is None
-    for candidate in await session.service.undoable(session.caller, 1 if is_any else _UNDO_DEPTH):
-        operation = candidate.operation
-        pending = operation.scope.model_dump()
-        if scope.binding in {None, operation.binding_key} and given.items() <= pending.items():
-            return candidate
-    raise NotFound(
-        "There is nothing to undo." if is_any else "Nothing in this scope can be undone."
-    )
 
 
 def _refuse_stuck(last: UndoCandidate) -> None:
@@ -198,8 +192,6 @@ def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
     confirm(shown.undo_question(operation, shown.changed(last), session.now, me))
 
 
-_UNDO_DEPTH = 1000
-"""How far back a change in a scope is looked for."""
 _NAMED = 3
 """So many operations are named that were undone at once."""
 _UNDONE_CHARS = 60

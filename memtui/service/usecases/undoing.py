@@ -1,0 +1,66 @@
+"""Undo the last change, or several changes in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memtui.contract import MemtuiError, NotFound, Scope
+from memtui.service.answers import MutationAnswer, UndoCandidate
+from memtui.service.runtime import to_its_end
+
+if TYPE_CHECKING:
+    from memtui.service.memory import MemoryService
+    from memtui.service.visibility import Caller
+
+_DEPTH = 1000
+"""Changes that are looked through for the last one in a scope."""
+
+
+@dataclass(slots=True)
+class Undone:
+    """What undoing came to; redoing takes the answers' operations in reverse."""
+
+    answers: list[MutationAnswer] = field(default_factory=list)
+    failed: MemtuiError | None = None
+    """Why a change could not be undone; those after it were not tried."""
+
+
+async def last_change(
+    service: MemoryService,
+    caller: Caller,
+    scope: Scope | None = None,
+    binding_key: str | None = None,
+) -> UndoCandidate:
+    """Return the newest change in a scope and binding, also one that cannot be undone.
+
+    Raises:
+        NotFound: there is none.
+    """
+    given = scope.model_dump(exclude_none=True, exclude={"company_id"}) if scope else {}
+    is_any = not given and binding_key is None
+    for candidate in await service.undoable(caller, 1 if is_any else _DEPTH):
+        operation = candidate.operation
+        in_scope = given.items() <= operation.scope.model_dump().items()
+        if in_scope and binding_key in {None, operation.binding_key}:
+            return candidate
+    raise NotFound(
+        "There is nothing to undo." if is_any else "Nothing in this scope can be undone."
+    )
+
+
+@to_its_end
+async def undo(service: MemoryService, caller: Caller, operation_ids: Sequence[str]) -> Undone:
+    """Undo changes in this order, each with the changes made together with it.
+
+    Where one of several made together cannot be undone, the others are.
+    """
+    found = Undone()
+    try:
+        for one in operation_ids:
+            if all(known.undoes != one for known in found.answers):
+                await service.undo_together(caller, one, answers=found.answers)
+    except MemtuiError as error:
+        found.failed = error
+    return found
