@@ -447,7 +447,7 @@ async def test_forgetting_names_the_count_needs_another_key_and_is_taken_back_an
         return await forget(*arguments, **named)
 
     monkeypatch.setattr(Operations, "forget", held)
-    monkeypatch.setattr("memtui.screens.base.TOLD_EVERY_S", 0.05)
+    monkeypatch.setattr("memtui.screens.base.PROGRESS_SECONDS", 0.05)
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("space", "v", "j")
