@@ -41,11 +41,11 @@ _SHOWN_GAPS = 100
 
 
 class Analysis(ServiceModule):
-    """Questions about a company's operations, hot and sealed alike. None of them is an operation.
+    """Reads of a company's operations, hot and sealed; only `seal` and `fetch` are logged.
 
-    Answers and figures cover what the caller may see (`memtui.store.visibility.Visibility`). Every
-    member may read what shows no operation, only counts: the segments, and the checks of archive
-    and chain. Each raises `Denied` where the company has members and the caller is none.
+    Answers and figures cover what the caller may see (`memtui.store.visibility.Visibility`). The
+    segments and the checks of archive and chain show counts only, and are open to every member.
+    Each method raises `Denied` where the company has members and the caller is not one.
 
     DuckDB starts with the first question that needs it and stays until `close`.
     """
@@ -91,14 +91,14 @@ class Analysis(ServiceModule):
 
         Args:
             caller: Whose company's log.
-            chosen: What to let through; None is everything.
+            chosen: The filter; None: everything.
             sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
-            early: Called in this event loop while a filter still looks for older operations: with
-                the newest that match, newest first, each time there are more of them, up to a
-                screenful. Not for another order than the log's own.
+            early: Called in this event loop while a filter still searches older operations: with
+                the matches so far, newest first, each time there are more, up to a screenful.
+                Only called in the log's default order.
 
         Raises:
-            Invalid: operations cannot be sorted so.
+            Invalid: `sort` is unknown.
             Unavailable: the log cannot be read.
         """
         from memtui.analytics.engine import Stop
@@ -186,7 +186,7 @@ class Analysis(ServiceModule):
         """Run one statement that reads the company's views (`SqlConsole.run`).
 
         Raises:
-            Invalid: the statement cannot be run, or its caller looks at the past.
+            Invalid: the statement cannot be run, or the caller has `as_of`.
         """
         from memtui.analytics.sql import SqlConsole
 
@@ -202,7 +202,10 @@ class Analysis(ServiceModule):
         return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
 
     def cancel_sql(self, caller: Caller) -> None:
-        """Stop the caller's running statements; each raises `Invalid`."""
+        """Stop the caller's running statements, which then raise `Invalid`.
+
+        In a company without members, stop everybody's.
+        """
         from memtui.analytics.sql import SqlConsole
 
         person = person_of(caller)
@@ -222,18 +225,18 @@ class Analysis(ServiceModule):
     async def seal(
         self, caller: Caller, *, everything: bool = False, before: datetime | None = None
     ) -> SealReport:
-        """Move what is older than the hot window into the archive. Recorded as a configuration.
+        """Move operations older than the hot window into the archive; logged as a configuration.
 
         Args:
-            caller: Whose log.
-            everything: Leave nothing in the database.
-            before: Move what began before this moment instead.
+            caller: The caller, whose company's log is sealed.
+            everything: Move every operation.
+            before: Move the operations that began before this moment instead.
 
         Raises:
             Conflict: another process seals this log, its chain is broken or was altered, or the
-                object store holds another one.
-            Denied: the caller may not, or memtui is read-only.
-            Unavailable: it was sealed here, but not copied to the object store.
+                object store has a different log.
+            Denied: the caller may not seal, or memtui is read-only.
+            Unavailable: the segments are sealed here, but not copied to the object store.
         """
         from memtui.analytics import seal
 
@@ -262,8 +265,8 @@ class Analysis(ServiceModule):
         """Download the segments that other machines sealed from the object store.
 
         Raises:
-            Conflict: the store holds another log, or less than this machine.
-            Denied: the caller may not, or memtui is read-only.
+            Conflict: the store has a different log, or fewer segments than this machine.
+            Denied: the caller may not fetch, or memtui is read-only.
             Invalid: no object store is set, or it cannot be used.
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
@@ -284,8 +287,8 @@ class Analysis(ServiceModule):
     ) -> AuditCheck:
         """Check the digest of every operation and its place in the chain.
 
-        `report` is called in this event loop with how many were checked, and of how many.
-        Cancelling the task that waits for it stops the work.
+        `report(checked, total)` is called in this event loop. Cancelling the task that waits for
+        the answer stops the work.
         """
         from memtui.analytics.engine import Stop
 
@@ -310,9 +313,8 @@ class Analysis(ServiceModule):
 
         self._runtime.visibility(caller)
         company_id, notes = caller.company_id, self.database.notes
-        noted = (
-            notes.read(company_id) if notes else None
-        )  # before the log, which may only be longer
+        # Read before the log: operations added meanwhile then only make the log longer.
+        noted = notes.read(company_id) if notes else None
         found = audit.verify(self.database, self.archive_folder, company_id, watch, noted=noted)
         if found.problem is not None:
             return found
@@ -331,7 +333,7 @@ class Analysis(ServiceModule):
 
     @in_thread
     def export_proof(self, caller: Caller, target: Path) -> int:
-        """Write every operation with its digest, for anybody to verify (`docs/audit.md`).
+        """Write every operation with its digest, which anybody can verify (`docs/audit.md`).
 
         Operations that the caller may not see are written as hashes only.
         """
@@ -358,7 +360,7 @@ class Analysis(ServiceModule):
     ) -> Exported:
         """Write the operations that match a filter to a file or an open stream (`Exporter`).
 
-        In order of `seq`. Cancelled, it leaves no file behind.
+        Operations are written in order of `seq`. If cancelled, no file is left behind.
         """
         from memtui.analytics.export import Exporter
 
@@ -384,14 +386,14 @@ class Analysis(ServiceModule):
 
     @in_thread
     def remove(self, company_id: str, remove_rows: Callable[[], None]) -> None:
-        """Remove what is sealed of a company, with its rows. Only `Companies.remove` calls it.
+        """Remove a company's sealed operations and its rows. Only `Companies.remove` calls it.
 
-        The copy goes first, as it can fail, and the files last: without the rows they are not
-        looked at, and are removed when the removal is asked for again.
+        The store's copy goes first, as that can fail, and the files last: without the rows nothing
+        reads them, and repeating the removal deletes them.
 
         Raises:
-            Conflict: another process seals this log, or the store's copy is another one's.
-            Unavailable: the object store cannot be reached or written.
+            Conflict: another process seals this log, or the store's copy is of a different log.
+            Unavailable: the object store cannot be reached or written, or files remain.
         """
         from memtui.analytics.archive import locked
         from memtui.analytics.layout import usable
@@ -412,7 +414,7 @@ class Analysis(ServiceModule):
                 ) from error
 
     def figures(self, company_id: str, visibility: Visibility | None, zone: str = "UTC") -> Rollups:
-        """Return the `Rollups` of a log for a visibility. Only parts of the service call this."""
+        """Return the `Rollups` of a log for a visibility; for other service modules."""
         from memtui.analytics.rows import LogDatabase
         from memtui.analytics.stats import Rollups
 
@@ -443,7 +445,7 @@ class Analysis(ServiceModule):
         """Upload rewritten segments to the object store, if there is one. Blocking.
 
         Raises:
-            Conflict: the store holds another log.
+            Conflict: the store has a different log.
             Unavailable: it cannot be reached or written.
         """
         if self.archive_url:

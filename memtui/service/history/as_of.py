@@ -199,6 +199,7 @@ class BindingThen:
         theirs, start = None, 0
         if request.cursor is not None:
             theirs, start = read_cursor(request.cursor, request.sort, (str, type(None)), int)
+        # After the end of the provider's list, its page is still needed for the total.
         is_read = theirs == _READ
         update = {"cursor": None, "limit": 1} if is_read else {"cursor": theirs}
         asked = self._asked(request.model_copy(update=update))

@@ -67,8 +67,8 @@ class LoggedOperations(ServiceModule):
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
 
-        `chosen` None: everything, memtui's own operations too. A damaged row is
-        replaced by one that says so (`Operation.damaged`).
+        `chosen` None: everything, including memtui's internal operations. A placeholder stands for
+        a damaged row (`Operation.damaged`).
         """
         return self._of(caller).page(
             chosen or EVERYTHING, limit=limit, before=before, after=after, strict=False

@@ -1,21 +1,21 @@
 """How well facts serve (seed 004 §8), counted from the operation log and the undo journal.
 
-What is counted went through memtui: a fact that another program put into a store is not known
-here, and one that only expired was deleted by nobody and still counts as held. Days are UTC. Where
-a company has members, facts and operations count that the asker may see.
+Only changes through memtui count: facts that another program wrote are unknown, and facts that
+expired still count as held, since nobody deleted them. Days are UTC. Where a company has members,
+only the facts and operations that the caller may see count.
 
 * *User* and *drive*: a person (the principal `user:ana`) and a project. A fact belongs to its
   project, else to the user whose subject it names: the member's, else the name itself (`ana`).
-* *Active*: a user who did at least one successful operation in the window, configuring left out;
-  what an agent did about a subject makes nobody active. A drive that such an operation's scope
-  names.
-* *Held*: a fact that was there at the end of the window.
-* *Saved*: written as a new fact; by the AI where an agent wrote it, also where a person let it in
-  from the review, else by a user.
-* *By hand*: by a principal that is not an agent; what a person let in from the review as the agent
-  asked for it is the agent's. A fact was deleted by hand within 7 days if it was
-  gone 7 days after it was saved (or is gone now, if that is sooner) and the last to touch it was
-  no agent; one that came back by an undo is not gone.
+* *Active*: a user with at least one successful operation in the window, not counting operations
+  on settings and the log; an agent's operations about a subject make nobody active. A drive is
+  active if such an operation has it in its scope.
+* *Held*: a fact that existed at the end of the window.
+* *Saved*: written as a new fact. It counts as saved by the AI if an agent wrote it, also if a
+  person accepted it in the review; otherwise as saved by a user.
+* *By hand*: by a principal that is not an agent. A deletion that an agent proposed and a person
+  accepted in the review is the agent's. A fact was deleted by hand within 7 days if its last
+  change before 7 days after the save (or so far) was a deletion by hand; a fact that an undo
+  restored is not deleted.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from memtui.store import log as store
 from memtui.threads import in_thread
 
 WINDOW = timedelta(days=30)
-"""What is looked at where nothing else was asked (seed 004 §8.1)."""
+"""The default window (seed 004 §8.1)."""
 SOON = timedelta(days=7)
 """A fact deleted this soon should not have been saved (seed 004 §8.2)."""
 _MOST_DAYS = 366
+"""A longer window starts, in a chart, at its first day with data."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -48,13 +49,13 @@ class FactDay(Model):
 
     day: date
     facts_added: int = 0
-    """Facts that came to be, brought back ones included."""
+    """New facts, and facts that an undo restored."""
     facts_deleted: int = 0
-    """Facts that were forgotten, or undone."""
+    """Facts that were forgotten, or whose write was undone."""
     saves_by_ai: int = 0
     saves_by_user: int = 0
     contexts: int = 0
-    """Contexts that were assembled, for a model or for a person."""
+    """Assembled contexts, for a model or a person; those that skip earlier texts do not count."""
     average_context_tokens: float | None = None
     most_context_tokens: int | None = None
 
@@ -67,15 +68,15 @@ class FactMetrics(Model):
     until: UtcDatetime
     """Exclusive."""
     active_users: int
-    """People who did something that succeeded, whomever it was about."""
+    """People with a successful operation, about any subject."""
     active_users_with_facts: int
     adoption: float | None
-    """The share of active users that hold at least one fact."""
+    """The share of active users that have at least one fact."""
     adoption_target: float = 0.30
     users_with_facts: int
     facts_of_users: int
     average_facts_per_user: float | None
-    """Over the users that hold any."""
+    """Over the users that have any."""
     facts_per_user_target: tuple[int, int] = (5, 15)
     active_drives: int
     facts_of_active_drives: int
@@ -88,19 +89,19 @@ class FactMetrics(Model):
     saves_by_ai: int
     saves_by_user: int
     deleted_by_hand_within_7_days: int
-    """Of the facts saved in the window; the youngest may yet follow."""
+    """Of the facts saved in the window; the newest may still be deleted within their 7 days."""
     share_deleted_by_hand: float | None
     share_deleted_target: float = 0.20
     """At most."""
     contexts: int
     contexts_delivered: int
-    """Those that a model got."""
+    """Contexts that a model received."""
     contexts_over_budget: int
     average_context_tokens: float | None
     average_context_budget: float | None
     most_context_tokens: int | None
     min_share_of_prompt: float | None
-    """The average context's part of the largest prompt of seed 004 §11, and of the smallest."""
+    """The average context's share of the largest prompt of seed 004 §11; `max`: of the smallest."""
     max_share_of_prompt: float | None
     share_of_prompt_target: float = TARGET_SHARE
     """At most."""
@@ -108,7 +109,7 @@ class FactMetrics(Model):
 
 
 class Metrics(ServiceModule):
-    """How well memories serve."""
+    """Figures of how well facts serve."""
 
     @in_thread
     def facts(
@@ -119,12 +120,12 @@ class Metrics(ServiceModule):
         *,
         scope: Scope | None = None,
     ) -> FactMetrics:
-        """Measure how facts are used, by default over the last 30 days. Not an operation.
+        """Measure how facts are used, by default over the last 30 days; not logged as an operation.
 
         `scope` narrows to one project, user or agent.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
             Invalid: the window ends before it begins.
         """
         runtime, company_id = self._runtime, caller.company_id
@@ -161,7 +162,7 @@ class Metrics(ServiceModule):
 
 @dataclass(slots=True)
 class _Counts:
-    """What the history of each fact adds up to."""
+    """Sums over the histories of facts; `since` is the begin of the window."""
 
     since: datetime
     by_owner: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -176,6 +177,7 @@ class _Counts:
                 self.by_owner[_owner(history[-1], company_id)] += 1
 
     def _take_record(self, history: Sequence[Any]) -> None:
+        # A record that was removed and written again has several lives, each begun by a save.
         saves = [
             place
             for place, step in enumerate(history)
@@ -226,7 +228,7 @@ def _by_ai(step: Any) -> bool:
 
 
 def _change(step: Any) -> str | None:
-    """Return what a step did to the number of facts; a correction only moves one."""
+    # A correction removes one record and adds its successor: the number of facts stays the same.
     if step.operation_type == OperationType.CORRECT or step.was == step.is_now:
         return None
     return "facts_added" if _came(step) else "facts_deleted"
@@ -239,7 +241,7 @@ def _soon_deleted_by_hand(life: Sequence[Any]) -> bool:
 
 
 def _subjects(principals: set[str], named: Mapping[str, str]) -> set[str]:
-    """Return the subject of each person among some principals."""
+    """Return the subject of each person among the principals; `named`: those of members."""
     return {
         named.get(one) or one.removeprefix(USER_PREFIX)
         for one in principals
@@ -284,7 +286,7 @@ def _context_figures(days: Sequence[Any]) -> dict[str, Any]:
 def _days(
     since: datetime, until: datetime, counts: _Counts, contexts: Sequence[Any]
 ) -> tuple[FactDay, ...]:
-    """Return every day of the window; of a long one those from the first with anything on."""
+    """Return every day of the window; if over `_MOST_DAYS`, from the first day with data."""
     by_day = {_EPOCH + timedelta(days=row.day): row for row in contexts}
     first, last = since.astimezone(UTC).date(), (until - timedelta(microseconds=1)).date()
     if (last - first).days >= _MOST_DAYS:

@@ -1,7 +1,7 @@
 """The past of a scope: its changes, the differences of two moments, a record's versions.
 
-What a provider keeps windows of is read from its versions, the rest from the undo journal; who did
-it and why is what the log has of the operation.
+Records of a provider with validity windows are read from its versions, others from the undo
+journal. The operation log has who made a change, and why.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CHANGING = (
     OperationType.SYNC,
 )
 _LONGEST = timedelta(minutes=10)
-"""Operations that began longer before a moment count as ended by then."""
+"""An operation that began longer than this before a moment is taken to have ended by then."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -74,11 +74,11 @@ class DayOfChanges(Model):
 
 
 class MomentsAnswer(Answer):
-    """The days on which a scope changed, oldest first."""
+    """The moments and days at which a scope's list changed, oldest first."""
 
     moments: tuple[UtcDatetime, ...] = ()
     days: tuple[DayOfChanges, ...] = ()
-    """Those with changes."""
+    """The days with changes."""
 
 
 class Difference(Model):
@@ -88,11 +88,11 @@ class Difference(Model):
     before: Record | None
     after: Record | None
     operations: tuple[Operation, ...] = ()
-    """What was done to it through memtui in between, the newest first. None: by other hands."""
+    """Its changes through memtui in between, newest first. Empty: it was changed elsewhere."""
 
 
 class CompareAnswer(Answer):
-    """How what a scope holds differs between two moments: removed, changed, added."""
+    """The differences of a scope's list between two moments: removed, changed, added."""
 
     earlier: UtcDatetime
     later: UtcDatetime
@@ -102,14 +102,14 @@ class CompareAnswer(Answer):
 
 
 class TimelineEntry(RecordVersion):
-    """One version of a record, with what made it and what ended it, as far as memtui did."""
+    """One version of a record, with the operations that made and ended it; None: not by memtui."""
 
     made_by: Operation | None = None
     ended_by: Operation | None = None
 
 
 class TimelineAnswer(HistoryAnswer):
-    """Every version of a record that is known, the newest first."""
+    """Every known version of a record, newest first."""
 
     timeline: tuple[TimelineEntry, ...] = ()
 
@@ -120,7 +120,7 @@ class _Event(NamedTuple):
 
 
 class Past(ServiceModule):
-    """What a scope held, and how that changed. What a caller does not see now it does not see."""
+    """The past of scopes and records. Records that the caller may not read now are left out."""
 
     async def moments(
         self,
@@ -132,9 +132,9 @@ class Past(ServiceModule):
         zone: tzinfo = UTC,
         binding_key: str | None = None,
     ) -> MomentsAnswer:
-        """Return when something changed in what a scope lists, from `since` to before `until`.
+        """Return when the list of a scope changed, from `since` (inclusive) to `until` (exclusive).
 
-        Days are of `zone`.
+        Days are those of `zone`.
         """
         asked = RecordDetails(purpose="moments", since=since.isoformat() if since else None)
         async with self._runtime.connected(
@@ -181,7 +181,7 @@ class Past(ServiceModule):
         ]
         begin = since - _MICROSECOND if since else _EPOCH
         for step in await self._runtime.ask(journal.steps_since, *place, begin):
-            # What was taken back has left no window with a provider that keeps them.
+            # A provider with validity windows may have no version of a change that was undone.
             if (step.record_id not in versions or step.taken_back) and is_seen(step.scope):
                 kind = ChangeKind.ADDED if step.is_there else ChangeKind.REMOVED
                 both = step.was_there and step.is_there
@@ -192,9 +192,9 @@ class Past(ServiceModule):
     def made_by(
         self, caller: Caller, moments: Sequence[datetime], binding_key: str
     ) -> list[str | None]:
-        """Return the id of the operation that changed something at each of these moments.
+        """Return, for each moment, the id of the changing operation that was running then.
 
-        None: it was done by other hands, or the caller does not see who did.
+        None: the change was not made through memtui, or the caller may not see the operation.
         """
         if not moments:
             return []
@@ -211,7 +211,7 @@ class Past(ServiceModule):
         for moment in moments:
             place = bisect_right(spans, moment, key=lambda span: span.begins) - 1
             while place >= 0 and spans[place].ends < moment:
-                # Those before it may have ended later, or all be over by then.
+                # An earlier one may have run longer; `ends` tells when none of them did.
                 place = place - 1 if ends[place] >= moment else -1
             found.append(spans[place].operation_id if place >= 0 else None)
         return found
@@ -226,15 +226,15 @@ class Past(ServiceModule):
         chosen: Filter | None = None,
         binding_key: str | None = None,
     ) -> CompareAnswer:
-        """Return how what a scope lists differs between two moments, and who made it so.
+        """Return how the list of a scope differs between two moments, and by which operations.
 
         Args:
             caller: Who asks.
-            scope: What to list.
-            earlier: The moment to begin with.
-            later: The moment to end with; None is the caller's own, or now.
-            chosen: Only records that it lets through at either moment.
-            binding_key: The binding, where the scope's own is not meant.
+            scope: The scope to list.
+            earlier: The first moment.
+            later: The second moment; None: the caller's `as_of`, or now.
+            chosen: A filter on the records, applied at each moment.
+            binding_key: The binding to list; None: the scope's.
 
         Raises:
             Invalid: the later moment is not later.
@@ -298,10 +298,12 @@ class Past(ServiceModule):
         *,
         binding_key: str | None = None,
     ) -> TimelineAnswer:
-        """Return every version of a record, what made each and what ended it.
+        """Return every known version of a record, with the operations that made and ended it.
+
+        The versions are the provider's or those of the undo journal, whichever are more.
 
         Raises:
-            NotFound: there is and was no such record.
+            NotFound: no such record exists or existed.
         """
         found, owner = await self._runtime.module(Operations).kept_history(
             caller, asked, scope, binding_key=binding_key
@@ -316,7 +318,8 @@ class Past(ServiceModule):
 
 
 def _events_of(versions: Sequence[Record]) -> Iterator[_Event]:
-    """Yield when a record was added, changed and removed, by its versions, the oldest first."""
+    """Yield when a record was added, changed and removed, from its versions, oldest first."""
+    # A version that ended as it began was never in force.
     real = [one for one in versions if one.valid_from is None or one.valid_from != one.valid_to]
     last_end: datetime | None = None
     for number, one in enumerate(real):
@@ -349,7 +352,7 @@ def _of_versions(found: HistoryAnswer) -> Iterator[TimelineEntry]:
 
 
 def _made(change: Change, version: RecordVersion) -> bool:
-    """Whether a change made a version: it put that text there, and then."""
+    """Whether a change made a version: it wrote that text, at the version's begin."""
     before, after = change.before, change.after
     if after is None or after.text != version.text or (before and before.text == after.text):
         return False
@@ -359,7 +362,7 @@ def _made(change: Change, version: RecordVersion) -> bool:
 
 
 def _ended(change: Change, version: RecordVersion) -> bool:
-    """Whether a change ended a version: it took that text away, and then."""
+    """Whether a change ended a version: it replaced or removed that text, at the version's end."""
     before, after = change.before, change.after
     if before is None or before.text != version.text or (after and after.text == before.text):
         return False
@@ -370,7 +373,7 @@ def _ended(change: Change, version: RecordVersion) -> bool:
 
 
 def _is_then(change: Change, moment: datetime | None) -> bool:
-    """Whether a provider that keeps no windows dates a change at a moment: while it was done."""
+    """Whether a moment is the time of a change: in its record, or while its operation ran."""
     if moment is None:
         return False
     if change.after is not None and moment in {change.after.updated_at, change.after.valid_from}:
@@ -380,7 +383,7 @@ def _is_then(change: Change, moment: datetime | None) -> bool:
 
 
 def _edited(found: HistoryAnswer, entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
-    """Return the newest entry, before it what somebody made of it outside of memtui since."""
+    """Return the newest entry, preceded by the present text if that was edited outside memtui."""
     newest = entries[0]
     now = next((one for one in found.versions if one.valid_to is None), None)
     if now is None or newest.valid_to is not None or now.text == newest.text:
@@ -391,7 +394,10 @@ def _edited(found: HistoryAnswer, entries: Sequence[TimelineEntry]) -> list[Time
 def _by_hand(
     last: TimelineEntry, text: str, edited_at: datetime | None, until: datetime | None
 ) -> list[TimelineEntry]:
-    """Return an entry and the one that follows it, which no operation made."""
+    """Return an entry and its successor `text`, which no operation made.
+
+    The successor began at `edited_at` if that is possible: after the entry, and by `until`.
+    """
     is_between = (
         edited_at is not None
         and (last.valid_from is None or last.valid_from <= edited_at)
@@ -403,7 +409,7 @@ def _by_hand(
 
 
 def _of_changes(changes: Sequence[Change]) -> list[TimelineEntry]:
-    """Return what a record said between its changes, the newest first."""
+    """Return the texts of a record between its changes, newest first."""
     entries: list[TimelineEntry] = []
     oldest = changes[-1].before if changes else None
     if oldest is not None:

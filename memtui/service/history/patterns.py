@@ -1,4 +1,4 @@
-"""What the changes of facts show, over scopes and bindings: something to look into, and why."""
+"""Conspicuous patterns in the changes of facts, over scopes and bindings, with their reasons."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from memtui.store.details import RecordDetails
 
 
 class PatternRequest(Model):
-    """Whose facts, and what counts."""
+    """A scope, and the rules that make a pattern."""
 
     scope: Scope
     binding_key: str | None = None
-    """Look into this binding alone; None: into all of them."""
+    """Search this binding only; None: every enabled one."""
     rules: PatternRules = PatternRules()
 
 
 class PatternsAnswer(Model):
-    """What there is to see."""
+    """The patterns that were found."""
 
     operation_ids: tuple[str, ...]
-    """One a binding that was read."""
+    """One for each binding that was reached."""
     patterns: tuple[Pattern, ...]
     problems: tuple[Problem, ...] = ()
-    """What could not be read, and so was not looked into."""
+    """What could not be read, and so was not searched."""
     as_of: UtcDatetime | None = None
-    """The moment that they were looked for from; None: now."""
+    """The moment at which patterns were searched; None: now."""
 
 
 class Patterns(ServiceModule):
-    """Patterns of change."""
+    """Search for patterns in the changes of facts."""
 
     async def find(self, caller: Caller, request: PatternRequest) -> PatternsAnswer:
-        """Return what the versions of the facts show that a scope sees, in every binding.
+        """Return the patterns in the versions of the facts that a scope sees.
 
         Raises:
-            NotFound: there is no binding.
-            MemtuiError: no binding can be read.
+            NotFound: the company has no enabled binding.
+            MemtuiError: no binding can be read; the error of the first.
         """
         keys = [request.binding_key] if request.binding_key else await self._keys(caller)
         ids: list[str] = []
@@ -113,8 +113,8 @@ async def versions_of(
 ) -> list[FactVersion]:
     """Return every version of the facts in one binding that an operation's scope sees.
 
-    Where the provider keeps no windows, it is what memtui itself changed of the `current` records,
-    so that a plan of them lists them once; None: of all that the scope sees.
+    If the provider has no validity windows, earlier versions come from the undo journal, for the
+    `current` records; None: for every fact in the list of the scope.
     """
     adapter, scope, key = connection.adapter, entry.scope, connection.binding.key
     if adapter.capabilities.validity:
@@ -137,7 +137,7 @@ async def versions_of(
 
 
 def _dated(current: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:
-    """Return records that hold, each since its last change, and what they said before."""
+    """Return the earlier versions of current records, then these, valid since their last change."""
     known = {one.handle.provider_record_id: one for one in current}
     since = {one.handle.provider_record_id: one.valid_to for one in earlier}
     before = [one for one in earlier if one.handle.provider_record_id in known]
@@ -151,7 +151,7 @@ def _dated(current: Sequence[Record], earlier: Sequence[Record]) -> list[Record]
 
 
 def _received(caller: Caller, pattern: Pattern) -> Pattern:
-    """Return a pattern as its caller gets its records."""
+    """Return a pattern with its records in the form that the caller may receive."""
     return pattern.model_copy(
         update={
             "versions": tuple(

@@ -1,7 +1,7 @@
-"""The runs of agents, replayed from the log: what each was told, asked, got, wrote and cost.
+"""The runs of agents, replayed from the log: contexts, queries, writes, records and costs.
 
-An operation belongs to the run that its scope names. What a person does in the terminal app while
-they look at a run is not the run's.
+An operation belongs to the run in its scope. Operations that a person does in the terminal app
+while looking at a run are not part of it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from memtui.store.operation import Operation, OperationHandle, Place, why_damage
 from memtui.store.visibility import Visibility
 
 _MOST_READ = 2_000
-"""Records of a replay that are read again at a time."""
+"""Most records that one replay reads again."""
 _NOT_GIVEN = {"false", "0"}
-"""How the databases write that a context was not delivered."""
+"""What the databases return for `"delivered": false`."""
 
 
 class Run(Model):
-    """What the log has of one run. Lists are in order of the alphabet."""
+    """The figures of one run. Names are sorted alphabetically."""
 
     run_id: str
     agents: tuple[str, ...] = ()
@@ -60,38 +60,38 @@ class Run(Model):
     issues: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
-    """What it came in through: hook, mcp, http, cli, import."""
+    """The channels of its operations: hook, mcp, http, cli, import."""
     started_at: UtcDatetime
     last_at: UtcDatetime
-    """When its last operation began."""
+    """The start of its last operation."""
     first_seq: int
     last_seq: int
     operations: int
     contexts: int = 0
-    """Contexts that it was given; of an imported run, the replies that it made of them."""
+    """Contexts delivered to it; of an imported run, its replies."""
     tokens_given: int = 0
-    """Tokens of the contexts that memtui gave it."""
+    """Tokens of the contexts that memtui delivered to it."""
     queries: int = 0
     answered_queries: int = 0
-    """Queries that found something."""
+    """Queries with at least one result."""
     writes: int = 0
     corrections: int = 0
     forgets: int = 0
     pending: int = 0
-    """What it asked to be changed and was held for review; it counts as no write."""
+    """Changes that it asked for and that await review; they are no writes yet."""
     failures: int = 0
-    """Operations that were refused, failed, conflicted or are of unknown outcome."""
+    """Operations that were refused, failed, conflicted or have an unknown outcome."""
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0
     cost_usd: UsdSum | None = None
-    """What its operations cost; None: nothing of it is priced."""
+    """The cost of its priced calls; None: no call has a price."""
     unpriced_count: int = 0
     """Calls without a price."""
 
 
 class RunPage(Model):
-    """Runs, the one that did something last first. `next_before` is where the next page begins."""
+    """Runs, the most recently active first. `next_before` is where the next page begins."""
 
     runs: tuple[Run, ...]
     total: int
@@ -99,49 +99,50 @@ class RunPage(Model):
     as_of: UtcDatetime | None = None
     """The moment up to which the log was read; None: now."""
     problems: tuple[str, ...] = ()
-    """What is damaged of these runs, and may not be in what they come to."""
+    """Damaged operations of these runs, which the figures may leave out."""
 
 
 class RecordState(StrEnum):
-    """What is there today of a record that a run knew."""
+    """The state today of a record in a run."""
 
     UNCHANGED = "unchanged"
     CHANGED = "changed"
     GONE = "gone"
     THERE = "there"
-    """It is there, and nobody knows whether its text is the same."""
+    """It exists; whether its text changed is unknown."""
     UNREAD = "unread"
-    """It cannot be read: whether it is there is not known."""
+    """It cannot be read, so whether it exists is unknown."""
 
 
 class RunRecord(Model):
-    """A record as a run knew it, and what became of it."""
+    """A record as a run knew it, and its state today."""
 
     rank: int
-    """From 1, as it was returned."""
+    """Its rank in the answer, from 1."""
     score: float | None = None
     handle: RecordHandle
     binding_key: str | None
     ghost: bool = False
     state: RecordState
     new_id: str | None = None
-    """The id that it has now, where it came back under another."""
+    """Its present id, if it was restored under a new one."""
     why: str = ""
     """Why it cannot be read."""
     text: str | None = None
-    """What the run knew; None where it is not known any more."""
+    """The text that the run knew; None: no longer known."""
     now: str | None = None
-    """Its text today, where that is not the same."""
+    """Its text today, if that differs from `text`."""
     tokens: int | None = None
-    """What it cost the context that it was given in; None: it was in none, or cannot be told."""
+    """Its tokens in the delivered context; None: it was in none, or its text was not found there.
+    """
     cost_usd: Usd | None = None
 
 
 class DeliveredContext(Model):
-    """A context as a run was given it."""
+    """A context as it was delivered to a run."""
 
     text: str | None
-    """Every byte of it; None: it was erased, or was not kept when it was given."""
+    """The exact text; None: it was erased, or never logged."""
     price: Price
     budget: int
     over_budget: bool
@@ -156,11 +157,11 @@ class RunStep(Model):
     context: DeliveredContext | None = None
     records: tuple[RunRecord, ...] = ()
     found: OutcomeCheck | None = None
-    """What a check found of it, where its outcome was unknown."""
+    """The finding of a check, where its outcome was unknown."""
 
 
 class Replay(Model):
-    """What a run was given and did, the oldest first."""
+    """The operations of a run, oldest first."""
 
     run: Run
     steps: tuple[RunStep, ...]
@@ -171,32 +172,31 @@ class Replay(Model):
 
 
 class AssembledNow(Model):
-    """A context that was delivered, beside what the same request would deliver now."""
+    """A delivered context, beside the one that the same request would deliver now."""
 
     operation: Operation
     delivered: str
     tokens: int
-    """Of what was delivered."""
+    """Tokens of `delivered`."""
     now: ContextAnswer
 
     @property
     def difference(self) -> list[str]:
-        """The lines of a unified difference; empty where nothing changed."""
+        """The lines of a unified diff; empty if nothing changed."""
         old, new = self.delivered.splitlines(), self.now.text.splitlines()
         return list(difflib.unified_diff(old, new, "delivered", "now", lineterm=""))
 
 
 class _There(NamedTuple):
-    """A record as it is now."""
+    """A record as it is now; `record` None: it is gone, or cannot be read (`why`)."""
 
     record: Record | None
     new_id: str | None = None
     why: str = ""
-    """Why it cannot be read."""
 
 
 class _Known(NamedTuple):
-    """What is known of a run: what the undo journal has, what is there now, what checks found."""
+    """The material of a replay: the journal's states, records as they are now, findings."""
 
     kept: Mapping[Place, Sequence[RecordText]]
     there: Mapping[Place, _There]
@@ -205,7 +205,7 @@ class _Known(NamedTuple):
 
 
 class Runs(ServiceModule):
-    """What runs were given and did, as a caller may see it."""
+    """The runs of agents, as far as the caller may see them."""
 
     async def page(
         self,
@@ -216,15 +216,15 @@ class Runs(ServiceModule):
         limit: int = 100,
         before: int | None = None,
     ) -> RunPage:
-        """Return a page of the runs, newest first; each counts as a whole.
+        """Return a page of the runs, the most recently active first, with figures of whole runs.
 
         Args:
             caller: Who asks.
-            chosen: Only runs of which an operation is let through.
-            delivered: A binding's key and the id of a record there: only runs that were given the
-                record or got it, under any of its ids.
-            limit: How many runs at most.
-            before: `next_before` of the page before.
+            chosen: Only runs with an operation that matches this filter.
+            delivered: A binding's key and a record's id there: only runs to which the record was
+                returned, in a context or an answer, under any of its ids.
+            limit: The most runs to return.
+            before: `next_before` of the previous page.
         """
         asked = chosen or Filter()
 
@@ -250,19 +250,20 @@ class Runs(ServiceModule):
     async def replay(
         self, caller: Caller, asked: str, *, after: int = 0, limit: int = 200
     ) -> Replay:
-        """Return what a run was given and did, in order, and what of that is there today.
+        """Return a run's operations in order, and the state today of the records in them.
 
-        Its records are read again, all of a binding at once; that reading is not part of the run.
+        The records are read again, those of one binding together; these reads are logged, but not
+        as part of the run.
 
         Args:
             caller: Who asks.
             asked: The run's id, or the beginning of it.
-            after: `next_after` of the page before.
-            limit: How many operations at most.
+            after: `next_after` of the previous page.
+            limit: The most operations to return.
 
         Raises:
-            NotFound: no run is named so.
-            Invalid: several are.
+            NotFound: no run has that id.
+            Invalid: the id is empty, or several runs' ids begin with it.
         """
 
         def read() -> tuple[Run, tuple[Operation, ...], Visibility | None]:
@@ -289,11 +290,11 @@ class Runs(ServiceModule):
         )
 
     async def assembled_now(self, caller: Caller, operation_id: str) -> AssembledNow:
-        """Assemble again, for nobody, what a delivered context was asked for.
+        """Assemble the context of a logged request again, without delivering it.
 
         Raises:
             NotFound: there is no such operation.
-            Invalid: it delivered no context, or its text is not there any more.
+            Invalid: it delivered no context, or the delivered text is no longer in the log.
         """
         operation = await self._runtime.module(LoggedOperations).get(caller, operation_id)
         delivered = _delivered(operation)
@@ -314,7 +315,7 @@ class Runs(ServiceModule):
         return AssembledNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
 
     async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, _There]:
-        """Read the records that operations touched or returned, those of a binding at once."""
+        """Read the records that operations touched or returned, by binding and scope."""
         wanted: dict[tuple[str, Scope], dict[str, RecordHandle]] = defaultdict(dict)
         found: dict[Place, _There] = {}
         for operation in operations:
@@ -363,7 +364,7 @@ class Runs(ServiceModule):
         return found
 
     def _kept(self, caller: Caller, places: Iterable[Place]) -> dict[Place, Sequence[RecordText]]:
-        """Return what the undo journal has of records, under the ids that they had. Blocking."""
+        """Return the undo journal's states of records. Blocking."""
         ids: dict[str, list[str]] = defaultdict(list)
         for key, record_id in places:
             ids[key].append(record_id)
@@ -465,7 +466,7 @@ def _delivered(operation: Operation) -> DeliveredContext | None:
 
 
 def _count(said: object) -> int:
-    """Return a number of tokens as the log has it; 0 for what is none, as an import may bring."""
+    """Return a logged number of tokens; 0 for other values, which an import may contain."""
     digits = str(said)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else 0
 
@@ -512,12 +513,12 @@ def _record(operation: Operation, one: OperationHandle, given: str, known: _Know
 
 
 def _as_delivered(record: Record, given: str) -> str:
-    """Return a record's words in a context: its summary where its text is not there."""
+    """Return a record's text in a context: `shown` (a summary) if the full text is not there."""
     return record.text if not given or record.text in given else record.shown
 
 
 def _then(kept: Sequence[RecordText], operation: Operation) -> Record | None:
-    """Return a record as it was at an operation, which left or found it so; None: not known."""
+    """Return a record as an operation left it, or found it if it removed it; None: not known."""
     known: Record | None = None
     for step in kept:
         if step.seq > operation.seq:
@@ -542,7 +543,7 @@ def _state(text: str | None, words: str | None, now: _There, operation: Operatio
 def _priced(
     context: DeliveredContext, records: Sequence[RunRecord], operation: Operation
 ) -> Iterator[RunRecord]:
-    """Yield the records of a context with what each of them cost it."""
+    """Yield the records of a context with their tokens and cost in it."""
     model = context.price.model
     counter = TokenCounter(model)
     found = pieces(context.text or "", [one.text for one in records])

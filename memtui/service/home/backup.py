@@ -1,7 +1,8 @@
-"""A whole home in one file, and a home out of such a file.
+"""Back a home up to one file, and restore it from there.
 
-A ZIP file: `backup.json` says what belongs in it, with the SHA-256 of each file and the end of each
-company's log; the rest lies in it as in the home. A SQLite file is copied as one moment of it.
+The file is a ZIP archive: `backup.json` lists its files with their SHA-256, and the end of each
+company's log; the other files have the same paths as in the home. SQLite files are copied as
+consistent snapshots.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _NO_BACKUP = (
 )
 """Errors from reading a file that is not a ZIP file, is encrypted, or was altered."""
 _LOCK = "LOCK"
-"""The file that a process locks while it has a store open, as Milvus Lite does."""
+"""The name of the file that a process such as Milvus Lite locks while it has a store open."""
 _LOCK_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 _CHUNK = 1 << 20
@@ -83,7 +84,7 @@ class BackedFile(Model):
 
 
 class LogEnd(Model):
-    """The newest operation of a company's log when the backup was made."""
+    """The newest operation of a company's log in a backup."""
 
     seq: int
     digest: str
@@ -96,30 +97,30 @@ class Backup(Model):
     memtui: str = __version__
     made_at: UtcDatetime
     database: str
-    """`sqlite`, which is in it, or `postgresql`, which is not."""
+    """`sqlite`, which the backup contains, or `postgresql`, which it does not."""
     logs: dict[str, LogEnd] = {}
-    """By company."""
+    """The end of each company's log."""
     outside: dict[str, str] = {}
-    """The original paths of memories outside the home, by their path in the file."""
+    """The original paths of memories outside the home, by their path in the ZIP file."""
     left_out: tuple[str, ...] = ()
-    """Parts of the home that are not in the file, a sentence each."""
+    """Parts of the home that the backup lacks, one sentence each."""
     files: dict[str, BackedFile] = {}
 
 
 def backup(
     paths: Paths, settings: Settings, target: Path, *, outside: bool = False, now: datetime
 ) -> Backup:
-    """Write a home to a new file with mode 0600, also while memtui runs in it. Blocking.
+    """Write a home to a new file with mode 0600; memtui may run meanwhile. Blocking.
 
-    Secrets of the keyring are in no file of the home and so in no backup. With `outside` the
-    memories that bindings keep outside the home go in too.
+    Secrets in the keyring are not in the home, and so in no backup. `outside`: include memories
+    that bindings keep outside the home.
 
     Raises:
-        Conflict: the file is there already.
+        Conflict: the file exists.
         Denied: a company has members, and the caller does not manage it.
-        Invalid: it cannot be written.
+        Invalid: the file cannot be written.
         NotFound: there is nothing to back up.
-        Unavailable: something of the home is damaged or cannot be read.
+        Unavailable: a part of the home is damaged or cannot be read.
     """
     if os.path.lexists(target):
         raise Conflict(f"{target} is there already; give another name.")
@@ -144,7 +145,7 @@ def backup(
 
 @contextmanager
 def _unchanged(log: SealedLog) -> Iterator[None]:
-    """Keep a log from being sealed; where nobody can write, nobody seals either."""
+    """Prevent a log from being sealed; if its folder is not writable, no lock is needed."""
     from memtui.analytics.archive import locked
     from memtui.analytics.layout import ArchiveFolder
 
@@ -161,7 +162,7 @@ def _unchanged(log: SealedLog) -> Iterator[None]:
 
 
 class _Writer:
-    """Fills the file of a backup."""
+    """Writes the ZIP file of a backup."""
 
     def __init__(self, file: IO[bytes], paths: Paths, work: Path) -> None:
         self._work = work
@@ -198,7 +199,10 @@ class _Writer:
     def _database(
         self, database: Database
     ) -> Iterator[tuple[Path | None, dict[str, tuple[LogEnd, LogEnds]]]]:
-        """Take the database in, and give the copy that went in and what it says of the logs."""
+        """Add the database; yield the added copy and the ends of its logs.
+
+        PostgreSQL is not added: the copy is None.
+        """
         if database.dialect != "sqlite":
             self._left_out.append(
                 "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
@@ -219,7 +223,7 @@ class _Writer:
 
     @contextmanager
     def _copied(self, path: Path) -> Iterator[Path]:
-        """Give a copy of a SQLite file, one moment of it, while it is needed."""
+        """Yield a temporary copy of a SQLite file, a consistent snapshot."""
         with tempfile.TemporaryDirectory(dir=self._work) as folder:
             copy = Path(folder) / _DATABASE
             copy.touch(mode=0o600)
@@ -236,7 +240,7 @@ class _Writer:
             yield copy
 
     def _refuse_damage(self, company_id: str, ends: LogEnds) -> None:
-        """A backup of damaged segments would only be found out when it is needed."""
+        """Raise `Unavailable` for a missing or damaged segment, before the backup is needed."""
         from memtui.analytics.archive import refuse_gap
         from memtui.analytics.layout import ArchiveFolder
 
@@ -254,7 +258,7 @@ class _Writer:
                     )
 
     def _refuse_unproved(self, copy: Path | None, companies: Sequence[str]) -> None:
-        """Hold the logs to what `restore` holds them to: it would refuse this backup."""
+        """Raise `Unavailable` for a log that `restore` would refuse."""
         home = self._paths.data
         with closing(Database.open(copy, create=False)) if copy else nullcontext() as database:
             for problem in _log_problems(database, self._paths.archive, companies):
@@ -299,7 +303,7 @@ class _Writer:
         return places
 
     def _is_elsewhere(self, providers: Providers, row: BindingRow) -> bool:
-        """Whether a binding's config leads out of its own folder, as far as that is known."""
+        """Whether a binding stores its memories outside its folder, as far as that is known."""
         if not row.config or providers.is_foreign(row.provider_key):
             return False
         own = self._paths.data / "bindings" / row.binding_id
@@ -315,7 +319,7 @@ class _Writer:
                 for link in [one for one in (*folders, *files) if (here / one).is_symlink()]:
                     self._left_out.append(f"{here / link} is a link to somewhere else.")
                 folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
-                for one in folders:  # before it is listed
+                for one in folders:  # lock it before `os.walk` lists it
                     if not (here / one).is_symlink():
                         stack.enter_context(_still(here / one))
                 for one in sorted(files):
@@ -334,7 +338,7 @@ class _Writer:
             elif path.is_file():
                 self._add(path, name, path.stat())
         except FileNotFoundError:
-            return  # forgotten since its folder was listed
+            return  # deleted since its folder was listed
 
     def _add(self, path: Path, name: str, status: os.stat_result) -> None:
         mode = stat.S_IMODE(status.st_mode)
@@ -360,15 +364,17 @@ def _is_lock(name: str) -> bool:
 def _still(folder: Path) -> Iterator[None]:
     """Lock a store of several files, so that no other process writes to it.
 
+    A folder without a lock file is not locked.
+
     Raises:
-        Unavailable: another process goes on using it.
+        Unavailable: another process keeps using the store.
     """
     try:
         lock = (folder / _LOCK).open("rb")
     except (FileNotFoundError, NotADirectoryError):
         yield
         return
-    import fcntl  # not on Windows, where such a store is not kept
+    import fcntl  # not on Windows, which has no such stores
 
     until = monotonic() + _LOCK_SECONDS
     with lock:
@@ -387,10 +393,10 @@ def _still(folder: Path) -> Iterator[None]:
 
 
 def _keeps_memories(providers: Providers, row: BindingRow) -> bool:
-    """Whether a binding's provider keeps memories, and does not only read another program's.
+    """Whether a binding's provider stores memories, rather than only reading another program's.
 
-    A binding that is read-only has abilities that do not tell, so the provider's own count, except
-    those of another package, which is not loaded for this.
+    The capabilities of a read-only binding do not tell, so those of the provider's class count;
+    another package's class is not loaded for this, so there the binding's count.
     """
     if providers.is_foreign(row.provider_key):
         return bool(row.capabilities.get("writable", True))
@@ -403,7 +409,7 @@ def _raise(error: OSError) -> None:
 
 
 def _is_derived(inside: PurePosixPath) -> bool:
-    """Whether a folder has only derived data: an index, summed figures, drafts."""
+    """Whether a folder has only derived data: an index, daily sums, temporary files."""
     top, last = inside.parts[0], inside.name
     if top == "archive":
         return last.startswith((".", "daily-"))
@@ -418,7 +424,7 @@ def _is_beside_sqlite(path: Path) -> bool:
 
 
 def _logs(database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
-    """Return the end of each company's log, and the part of it in the database."""
+    """Return the end of each company's log, and its ends in the database."""
     from memtui.analytics.layout import log_ends
 
     with database.read() as connection:
@@ -434,13 +440,13 @@ def _info(name: str, mode: int) -> zipfile.ZipInfo:
 
 
 def restore(source: Path, paths: Paths) -> Backup:
-    """Make a home out of a backup, where there is none; it is proved before it is in place.
+    """Restore a backup into an empty home, after verifying it. Blocking.
 
-    Vaults that lay outside the home come to lie in its folder `outside`. Blocking.
+    Memories that were outside the home go to its folder `outside`.
 
     Raises:
-        Invalid: there is something in the home already, the file is not a whole backup or does not
-            prove itself, or the home cannot be written.
+        Invalid: the home is not empty, the file is not a complete backup or fails verification, or
+            the home cannot be written.
     """
     for folder in dict.fromkeys((paths.data, paths.config)):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -489,7 +495,7 @@ def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
 
 
 def _check(file: zipfile.ZipFile, found: Backup) -> None:
-    """Check that the file has what it lists, and no path that leads out of the home."""
+    """Raise `ValueError` unless the file has exactly the listed files, all inside the home."""
     names = [info.filename for info in file.infolist()]
     if sorted(names) != sorted([*found.files, _CONTENTS]):
         raise ValueError("other files than it says")
@@ -528,7 +534,7 @@ def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
 
 
 def _prove(found: Backup, work: Path) -> None:
-    """Verify a home before it is in place: database pages, archive, and each operation's digest."""
+    """Verify an unpacked home: database pages, log ends, archive, and each operation's digest."""
     inside = find_paths(work)
     problems: list[str] = []
     if found.database != "sqlite":

@@ -1,6 +1,6 @@
-"""What a person is told of a provider: what it opens, what can be set, and what it can do.
+"""Descriptions of providers for people: what a binding opens, its settings, its capabilities.
 
-All of it is read from the provider's class: the docstrings and the JSON schema of its config.
+They come from the provider's class: its docstrings and the JSON schema of its config.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memtui.contract import Adapter, Capabilities, Json, Model, field_docstrings
 FieldKind = Literal[
     "text", "path", "secret", "switch", "choice", "whole", "number", "list", "json"
 ]  # fmt: skip
-"""How a value is written: `secret` is the name of one, `whole` a whole number, `list` texts."""
+"""How a value is entered: `secret` is a secret's name, `whole` a whole number, `list` texts."""
 
 
 class ConfigField(Model):
@@ -25,12 +25,12 @@ class ConfigField(Model):
     name: str
     kind: FieldKind
     words: str
-    """What a value of it is: `whole number, 1 or more`."""
+    """The type and bounds of a value in words: `whole number, 1 or more`."""
     required: bool = False
     default: Any = None
-    """What counts where it is not set; None: nothing does."""
+    """The default; None: none."""
     choices: tuple[Any, ...] = ()
-    """The values that a `choice` has."""
+    """The values of a `choice`; of other kinds, empty."""
     help: str = ""
 
 
@@ -40,24 +40,24 @@ class ProviderView(Model):
     key: str
     package: str
     version: str | None = None
-    """The package's version; None where nobody knows."""
+    """The package's version; None: unknown."""
     foreign: bool = False
     """Whether it comes from another package than memtui's own."""
     usable: bool = True
     """Whether a binding can be made with it."""
     problem: str | None = None
-    """What is wrong with it, or with another package that takes its name."""
+    """What is wrong with it, or with another package that uses the same name."""
     opens: str = ""
-    """What a binding to it opens, in a sentence."""
+    """What a binding to it opens: the first paragraph of the docstring."""
     about: str = ""
-    """What else its config's docstring says."""
+    """The rest of the docstring."""
     config: tuple[ConfigField, ...] = ()
     capabilities: Capabilities | None = None
-    """What it can do; None: each binding says for itself."""
+    """None: they differ by binding."""
 
 
 def class_view(provider: type[Adapter]) -> Json:
-    """Return what a provider's class says, as fields of its `ProviderView`.
+    """Return the fields of a `ProviderView` that come from the provider's class.
 
     Blocking, and a third-party class runs its own code: it may raise anything.
     """
@@ -84,7 +84,7 @@ def _config_fields(model: type[BaseModel]) -> Iterator[ConfigField]:
         types = {one.get("type") for one in kinds}
         kind, words = _kind(name, form, types - {"null"})
         choices = _choices(form)
-        if kind == "switch" and "null" in types:  # a switch cannot be left alone
+        if kind == "switch" and "null" in types:  # a switch has no third state, unset
             kind, choices = "choice", (True, False)
         yield ConfigField(
             name=name,
@@ -120,7 +120,7 @@ _JSON = {"array": "JSON list", "object": "JSON object"}
 
 
 def _kind(name: str, form: Json, types: set[Any]) -> tuple[FieldKind, str]:
-    """Return how a value is written, and what it is; `types` are those it may have but null."""
+    """Return the kind of a setting and its words; `types`: its JSON types, without null."""
     kinds = " ".join(sorted(map(str, types)))
     found: tuple[FieldKind, str] = "json", _JSON.get(kinds, "JSON")
     if choices := _choices(form):

@@ -1,7 +1,7 @@
-"""A new database for a home whose own is damaged, gone, or older than its archive.
+"""A new database for a home whose database is damaged, gone, or older than its archive.
 
-What the archive and the bindings' folders hold is put into it; what is lost is said in the log
-first. Nothing is deleted: the old file is moved aside.
+It is filled from the archive and the bindings' folders; its log begins with an operation that
+names what is lost. No memory is deleted: the old database file is moved aside.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ LOST = (
     "the bindings' configs",
     "the namespaces and ids of `memtui serve plugin`",
 )
-"""What is nowhere but in the database, besides the operations that were not sealed."""
+"""Data that only the database has, besides the operations that were not sealed."""
 
 
 class RestoredBinding(CaptureSwitches):
-    """A binding that is put into the new database."""
+    """A binding that is added to the new database."""
 
     key: str
     provider_key: str
@@ -80,53 +80,54 @@ class RestoredBinding(CaptureSwitches):
     """False: it needs a config, which is lost."""
     read_only: bool = False
     review: tuple[ReviewRule, ...] = ()
-    """What is held of what agents write to it."""
+    """The rules for which writes of agents are held for review."""
 
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Before: TypeAlias = "tuple[dict[str, RestoredBinding | None], dict[tuple[str, str], str | None]]"
-"""Bindings and targets; None: it was not there."""
+"""Bindings and targets before a change; None: it did not exist."""
 
 
 class RestoredCompany(Model):
-    """What is put into the new database of one company."""
+    """The part of one company that is added to the new database."""
 
     company_id: str
     sealed_through: int = 0
-    """Operations 1 to this one are in the archive; what came after it is lost."""
+    """Operations 1 to this one are in the archive; later ones are lost."""
     lost_through: int | None = None
-    """The newest operation that the old database tells of; None: it tells nothing."""
+    """The newest lost operation, by the old database; None: unknown, or nothing is lost."""
     bindings: tuple[RestoredBinding, ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
-    """Type and id of what is served, and the key of the binding that serves it."""
+    """Type and id of each target, and the key of the binding that serves it."""
     erased: tuple[Json, ...] = ()
-    """Values that sealed operations lack though no sealed purge took them, as a purge has them."""
+    """Fields that sealed operations lack and no sealed purge lists, in the form of a purge."""
     problems: tuple[str, ...] = ()
-    """What stands in the way of more, a sentence each."""
+    """Why something is not restored or is renamed, one sentence each."""
 
 
 class Repair(Model):
-    """What a repair does, or did."""
+    """The plan of a repair."""
 
     fault: str
     """What is wrong with the database."""
     database: str
     aside: str | None = None
-    """Where the old file goes; None: there is none."""
+    """The new name of the old file; None: there is no file."""
     companies: tuple[RestoredCompany, ...]
     lost: tuple[str, ...] = LOST
     manifests: tuple[str, ...] = ()
-    """The companies whose archive gets its manifest anew; then nothing else is done."""
+    """Companies whose archive gets a new manifest; if any, the repair does nothing else."""
 
 
 def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
-    """Say what a repair would do, and change nothing. Blocking.
+    """Plan a repair, and change nothing. Blocking.
 
     Raises:
-        Denied: the database still tells the members of a company, and the caller manages it not.
-        Invalid: there is nothing to repair, or nothing to do it with.
-        Unavailable: the database cannot be reached, so nobody knows; or a folder may not be read.
+        Denied: the database still has members of a company, and the caller does not manage it.
+        Invalid: there is nothing to repair, or nothing to repair it from.
+        Unavailable: the database cannot be reached, a folder may not be read, or an archive has no
+            manifest that fits.
     """
     lacking = _lacking_manifests(paths, settings)
     if lacking:
@@ -165,7 +166,7 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
 
 
 def _lacking_manifests(paths: Paths, settings: Settings) -> tuple[str, ...]:
-    """Return the companies of a database in order whose sealed segments no manifest names."""
+    """Return the companies that lost the manifest of their segments, if the database is intact."""
     with suppress(Unavailable):
         database = used_database(paths, settings)
         if database is not None:
@@ -186,7 +187,7 @@ def _fault(paths: Paths, settings: Settings) -> str:
             return f"The control plane's database {where} is gone or empty."
         with closing(database):
             problems, behind = database.problems(), _behind(database, paths)
-            if behind and not problems:  # its members are still known
+            if behind and not problems:  # its members can still be read, so it must be theirs
                 refuse_unless_all_is_theirs(database, settings, "A repair changes who may see")
     except Unavailable:
         if settings.database_url or (reason := _damage(paths.database)) is None:
@@ -200,7 +201,7 @@ def _fault(paths: Paths, settings: Settings) -> str:
 
 
 def _damage(path: Path) -> str | None:
-    """Return what is wrong with the pages of a SQLite file; None: nothing, or it is in use."""
+    """Return what is wrong with a SQLite file's pages; None: nothing, or it cannot be opened."""
     try:
         with closing(read_sqlite(path)) as database:
             [(found,)] = database.execute("PRAGMA quick_check(1)")
@@ -225,7 +226,7 @@ def _behind(database: Database, paths: Paths) -> str:
 
 
 def _heads(path: Path) -> dict[str, int]:
-    """Return the newest operation of each company that a damaged database still tells of."""
+    """Return the newest operation of each company, as far as a damaged database can be read."""
     with suppress(sqlite3.Error, OSError), closing(read_sqlite(path)) as database:
         return dict(database.execute("SELECT company_id, seq FROM memory_log_heads"))
     return {}
@@ -285,7 +286,7 @@ def _company(
 
 
 def _configurations(sealed: OperationStore) -> Iterator[Operation]:
-    """Yield the sealed changes of a company's settings, and what was undone, the oldest first."""
+    """Yield the sealed changes of a company's settings, and all undos, oldest first."""
     both = (_oldest_first(sealed, one) for one in (OperationType.CONFIGURE, OperationType.UNDO))
     yield from merge(*both, key=lambda one: one.seq)
 
@@ -300,16 +301,16 @@ def _oldest_first(sealed: OperationStore, operation_type: OperationType) -> Iter
 
 @dataclass(slots=True)
 class _LoggedBindings:
-    """What the sealed operations up to one tell of a company's bindings."""
+    """A company's bindings and targets, followed through its sealed operations."""
 
     bindings: dict[str, RestoredBinding] = field(default_factory=dict)
     targets: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The key of the binding that serves each."""
+    """The key of the binding that serves each target."""
     before: dict[str, _Before] = field(default_factory=dict)
-    """What each operation changed, as it was until then."""
+    """For each operation, the values before it of what it changed."""
 
     def follow(self, operation: Operation) -> None:
-        """Go on behind the next operation, which changed something or took that back."""
+        """Apply the next operation, a change of settings or an undo."""
         then = dict(self.bindings), dict(self.targets)
         if operation.undoes is None:
             _apply(operation, self.bindings, self.targets)
@@ -365,7 +366,7 @@ def _apply(
 
 
 def _rules(known: tuple[ReviewRule, ...], asked: Mapping[str, Any]) -> tuple[ReviewRule, ...]:
-    """Return the rules that a binding has after a change."""
+    """Return a binding's review rules after a change."""
     for name in ("add_rule", "remove_rule"):
         if name in asked:
             rule = ReviewRule.model_validate(asked[name])
@@ -375,7 +376,7 @@ def _rules(known: tuple[ReviewRule, ...], asked: Mapping[str, Any]) -> tuple[Rev
 
 
 def _guess(key: str, folder: Path, providers: Providers) -> RestoredBinding | None:
-    """Tell a binding by what lies in its folder."""
+    """Recognise a binding's provider by the files in its folder; None: not recognised."""
     for name in providers.names():
         if not providers.is_foreign(name) and providers.load(name).lives_in(folder):
             return RestoredBinding(key=key, provider_key=name, enabled=True)
@@ -387,26 +388,26 @@ def _needs_no_config(provider: type[Adapter], folder: Path) -> bool:
         provider.config_model.model_validate({})
     except ValueError:
         return False
-    # What is not in the folder that it has without a config was somewhere else.
+    # If its files are not in the default folder, its lost config named another place.
     return provider.lives_in(folder) is not False
 
 
 def repair(
     paths: Paths, settings: Settings, wanted: Repair, *, principal: str, now: datetime
 ) -> None:
-    """Do what `plan` said. Killed at any moment, it can be done again. Blocking.
+    """Carry out a plan. If killed at any moment, it can be repeated. Blocking.
 
     Raises:
         Invalid: the home cannot be written.
-        Unavailable: another memtui repairs it, the database cannot be written, or a segment is not
-            what the log says of it.
+        Unavailable: another memtui repairs it, the database cannot be written, a segment differs
+            from the log, or the archive changed since the plan.
     """
     from filelock import FileLock, Timeout
 
     try:
         with FileLock(paths.data / ".repair.lock", timeout=0, mode=0o600):
             if wanted.companies and paths.heads.is_dir():
-                shutil.rmtree(paths.heads)  # the logs begin anew behind what is lost
+                shutil.rmtree(paths.heads)  # ends of the old logs, which the new ones do not reach
             for company in wanted.companies:
                 _keep_unnamed(paths, company.company_id)
             if wanted.manifests:
@@ -440,7 +441,7 @@ def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> Non
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     aside = _aside(paths.database, now)
-    for end in reversed(_DATABASE_ENDS):  # the file itself last: until then all is as it was
+    for end in reversed(_DATABASE_ENDS):  # the database file last
         old = paths.database.with_name(paths.database.name + end)
         if old.exists():
             old.rename(aside.with_name(aside.name + end))
@@ -449,7 +450,7 @@ def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> Non
 
 
 def _aside(database: Path, now: datetime) -> Path:
-    """Return a name that nothing of an earlier repair has."""
+    """Return a name for the old file that no earlier repair used."""
     stem, number = f"{database.name}.damaged-{now:%Y%m%dT%H%M%SZ}", 1
     name = stem
     while list(database.parent.glob(f"{name}*")):
@@ -459,7 +460,10 @@ def _aside(database: Path, now: datetime) -> Path:
 
 
 def _keep_unnamed(paths: Paths, company_id: str) -> None:
-    """Keep what a killed seal left from being taken for a copy of what the new database has."""
+    """Rename segments that no manifest names, left by a killed seal.
+
+    Otherwise the new log would take them for copies of its own operations.
+    """
     folder = ArchiveFolder(paths.archive, company_id)
     for path in segments_beyond(folder, folder.read()):
         path.rename(path.with_name(_KEPT + path.name))
@@ -506,7 +510,7 @@ def _fill_settings(connection: DatabaseConnection, company: RestoredCompany, now
 
 
 def _begin_log(connection: DatabaseConnection, manifest: Manifest) -> None:
-    """Let the log go on behind what is sealed, with the salt of its subjects."""
+    """Set the end of the log to that of the archive, so that it continues there; and its salt."""
     if manifest.segments:
         values = {
             "company_id": manifest.company_id,
@@ -525,7 +529,7 @@ def _gap(
         "lost_from": company.sealed_through + 1,
         "lost_through": company.lost_through,
         "restored": [one.key for one in company.bindings],
-        # The sealing of the newest of them may have been logged in what is lost.
+        # The operation that logged the newest segments' hashes may be among the lost ones.
         "segments": [segment.proof() for segment in manifest.segments],
     }
     return OperationDraft(
