@@ -49,7 +49,7 @@ class Need(StrEnum):
     """What must hold before an action can run; the value is the reason shown when it does not."""
 
     SERVICE = "memtui is still opening its database."
-    WRITABLE = "This is read-only."
+    WRITABLE = "memtui was started with --read-only."
     TAKES_CHANGES = "This binding is read-only."
     NOW = "This works only in the present; go back to now first."
     ROW = "Nothing is selected."
@@ -235,13 +235,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "add",
             "a",
-            "Add the memories found here as a read-only binding, or a binding of your own.",
+            "Add a memory store found here as a read-only binding, or a binding of your own.",
             _CHANGE,
         ),
         _do(
             "add_all",
             "A",
-            "Add all memories found on this machine as read-only bindings, after one yes.",
+            "Add all memory stores found on this machine as read-only bindings, after one yes.",
             (*_CHANGE, Need.FINDING),
             label="add all found",
         ),
@@ -282,7 +282,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "open",
             "o",
-            "Open the file of a problem or finding at its line, or what an agent was told and did.",
+            "Open the file of a problem or finding at its line, or the last run of an agent.",
         ),
         _do("browse", "b", "Show the records of this binding.", _BINDING, label="records"),
         _do(
@@ -401,7 +401,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             label="check outcome",
         ),
         _do("back", "escape", "Go back from the details to the list; there, clear all marks."),
-        _do("runs", "t", "Show the runs of agents: what each was told and did.", _SERVICE),
+        _do("runs", "t", "Show the runs of agents: what each was given and did.", _SERVICE),
         _do("replay", "T", "Replay the run of this operation.", _ROW, label="its run"),
         _do(
             "sources",
@@ -438,7 +438,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("same_source", "b", "Show the records of the same source.", _ROW),
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("edit", "e", "Show the record in Records and change its text.", _CORRECTION),
-        _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
+        _do("runs", "T", "Show the runs that it was delivered to.", _ROW, label="runs given"),
         _do("history", "h", "Show earlier questions, or the results again."),
         _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
         _do("copy", "y", "Copy the text of the result.", _ROW),
@@ -493,7 +493,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
         _do("links", "L", "Go to a record that it links to, or that links to it.", _ROW),
         _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
-        _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
+        _do("runs", "T", "Show the runs that it was delivered to.", _ROW, label="runs given"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
         _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),
         _do("copy", "y", "Copy the text of the record.", _ROW),
@@ -648,7 +648,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("record", "b", "Show the record in Records."),
         _do("history", "h", "Show every version of the record: since when, by whom, and why."),
         _do("queries", "W", "Show the queries that returned it.", label="who read it"),
-        _do("runs", "T", "Show the runs that were told it.", label="runs told"),
+        _do("runs", "T", "Show the runs that it was delivered to.", label="runs given"),
         _do("copy", "y", "Copy the text of the record."),
         *_of_dialog("review", words="Go back; nothing is forgotten."),
     ),
@@ -789,7 +789,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "replay",
             "p",
-            "Replay the run: what it was told, asked, got and wrote; enter does too.",
+            "Replay the run: what it was given, asked, got and wrote; enter does too.",
             _ROW,
         ),
         _do("operations", "o", "Show all operations of the run.", _ROW),
@@ -811,9 +811,9 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "assembled_now",
             "n",
-            "Show what it would be told now, as a diff against what it was told.",
+            "Compare the context delivered then with what would be delivered now.",
             _NOW_ROW,
-            label="told now",
+            label="given now",
         ),
         _do("operation", "o", "Show the step in Operations.", _ROW),
         _do("record", "R", "Show a record of the step in Records.", _ROW),
@@ -822,10 +822,10 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "T",
             "Show the runs that got a record of the step.",
             _ROW,
-            label="runs told",
+            label="runs given",
         ),
-        _do("read", "r f5", "Read again what is there today.", label="read again"),
-        _do("copy", "y", "Copy the text that it was told, or what the step was about.", _ROW),
+        _do("read", "r f5", "Read again what is still stored.", label="read again"),
+        _do("copy", "y", "Copy the delivered text, or what the step was about.", _ROW),
         *_of_dialog("replay"),
     ),
     "timeline": (

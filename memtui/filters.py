@@ -437,8 +437,8 @@ def _refuse_joined(terms: Sequence[str]) -> None:
         joins = following and (_is_term(following) or (_is_term(before) and term.lower() != "not"))
         if term.lower() in _JOINING and joins:
             raise Invalid(
-                f"All terms of a filter must hold; take {term} out, or put it in quotes to look "
-                "for it as a word. -type:query leaves out, and agent:a,b lets either through."
+                f"All terms of a filter must hold: remove “{term}”, or quote it to search for the "
+                "word. -type:query excludes, and agent:a,b lets either through."
             )
         if term[0] == "!" and _is_term(term[1:]):
             raise Invalid(f"What is left out has a - before it: -{term[1:]}.")

@@ -301,13 +301,13 @@ async def test_help_names_the_reason_and_a_disabled_key_says_it(
     frozen = load_settings(paths, read_only=True)
     async with running(paths, frozen, screen="bindings") as (app, pilot):
         await pilot.press("d")
-        assert toasts(app) == ["This is read-only."]
+        assert toasts(app) == ["memtui was started with --read-only."]
         assert not isinstance(app.screen, Confirm)
         assert "read-only" in screen_text(app).splitlines()[0]
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(app.screen, Sheet)
-        assert "¹ This is read-only." in screen_text(app)
+        assert "¹ memtui was started with --read-only." in screen_text(app)
         await pilot.press("escape")
         assert not isinstance(app.screen, Sheet)
 

@@ -529,7 +529,7 @@ def _texts(drafts: Sequence[_Draft], kept: int) -> list[str]:
 
 def unread_warning(problem: Problem) -> ContextWarning:
     """Warn that an unreadable record may be missing from the context."""
-    message = f"The model is not told what could not be read. {problem.sentence()}"
+    message = f"Not delivered to the model: records that could not be read. {problem.sentence()}"
     return ContextWarning(kind=WarningKind.UNREAD, message=message)
 
 

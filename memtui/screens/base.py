@@ -670,9 +670,10 @@ class MemtuiScreen(ServiceScreen):
         """
         chosen = self.state.filter
         idle = unsupported(chosen, self.NARROWS)
-        note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
+        verb = "does" if len(idle) == 1 else "do"
+        note = f"{' and '.join(idle)} {verb} not apply here" if idle else ""
         for filter_line in self.query(FilterLine):
-            filter_line.count = "  ".join(filter(None, [note, text]))
+            filter_line.count = " · ".join(filter(None, [note, text]))
 
     def as_view(self, name: str) -> SavedView:
         """Return the current view as a saved view."""

@@ -78,7 +78,7 @@ _OF_RECORD = {"record", "history", "queries", "runs"}
 _NO_RECORD = "No record is selected."
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
-_NONE_COULD_GO = "None of its records could go: each says something of its own, or must stay."
+_NONE_COULD_GO = "None of its records can go: each says something else, or cannot be forgotten."
 _MOST_DAYS = 36_500
 _SOON_SECONDS = 0.3
 """Seconds to wait for all bindings before partial results are shown."""
@@ -797,8 +797,10 @@ def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content
         )
     shown += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
     if must_stay := review.must_stay:
-        words = f"▲ {fmt.counted(must_stay.total(), 'record')} with a reason to go must stay."
-        shown.append(display(f"{words} {' '.join(sorted(must_stay))}", style=WARN, limit=300))
+        words = (
+            f"▲ {fmt.count(must_stay.total())} cannot be forgotten: {' '.join(sorted(must_stay))}"
+        )
+        shown.append(display(words, style=WARN, limit=300))
     if lost := review.lost:
         words = f"▲ {fmt.counted(lost, 'marked record')} would go with all that say the same."
         shown.append(display(words, style=WARN))

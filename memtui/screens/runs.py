@@ -77,7 +77,7 @@ class RunsScreen(ModalListScreen["Run"]):
             Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, flexible=True,
                    keep=94),
             Column("project", "project", lambda one: ", ".join(one.projects) or None, 13, keep=93),
-            Column("told", "told", lambda one: _number(one.tokens_given), 6, "right", keep=90),
+            Column("given", "given", lambda one: _number(one.tokens_given), 6, "right", keep=90),
             Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=86),
             Column("wrote", "wrote", lambda one: _number(one.writes), 5, "right", keep=87),
             Column("fixed", "fixed", lambda one: _number(one.corrections), 5, "right", keep=60),
@@ -102,7 +102,7 @@ class RunsScreen(ModalListScreen["Run"]):
         if self._record is not None:
             text = display(" ".join(self._record[2].split()), limit=200, style=STRONG)
             number = display(self.number, style=DIM)
-            what = line("runs that were told", text, number, gap="   ")
+            what = line("runs that were given", text, number, gap="   ")
         return lines([what, *self.narrowed()])
 
     def detail(self, row: Run, width: int) -> Content:
@@ -154,7 +154,7 @@ class RunsScreen(ModalListScreen["Run"]):
     def nothing(self) -> tuple[str, str]:
         """Return what to say where there is no run."""
         if self._record is not None:
-            return "No run was told this record, or got it.", "esc goes back."
+            return "This record was delivered to no run.", "esc goes back."
         if self.chosen != Filter():
             return "No run passes the filter.", "/ changes it; the rest of the runs is not gone."
         return (
@@ -244,7 +244,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         if run.failures:
             figures.append(f"failed {words.failed(run)}")
         today = words.today(one for _, step in self.rows.held() for one in step.records)
-        figures.append(f"{today} {self._today}" if today else "")
+        figures.append(today if self.state.as_of is None else f"{today} by then" if today else "")
         return lines([title, display("   ".join(filter(None, figures)), limit=400, style=DIM)])
 
     def detail(self, row: RunStep, width: int) -> Content:
@@ -302,14 +302,14 @@ class ReplayScreen(ModalListScreen["RunStep"]):
             self.rows_list.notice = _NOTHING
 
     def action_assembled_now(self) -> None:
-        """Show what the run would be told now, as a difference to what it was told."""
+        """Compare the context delivered then with what would be delivered now."""
         session, operation = self.session, self.row.operation
 
         async def compared() -> Callable[[int], Content]:
             found = await session.service.runs.assembled_now(session.caller, operation.operation_id)
             return partial(assembled_now_content, found)
 
-        title = f"What would be told now, instead of #{fmt.count(operation.seq)}"
+        title = f"What would be delivered now, instead of #{fmt.count(operation.seq)}"
         waiting = display("… assembling the context again", style=DIM)
         self.app.push_screen(Sheet(title, waiting, read=compared))
 
@@ -327,8 +327,8 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
     @conversation
     async def action_delivered(self) -> None:
-        """Show the other runs that were told a record of the step."""
-        record = await self._chosen("Runs that were told")
+        """Show the other runs that got a record of the step."""
+        record = await self._chosen("Runs that were given")
         if record is None or record.binding_key is None:
             return
         record_at = (record.binding_key, record.handle, record.text or "")
@@ -346,10 +346,10 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         return await self.ask(Choose(title, choices))
 
     def action_copy(self) -> None:
-        """Copy the text that the run was told, else what the step was about."""
+        """Copy the delivered text, else what the step was about."""
         step = self.row
         if step.context is not None and step.context.text is not None:
-            self.copy(step.context.text, "Copied the text that it was told.")
+            self.copy(step.context.text, "Copied the delivered text.")
         else:
             self.copy(words.what(step), "Copied what it was about.")
 
@@ -395,7 +395,7 @@ def _about(step: RunStep) -> Iterator[Line]:
     yield labelled("costs", words.spent(step))
     sections = (f"{name} {fmt.count(tokens)}" for name, tokens in context.sections.items())
     yield labelled("sections", ", ".join(sections))
-    yield key_hint("n", "what it would be told now")
+    yield key_hint("n", "what would be delivered now")
     yield Content("")
     if context.text is None:
         yield display("The text is not kept any more.", style=DIM)
@@ -433,7 +433,7 @@ def assembled_now_content(found: AssembledNow, width: int) -> Content:
     """Return the difference between the context of then and the one assembled now."""
     counts = f"{fmt.counted(found.tokens, 'token')} then, {fmt.count(found.now.tokens)} now"
     if not found.difference:
-        same = display("It would be told the same, word for word.", style=OK)
+        same = display("The same text would be delivered, word for word.", style=OK)
         return joined([[display(counts, style=DIM)], [same]], width)
     changed = list(diff_lines(found.delivered, found.now.text))
     return joined([[heading("what changed", counts)], changed], width)

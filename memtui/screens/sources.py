@@ -85,7 +85,7 @@ class Sources(ModalListScreen["WriteSource"]):
                 ],
                 [
                     display("the last write", style=DIM),
-                    labelled("by", f"{row.principal} at {row.channel}"),
+                    labelled("by", fmt.done_by(row.principal, row.channel)),
                     labelled("agent", row.agent_id),
                     labelled("run", row.run_id),
                     labelled("binding", row.binding_key),

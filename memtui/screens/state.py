@@ -175,6 +175,8 @@ class AppState:
         if self.as_of is not None:
             back = self.keymap.label("app.past")
             return f"The past cannot be changed; {back} goes back to now."
+        if self.session is not None and not self.session.service.read_only and self.read_only:
+            return f"The company {self.session.company.company_id} is read-only."
         return Need.WRITABLE.value if self.read_only else ""
 
     @property

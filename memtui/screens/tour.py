@@ -31,7 +31,7 @@ _ANSWERS = {
     "operations": "who did what to the memory, when, and at what cost",
     "query": "what an agent would find, and where that comes from",
     "records": "all that is remembered: edit, forget, undo",
-    "budget": "what the model is told, its cost, and what could go",
+    "budget": "what the model is given, its cost, and what could go",
     "analytics": "cost, speed and hits as charts, or in SQL",
 }
 _PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
@@ -129,9 +129,7 @@ class Tour(Sheet):
         if self._findings is None:
             words = why_not = "Looking for memories on this machine."
         elif found:
-            words = (
-                f"Add {counted(len(found), 'memory', 'memories')} found here, read-only: {named}"
-            )
+            words = f"Add {counted(len(found), 'memory store')}, read-only: {named}"
             why_not = ""
         else:
             words = why_not = "No memories of other programs were found on this machine."

@@ -73,7 +73,7 @@ def route(
     members = tuple(MemberRow(**dict(zip(_MEMBER, role, strict=True))) for role in roles)
     return Route(
         binding=BindingRow(**dict(zip(_BINDING, first, strict=False))),
-        reason=reasons.get(chosen_by, "company-wide"),
+        reason=reasons.get(chosen_by, "company default"),
         company_read_only=read_only,
         memberships=members if closed else None,
     )

@@ -106,7 +106,7 @@ class OperationDraft(Model):
     status: OperationStatus
     binding_key: str | None = None
     provider_key: str | None = None
-    binding_reason: str | None = Field(default=None, title="why")
+    binding_reason: str | None = Field(default=None, title="binding chosen")
     """Why this binding was chosen."""
     to_show: bool | None = None
     """True: memtui read it only for an answer about something else, a replay or an impact."""

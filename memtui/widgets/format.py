@@ -339,6 +339,15 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
 
 
+THROUGH = {"tui": "the app", "cli": "the command line", "mcp": "MCP", "http": "HTTP"}
+"""The channels that have another name for people; others are shown as `the hook`."""
+
+
+def done_by(principal: str, channel: str) -> str:
+    """Say who did something and how: `agent:coding through the hook`."""
+    return f"{principal} through {THROUGH.get(channel, f'the {channel}')}"
+
+
 VERDICTS = {"helped": "✓ helped", "not_helped": "✗ did not help", "withdrawn": "withdrawn"}
 """What was said of a result, as a person reads it."""
 
@@ -351,9 +360,9 @@ def helpfulness(helped: int, not_helped: int) -> str:
 
 
 def left_out(internal: int, *, brief: bool = False) -> str:
-    """Say how many operations of memtui's own are not counted: `312 of memtui's own left out`."""
+    """Say how many operations are not counted: `312 of memtui's own reads hidden`."""
     whose = "own" if brief else "of memtui's own"
-    return f"{count(internal)} {whose} left out"
+    return f"{count(internal)} {whose} reads hidden"
 
 
 def record_count(namespace: Namespace) -> str:
@@ -553,10 +562,11 @@ def impact_words(found: Impact) -> Iterator[str]:
     if not found.asked:
         yield f"No query and no delivered context in the log could have found {them}."
     elif found.tried:
-        those = f"{'all' if found.is_all else 'the last'} {count(found.asked)}"
-        differ = f"{count(found.differ)} of {counted(found.tried, 'answer')} would differ"
-        questions = counted(found.questions, "question")
-        yield f"{differ}. Looked at: {those} that could have found {them}, to {questions}."
+        all_of = "the last " if not found.is_all else "all " if found.asked > 1 else ""
+        those = f"{all_of}{counted(found.asked, 'answer')}"
+        some = f"{count(found.tried)} of " if found.tried < found.asked else ""
+        could = "this record" if them == "it" else "these records"
+        yield f"Replayed {some}{those} that could use {could}: {count(found.differ)} would change."
     if found.differ:
         yield _lost_words(found)
     for one in found.untried:
@@ -568,13 +578,12 @@ def impact_words(found: Impact) -> Iterator[str]:
 def _lost_words(found: Impact) -> str:
     rest = found.differ - found.would_lose
     if not found.would_lose:
-        words = "None of them loses anything: another record in the answer says the same"
+        words = "None loses a record that no other record in the answer repeats"
     elif rest:
-        words = (
-            f"{count(found.would_lose)} of them lose something; in {count(rest)} another says it"
-        )
+        lose = "1 loses" if found.would_lose == 1 else f"{count(found.would_lose)} lose"
+        words = f"{lose} a record; in {count(rest)} another record says the same"
     else:
-        words = "Each of them loses something"
+        words = "Each loses a record"
     saved = found.tokens_saved
     return f"{words}; {counted(saved, 'token')} fewer in all." if saved > 0 else f"{words}."
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memtui.service.history.runs import Run, RunRecord, RunStep
 
 _VERBS = {
-    OperationType.CONTEXT: "told",
+    OperationType.CONTEXT: "given",
     OperationType.QUERY: "asked",
     OperationType.GET: "opened",
     OperationType.BROWSE: "looked through",
@@ -29,10 +29,10 @@ _VERBS = {
     OperationType.UNDO: "took back",
 }
 _STATES = {
-    "unchanged": "there",
+    "unchanged": "still stored",
     "changed": "changed since",
     "gone": "gone",
-    "there": "there, perhaps changed",
+    "there": "stored, perhaps changed",
     "unread": "not read",
 }
 """What each state of a record reads as, the best known first."""
@@ -84,7 +84,7 @@ def short_cost(run: Run) -> str:
 
 
 def today(records: Iterable[RunRecord]) -> str:
-    """Return what is there of a run's records, each counted once: `4 there, 1 gone`."""
+    """Return what is there of a run's records, each counted once: `4 still stored, 1 gone`."""
     states = {(one.binding_key, one.handle.provider_record_id): one.state for one in records}
     counts: Counter[str] = Counter(states.values())
     return ", ".join(
@@ -93,10 +93,10 @@ def today(records: Iterable[RunRecord]) -> str:
 
 
 def changes(records: Collection[RunRecord]) -> str:
-    """Return the same for a column: `all there`, else what is not: `1 changed, 1 gone`."""
+    """Return the same for a column: `all stored`, else what is not: `1 changed, 1 gone`."""
     counts: Counter[str] = Counter(one.state for one in records)
     parts = [f"{counts[name]} {name}" for name in ("changed", "gone", "unread") if counts[name]]
-    return ", ".join(parts) or ("all there" if records else "")
+    return ", ".join(parts) or ("all stored" if records else "")
 
 
 def measured(record: RunRecord) -> str:

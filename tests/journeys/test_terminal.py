@@ -119,7 +119,7 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
         terminal.until(gone="0 of 1")
         terminal.press("1")
         terminal.until(
-            "used here: the binding `default` (company-wide)",
+            "used here: the binding `default` (company default)",
             "1 record",
             "browse, correction, writable, sync, explain, history, namespaces,",
         )

@@ -239,7 +239,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         await until(pilot, lambda: board(app).stats.hit_sign == "score")
         assert "(by score)" in words(app)
         app.controller.choose(filter_line="since:30d until:3d type:query")
-        await until(pilot, lambda: "the time of the filter" in screen_text(app))
+        await until(pilot, lambda: "the filtered period" in screen_text(app))
         await pilot.press("p")
         assert any("ctrl+l clears it" in said for said in toasts(app))
         app.controller.choose(filter_line="type:sync")

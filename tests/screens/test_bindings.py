@@ -80,13 +80,13 @@ async def test_of_an_agent_what_it_did_is_shown_and_nothing_else(
             await until(pilot, lambda: said in screen_text(app))
             await pilot.press("o")
 
-        await to_agent("G", "o shows all that it was told and did.")
+        await to_agent("G", "o shows all that it was given and did.")
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
         await until(pilot, lambda: "who owns billing" in screen_text(app))
         assert app.state.filter_line == "channel:mcp by:agent:coding"
         assert "not the agent's" not in screen_text(app)
         await pilot.press("1")
-        await to_agent("up", "o shows all that its run was told and did")
+        await to_agent("up", "o replays its run step by step.")
         await until(pilot, lambda: "This run did nothing yet" in screen_text(app))
 
 

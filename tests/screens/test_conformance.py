@@ -145,7 +145,7 @@ async def test_it_is_refused_read_only_and_for_what_is_no_plugin_and_says_a_dead
         locked = load_settings(paths, principal="user:ana", read_only=True)
         async with opened(paths, locked, (80, 24)) as (app, pilot, screen):
             await pilot.press("r")
-            await until(pilot, lambda: "This is read-only." in toasts(app))
+            await until(pilot, lambda: "memtui was started with --read-only." in toasts(app))
             assert app.screen is screen
     async with running(paths, settings, "bindings") as (app, pilot):
         await to_binding(app, pilot, "default")

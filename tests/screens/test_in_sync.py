@@ -120,7 +120,7 @@ async def test_in_read_only_it_is_looked_at_alone(
     async with opened(paths, locked, (80, 24)) as (app, pilot, _):
         assert "1 to be written" in screen_text(app)
         await pilot.press("a")
-        assert "This is read-only." in toasts(app)[-1]
+        assert "memtui was started with --read-only." in toasts(app)[-1]
     assert await held(service, caller, "copy") == {}
 
 

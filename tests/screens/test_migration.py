@@ -241,7 +241,7 @@ async def test_refusals_are_sentences(
     locked = load_settings(paths, principal="user:ana", read_only=True)
     async with opened(paths, locked, "locked") as (app, pilot, _):
         await pilot.press("a")
-        assert "This is read-only." in toasts(app)[-1]
+        assert "memtui was started with --read-only." in toasts(app)[-1]
 
 
 def test_progress_says_how_much_how_fast_and_how_long() -> None:

@@ -164,7 +164,7 @@ async def test_a_provider_without_namespaces_of_its_own_and_read_only_say_why(
         async with opened(paths, locked) as (app, pilot):
             await until(pilot, lambda: "workspace:mech" in names(app))
             await pilot.press("d")
-            await until(pilot, lambda: "This is read-only." in toasts(app))
+            await until(pilot, lambda: "memtui was started with --read-only." in toasts(app))
             assert isinstance(app.screen, NamespacesScreen)
 
 

@@ -192,12 +192,12 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         await loaded(app, pilot)
         before = listed(app).rows.count
         await pilot.press("enter")
-        own = "1 of memtui's own left out"
+        own = "1 of memtui's own reads hidden"
         await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
         assert listed(app).rows.count == before
         assert current(app).operation_type is OperationType.QUERY
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "1 own left out" in app.screen.query_one(FilterLine).count)
+        await until(pilot, lambda: "1 own reads hidden" in app.screen.query_one(FilterLine).count)
         await pilot.resize_terminal(120, 40)
         await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
         app.screen.post_message(GoTo(filter_line="type:query"))

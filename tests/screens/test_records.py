@@ -401,7 +401,7 @@ async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         app.controller.choose(filter_line="status:ok project:mech by:user:ana")
-        await until(pilot, lambda: "not by status, by" in screen_text(app))
+        await until(pilot, lambda: "status: and by: do not apply here" in screen_text(app))
         await pilot.press("2")
         await until(pilot, lambda: "✓ write" in screen_text(app))
         assert "not by" not in screen_text(app)

@@ -83,7 +83,9 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await pilot.press("n")
         assert toasts(app)[-1] == "This step delivered no context."
         await pilot.press("escape", "g", "p")
-        await until(pilot, lambda: "asked" in screen_text(app) and "2 there" in screen_text(app))
+        await until(
+            pilot, lambda: "asked" in screen_text(app) and "2 still stored" in screen_text(app)
+        )
         goes_on = caller.model_copy(update={"run_id": "run-8"})
         await service.query(goes_on, QueryRequest(scope=SCOPE, query="thursdays"))
         await until(pilot, lambda: app.screen.query_one(VirtualList).rows.count == 2)

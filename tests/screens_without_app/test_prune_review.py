@@ -309,7 +309,7 @@ def test_what_cannot_be_forgotten_is_not_counted_among_what_could_go() -> None:
     found = ReviewedPlans([part("default", *DUPLICATES), part("table", *of_ana, kept=closed)])
     shown = head_content(Heading("everything you see", "", of_context=False), found, 120).plain
     assert "4 of 6 records could go   saves" in shown
-    assert f"▲ 2 records with a reason to go must stay. {closed}" in shown
+    assert f"▲ 2 cannot be forgotten: {closed}" in shown
     assert [(one.label, could, there) for one, could, there in found.parts()] == [
         ("", 4, 6),
         ("project mech", 4, 4),

@@ -131,7 +131,7 @@ async def test_a_query_is_recorded_with_all_of_it(
         (1, handle.provider_record_id, 1.0)
     ]
     assert (operation.usage, operation.result_count) == (SPENT * 2, 1)  # one has too little of it
-    assert (operation.binding_key, operation.binding_reason) == ("default", "company-wide")
+    assert (operation.binding_key, operation.binding_reason) == ("default", "company default")
     assert (operation.principal, operation.channel) == ("user:ana", "test")
     assert operation.latency_ms == answer.latency_ms
     assert is_intact(operation)

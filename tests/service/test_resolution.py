@@ -33,8 +33,8 @@ async def routed(
         (EVERYTHING.model_copy(update={"project_id": "q"}), None,
          ("by-agent", "for the agent coding")),
         (Scope(company_id="acme", project_id="q", agent_id="other"), None,
-         ("default", "company-wide")),
-        (Scope(company_id="acme"), None, ("default", "company-wide")),
+         ("default", "company default")),
+        (Scope(company_id="acme"), None, ("default", "company default")),
     ],
 )  # fmt: skip
 async def test_the_narrowest_rule_wins_and_says_why(
@@ -53,7 +53,7 @@ async def test_a_project_named_like_an_agent_takes_only_its_own_rule(
     routed: MemoryService, caller: Caller
 ) -> None:
     found = await routed.resolve(caller, Scope(company_id="acme", project_id="coding"))
-    assert found.reason == "company-wide"
+    assert found.reason == "company default"
 
 
 async def test_a_cleared_rule_falls_back_to_the_next(routed: MemoryService, caller: Caller) -> None:

@@ -710,7 +710,7 @@ async def test_of_a_key_that_stands_often_the_nearest_and_newest_counts(
     both = P.model_copy(update={"agent_id": "coding"})
     put("default", "wide", ACME, 9)
     assert await told(both) == (
-        ["wide"], "Nobody but company acme has this key; default holds it (company-wide).",
+        ["wide"], "Nobody but company acme has this key; default holds it (company default).",
     )  # fmt: skip
     put("default", "agents", agent, 8)
     put("default", "other", Q, 7)
@@ -721,7 +721,7 @@ async def test_of_a_key_that_stands_often_the_nearest_and_newest_counts(
     assert names == ["new", "mid", "old", "agents", "wide"]
     assert why == (
         "Project p comes before agent coding and company acme; it is the newest of 3 in project p; "
-        "default holds it (company-wide)."
+        "default holds it (company default)."
     )
     put("second", "far", P, 20)
     put("second", "wider", ACME, 21)

@@ -135,9 +135,9 @@ class _FolderConfig(Model):
     exclude: tuple[str, ...] = ("node_modules",)
     """Names of folders that hold no memories, besides those that begin with a dot."""
     refresh_seconds: float = Field(default=2.0, ge=0)
-    """How old, in seconds, what a query knows of edits made outside may be."""
+    """Seconds before outside edits are noticed."""
     lock_seconds: float = Field(default=10.0, gt=0)
-    """How long, in seconds, a write waits for another program that is writing."""
+    """Seconds that a write waits for another program that is writing."""
     max_file_mb: int = Field(default=20, ge=1)
     """Larger files are listed as problems, not read."""
     workspaces: dict[str, WorkspaceConfig] = {}

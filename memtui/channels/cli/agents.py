@@ -41,6 +41,6 @@ async def agents(
         ]
         for one in found
     ]
-    titles = columns("who", "channel", "client", "project", "run", "since>", "seen>", "last told")
+    titles = columns("who", "channel", "client", "project", "run", "since>", "seen>", "last given")
     none = "" if found else f"No agent is connected, and none did anything in {minutes} minutes."
     session.out.answer({"agents": found}, table(titles, rows) if rows else (), none)

@@ -182,7 +182,7 @@ def _keymap(settings: Settings) -> DoctorCheck:
         return DoctorCheck(
             "keymap", "warning", keymap.doubt, "Give it a second key in the settings."
         )
-    return DoctorCheck("keymap", "ok", f"it fits, with {len(keymap.moved)} remapped")
+    return DoctorCheck("keymap", "ok", f"valid, {len(keymap.moved) or 'nothing'} remapped")
 
 
 def _terminal() -> DoctorCheck:

@@ -75,7 +75,7 @@ def start(
 
 GROUPS = {
     "facts": (
-        "What every prompt is told, one line each.",
+        "Facts that every prompt is given, one line each.",
         "facts",
         "record_files",
         "prune",
@@ -85,7 +85,7 @@ GROUPS = {
     "bindings namespace": ("A partition of a provider.", "bindings"),
     "vault": ("A vault and another binding kept in sync.", "vault"),
     "ops": ("The operation log.", "ops"),
-    "runs": ("What each run of an agent was told, asked, got and wrote.", "runs"),
+    "runs": ("What each run of an agent was given, asked, got and wrote.", "runs"),
     "archive": ("The old part of the operation log, in sealed files.", "archive"),
     "audit": ("The proof that nobody altered the operation log.", "archive"),
     "companies": ("Whose memory this is.", "companies"),
@@ -136,7 +136,10 @@ COMMANDS = {
     "doctor": ("Check that everything works, and say what to do.", "doctor"),
     "backup": ("Write everything that this home holds to one new file.", "doctor"),
     "restore": ("Restore a backup to a home that does not exist yet.", "doctor"),
-    "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
+    "agents": (
+        "List the agents that are connected now, and the last answer that each got.",
+        "agents",
+    ),
     "serve": ("Answer other programs over HTTP.", "serve"),
     "web": ("Open the terminal app in a browser of this machine.", "web"),
     "screenshot": ("Write a picture of a screen to an SVG file.", "screenshot"),

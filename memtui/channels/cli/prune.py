@@ -366,7 +366,7 @@ def _summary(
     elif applied is not None and not applied.failed and not any(a.refused for a in applied.answers):
         yield f"That saves {saved}."
     for why, kept in planned.kept.items():
-        yield f"{shown.counted(kept, 'record')} that could go must stay. {why}"
+        yield f"{shown.counted(kept, 'record')} cannot be forgotten: {why}"
     for answer in applied.answers if applied else ():
         yield from forgotten(answer)
     if applied and len(applied.answers) > 1:

@@ -78,7 +78,9 @@ async def review_accept(
     *,
     seen: Annotated[
         str | None,
-        typer.Option(help="What `review show` told: accept what has changed since it was held."),
+        typer.Option(
+            help="The state that `review show` gave: accept a change whose records changed since."
+        ),
     ] = None,
     always: Always = None,
     binding: Binding = None,

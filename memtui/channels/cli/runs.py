@@ -1,4 +1,4 @@
-"""`runs`: what each run of an agent was given and did, and what it would be told now."""
+"""`runs`: what each run of an agent was given and did, and what would be delivered now."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def runs_list(
         str | None,
         typer.Option(
             metavar="RECORD_ID",
-            help="Only runs that were told this record or got it; --binding says where it is.",
+            help="Only runs that this record was delivered to; --binding says where it is.",
         ),
     ] = None,
     limit: Limit = 100,
@@ -66,7 +66,7 @@ async def runs_list(
         session.caller, chosen, delivered=place, limit=limit, before=before
     )
     titles = columns(
-        "run", "last>", "agent", "project", "contexts>", "told>", "queries>", "writes>",
+        "run", "last>", "agent", "project", "contexts>", "given>", "queries>", "writes>",
         "corrected>", "forgot>", "held>", "failed>", "cost>", "through*",
     )  # fmt: skip
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
@@ -96,7 +96,9 @@ async def runs_show(
     *,
     diff: Annotated[
         bool,
-        typer.Option("--diff", help="Show what it would be told now, as a difference."),
+        typer.Option(
+            "--diff", help="Compare each delivered context with what would be delivered now."
+        ),
     ] = False,
     limit: Limit = 200,
     after: Annotated[
@@ -107,7 +109,7 @@ async def runs_show(
     """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
 
     With --diff each context that it was given is assembled again, for nobody, and compared with
-    what it was told then. Exit 1 if an operation of it is damaged; it is named.
+    what was delivered then. Exit 1 if an operation of it is damaged; it is named.
     """
     session = session.at(as_of)
     service, caller = session.service.runs, session.caller

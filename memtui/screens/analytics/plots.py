@@ -96,7 +96,7 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
                 stack(*_spending(board)),
                 _money,
                 note=spent,
-                nothing=f"Nothing that has a price was spent. {unpriced_words(stats)}",
+                nothing=f"No cost in this period. {unpriced_words(stats)}",
             ),
             _more_than_nothing(Measure.COST),
         ),

@@ -389,7 +389,7 @@ class AnalyticsScreen(MemtuiScreen):
             return line(display(words, style=STRONG), display(keys.label(action), style=DIM))
 
         if question.span.filtered:
-            time = display("the time of the filter", style=STRONG)
+            time = display("the filtered period", style=STRONG)
         else:
             words = "all time" if self.period is Period.ALL else f"last {self.period.words}"
             time = part(words, "analytics.period")
@@ -435,13 +435,13 @@ class AnalyticsScreen(MemtuiScreen):
         if bucket is not None and bucket.begins is not None:
             name = bucket_words(board.question.bucket, bucket.begins)
             return Selected(name, bucket, hint="operations")
-        whole = f"The last {self.period.words}, {board.question.span.words}"
+        whole = f"Totals for the last {self.period.words}, {board.question.span.words}"
         if self.period is Period.ALL:
-            whole = "All time"
+            whole = "Totals for all time"
         if board.question.span.filtered:
-            whole = "The time of the filter"
+            whole = "Totals for the filtered period"
         hint = "operations" if self._grid.large else "large"
-        return Selected(whole, board.stats, "together", hint)
+        return Selected(whole, board.stats, hint=hint)
 
     @property
     def _bucket(self) -> FigureGroup | None:

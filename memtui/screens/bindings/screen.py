@@ -510,7 +510,7 @@ class BindingsScreen(MemtuiScreen):
             mode = {"read_only": read_only, "configures": configures}
             return service.trial(caller, key, view.key, config, **mode)
 
-        title, verb = f"New binding to {view.key}", "add"
+        title, verb = f"New binding: {view.key}", "add"
         if configures:
             title, verb = f"Settings of {view.key}·{draft.key}", "save"
         while True:

@@ -283,13 +283,13 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
         ("run", agent.run_id or ""),
         ("since", since(agent.since, now)),
         ("last seen", since(agent.last_seen, now)),
-        ("last told", last_answer_words(agent.last_answer, now)),
+        ("last given", last_answer_words(agent.last_answer, now)),
     ]
     said = "A session is open." if agent.is_open else "It did something lately."
     head = line(display(agent.principal, limit=200, style=STRONG), display(said, style=DIM))
-    hint = "o shows all that it was told and did."
+    hint = "o shows all that it was given and did."
     if agent.run_id is not None:
-        hint = "o shows all that its run was told and did, step by step."
+        hint = "o replays its run step by step."
     shown = pairs([fact for fact in facts if fact[1]], width)
     return lines([head, Content(""), *shown, Content(""), display(hint, style=DIM)])
 

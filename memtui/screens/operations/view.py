@@ -286,7 +286,7 @@ def _origin(operation: Operation) -> list[Line]:
     return [
         labelled("source", line(source, key_hint("o", "open") if operation.source else None)),
         labelled("scope", scope_words(operation.scope)),
-        labelled("by", f"{operation.principal} at {operation.channel}"),
+        labelled("by", fmt.done_by(operation.principal, operation.channel)),
         labelled("binding", operation.binding_key and f"{operation.binding_key}{provider}"),
         *(labelled(title, text) for title, text in details(operation)),
     ]

@@ -608,9 +608,9 @@ class QueryScreen(MemtuiScreen):
             kept = {one: word for one, word in self.view.said.items() if one != place}
             self.view = replace(self.view, said=kept if is_said else {**kept, place: wanted})
         self.toast(
-            "withdrawn: what you said of the result is counted no more."
+            "Mark withdrawn; pruning no longer counts it."
             if is_said
-            else f"{fmt.VERDICTS[said.verdict]}: what you say of a result is counted."
+            else f"Marked {'' if said.verdict == 'helped' else 'not '}helpful; pruning counts this."
         )
 
     def action_record(self) -> None:

@@ -275,9 +275,9 @@ class Pruning(ServiceModule):
         memberships = memberships_of(routed.memberships, caller)
         closed = ""
         if not connection.adapter.capabilities.writable:
-            closed = f"The provider of {key} only reads."
+            closed = f"{key} is read-only: its provider cannot write."
         if routed.binding.read_only:
-            closed = f"The binding {key} is read-only."
+            closed = f"{key} is read-only."
         try:
             self._runtime.refuse_read_only(caller.company_id if routed.company_read_only else None)
         except Denied as error:

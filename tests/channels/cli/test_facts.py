@@ -246,7 +246,7 @@ def test_what_would_change_is_told_before(here: Run) -> None:
     assert [(one["record_id"], one["marked"]) for one in effect["gone"]] == [(lone, True)]
     shown = here("forget", lone, *U, "--impact", "--check")
     assert (shown.code, "finds nothing any more" in shown.out) == (1, True)
-    assert "1 of 3 answers would differ" in shown.err
+    assert "3 answers that could use this record: 1 would change" in shown.err
 
     pruned = here("facts", "prune", *U, "--impact", "--last", "2", "--json").document
     assert (pruned["dry_run"], pruned["marked"], pruned["impact"]["asked"]) == (True, 1, 2)
@@ -301,9 +301,9 @@ def test_everything_is_pruned_at_once_and_comes_back_at_once(here: Run) -> None:
     add(here, "likes tea!", *U, "--binding", "table")
     assert here("bindings", "read-only", "table", "on").code == 0
     told = here("facts", "prune", "--everything")
-    assert "1 record that could go must stay. The binding table is read-only." in told.err
+    assert "1 record cannot be forgotten: table is read-only." in told.err
     denied = here("facts", "prune", "--everything", "--apply", "--yes")
-    assert (denied.code, denied.err.strip()) == (4, "The binding table is read-only.")
+    assert (denied.code, denied.err.strip()) == (4, "table is read-only.")
 
 
 def test_facts_by_their_key(here: Run) -> None:

@@ -304,7 +304,7 @@ def test_an_answer_that_cannot_be_written(home: Path, here: Run) -> None:
         # A person is told how many there are before the answer is flushed, or not at all.
         *others, last = ran.stderr.splitlines()
         assert (ran.returncode, last.startswith(sentence)) == (code, True)
-        assert others in ([], ["1 of 1 in default (company-wide)."])
+        assert others in ([], ["1 of 1 in default (company default)."])
 
 
 def test_output_is_utf8_whatever_the_locale(memtui: Run, here: Run) -> None:

@@ -29,7 +29,7 @@ def test_a_note_prints_its_id_and_a_query_finds_it(here: Run) -> None:
     assert snippet["text"] == "we deploy from release"
     assert snippet["score"] == 1.0
     assert found["binding_key"] == "default"
-    assert found["binding_reason"] == "company-wide"
+    assert found["binding_reason"] == "company default"
     assert found["usage"] == []
     assert len(found["operation_id"]) == 32
 
@@ -78,7 +78,7 @@ def test_a_query_is_read_by_a_person(here: Run) -> None:
     assert (first.split(), second.strip()) == (["1", "1.000", "we", "deploy"], "from release")
     assert "run 7" in origin
     assert record_id in origin
-    assert "1 snippet from default (company-wide)" in ran.err
+    assert "1 snippet from default (company default)" in ran.err
 
 
 def test_nothing_found_is_done(here: Run) -> None:
@@ -368,7 +368,7 @@ def test_an_operation_is_shown_whole(here: Run, fake: type[FakeAdapter]) -> None
     shown = here("ops", "show", newest["operation_id"])
     assert "- first" in shown.out
     assert "+ second" in shown.out
-    assert "company-wide" in shown.out
+    assert "company default" in shown.out
     document = here("ops", "show", str(newest["seq"]), "--json").document
     assert document["operation_id"] == newest["operation_id"]
     change = document["changes"][0]

@@ -55,7 +55,7 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     assert f"prompts  ${price['cost_usd']} as {price['model']}\n" in shown
     assert "cost     $0.00\n" in shown
     assert_harmless(shown)
-    [line] = [one for one in shown.splitlines() if "there: Mind the geese." in one]
+    [line] = [one for one in shown.splitlines() if "still stored: Mind the geese." in one]
     assert line.endswith("…")
     record = first["records"][0]["handle"]["provider_record_id"]
     assert here("runs", "list", "--delivered", record, "--json").document["total"] == 1
