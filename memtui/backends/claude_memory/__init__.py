@@ -2,8 +2,8 @@
 
 `MEMORY.md` is an index whose first 200 lines or 25,000 bytes are loaded into every session; each
 other file is one memory with frontmatter, flat (`type`, `originSessionId`) or with those keys
-under `metadata`. A record's metadata says in `loaded` how much of it a new session sees: `text`,
-`part` (cut off), `hook` (only its line in the index) or `no`.
+under `metadata`. `loaded` in a record's metadata is the part that a new session sees: `text`,
+`part` (truncated), `hook` (only its line in the index) or `no`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ from memtui.provider_kit import (
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")
-"""What Claude Code calls its memories; the last is what others are called."""
+"""Claude Code's types of memories; the last one is used for all other kinds."""
 
 
 class ClaudeMemoryConfig(FilesConfig):
@@ -108,7 +108,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         links: dict[str, IndexLine] = {}
         index_path = names.pop(INDEX, None)
         if index_path is not None and (text := reader.parse(index_path, str)) is not None:
-            index = parse_index(text, frozenset(names))  # anew, as the names may be others
+            index = parse_index(text, frozenset(names))  # not cached, as it depends on the names
             links = index.links
             modified = reader.modified(index_path)
             dated = (replace(entry, updated_at=modified) for entry in index.parsed.records)
@@ -159,7 +159,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             values = {"name": title, "description": hook}
             content = composed(values, own, request.content, is_flat=self._is_flat())
             name = self._free_name(f"{kind}_{slug(title)}")
-            self.keep_known({name: known})  # first, so that nobody is shown it as everybody's
+            self.keep_known({name: known})  # first: without its owner, everybody would see it
             try:
                 self._change_index(partial(with_entry, name=name, title=title, hook=hook))
                 try:
@@ -174,12 +174,12 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
 
     def _is_flat(self) -> bool:
-        """Whether the memories here are all of the older generation, and there are some."""
+        """Whether there are memories, and all have the older flat frontmatter."""
         there = [one.metadata for one in self._load()[0].values() if one.kind != INDEX_KIND]
         return bool(there) and not any(one.get("generation") == NESTED for one in there)
 
     def _free_name(self, stem: str) -> str:
-        """Return the name of a file that is not there yet."""
+        """Return an unused file name."""
         names = (f"{stem}.md" if number == 1 else f"{stem}_{number}.md" for number in count(1))
         return next(name for name in names if not self._place(name).exists())
 
@@ -212,7 +212,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove memories with their lines of the index, and sections of the index itself."""
+        """Remove memories with their index lines, and sections of the index itself."""
         with self.changing():
             there = {one: self._find(one, request.scope) for one in request.handles}
             for handle, record in there.items():
@@ -225,7 +225,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return ForgetReply(missing=missing, refused=refused)
 
     def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> dict[str, str]:
-        """Remove memories; return by record id why not, where a file stays."""
+        """Remove memories; return the reasons, by record id, for files that stay."""
         self._check_index()
         names = {
             one.provider_record_id: self._file_of(record)
@@ -242,7 +242,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         is_changed = False
         try:
             for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
-                if (now := self._find(handle, scope)) is not None:  # where it stands by now
+                if (now := self._find(handle, scope)) is not None:  # its place may have changed
                     self._change_index(partial(without_section, record=now))
                     is_changed = True
             entries = entries_of(self._index_text().split("\n"))
@@ -260,7 +260,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return refused
 
     def _unknown_by_now(self) -> dict[str, None]:
-        """Return the ids of memories that are gone, those too that a killed process removed."""
+        """Return the ids of removed memories, including those that a killed process removed."""
         there = self._load()[0]
         absent = (one for one in self._known if one not in there)
         return dict.fromkeys(one for one in absent if not self._place(one).exists())
@@ -271,12 +271,12 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             path.unlink(missing_ok=True)
         except OSError as error:
             raise refused_by_system(str(path), error) from error
-        with suppress(OSError):  # it is gone, and will be written down sooner or later
+        with suppress(OSError):  # the removal succeeded; the system syncs the folder later
             sync_folder(path.parent)
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each memory with its file and its lines of the index."""
+        """Return each memory with its file and its index lines."""
         index = self._index_text()
         entries = entries_of(index.split("\n"))
         taken: list[Snapshot] = []
@@ -296,7 +296,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put memories back with their lines of the index; one that was not there is removed."""
+        """Restore memories and their index lines; remove those whose snapshot has no record."""
         back = [one for one in snapshots if one.record is not None]
         files = [one for one in back if "file" in one.state]
         with self.changing():
@@ -344,7 +344,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             self._change(name, lambda _: content)
 
     def _file_of(self, record: Record) -> str:
-        """Return the name of a memory's file; its id is that as far as it can be printed."""
+        """Return a memory's file name; its id is the printable form of that."""
         path = self._place(record.location.path if record.location else "")
         return path.relative_to(self.config.path).as_posix()
 
@@ -355,7 +355,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return self._content(INDEX) if self._place(INDEX).exists() else ""
 
     def _content(self, name: str) -> str:
-        """Return a file, exactly. Raises `Invalid` where it is not UTF-8."""
+        """Return a file's exact text. Raises `Invalid` if it is not UTF-8."""
         try:
             return read_whole(self._place(name))[0].decode()
         except UnicodeDecodeError as error:
@@ -378,7 +378,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             raise self._cannot(name, error) from error
 
     def _check_index(self) -> None:
-        """Raise `Denied` where the index may not be written, before a file of it is changed."""
+        """Raise `Denied` if the index is write-protected, before any file is changed."""
         require_unprotected(self._place(INDEX), str(self._place(INDEX)))
 
     def _change_index(self, edit: Callable[[str], str]) -> None:
@@ -419,6 +419,6 @@ def _known_then(taken: Snapshot) -> WrittenRecord | None:
 
 
 def _with_lines_of(content: str, taken: Sequence[Snapshot]) -> str:
-    """Return an index with the lines that memories had in it, and no others of theirs."""
+    """Return an index in which the memories of snapshots have exactly their earlier lines."""
     lines = [(at, line) for one in taken for at, line in one.state["lines"]]
     return with_lines(without_entries(content, {one.state["file"] for one in taken}), sorted(lines))

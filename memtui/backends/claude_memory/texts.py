@@ -1,6 +1,6 @@
-"""The files of Claude Code's auto memory: what they say, and how their texts are changed.
+"""Reads and changes the files of Claude Code's auto memory.
 
-A change keeps every line that it is not about, unknown keys of the frontmatter and line ends.
+A change preserves all other lines, unknown frontmatter keys and line ends.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _LINE_LIMIT = 4_000
 HOOK_CHARS = 120
 _SLUG_CHARS = 60
 INDEX_KIND = "index"
-"""The kind of a record that is a section of the index's own text."""
+"""The kind of records that are sections of the index's own text."""
 NESTED = "nested"
-"""The younger generation of frontmatter, whose own keys stand under `metadata`."""
+"""The newer format of frontmatter, with Claude Code's keys under `metadata`."""
 SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _TAKEN = "\0in the index\0"
-"""Stands in for an index line whose file carries what the line says."""
+"""Placeholder for an index line of a memory file, whose text is in that file."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLine:
-    """A line of the index that points at a memory."""
+    """A line of the index that links to a memory file."""
 
     title: str
     hook: str
@@ -55,14 +55,14 @@ class IndexLine:
 
 @dataclass(frozen=True, slots=True)
 class MemoryIndex:
-    """What `MEMORY.md` says: links by file name, and its own text as entries."""
+    """The parsed `MEMORY.md`: links by file name, and its own text as records."""
 
     links: dict[str, IndexLine]
     parsed: ParsedFile
 
 
 def parse_memory(text: str, name: str) -> ParsedFile:
-    """Parse one memory file; of broken frontmatter each property is read by itself."""
+    """Parse one memory file; properties of broken frontmatter are parsed one by one."""
     document = read_document(text)
     flaws = () if document.flaw is None else (document.flaw,)
     if not document.body.strip() and not document.values:
@@ -96,7 +96,7 @@ def parse_memory(text: str, name: str) -> ParsedFile:
 
 
 def _whole_lines(text: str, values: Json) -> Json:
-    """Return name and description that YAML ends at a `#12` or `#word`, which is no comment."""
+    """Return whole names and descriptions that YAML cuts at a `#12` or `#word` as a comment."""
     parts = markdown.split(text)
     lines = _SAID.findall("" if isinstance(parts, Problem) else parts.front or "")
     rests = ((key, line, line.removeprefix(_text(values, key) or "")) for key, line in lines)
@@ -104,7 +104,7 @@ def _whole_lines(text: str, values: Json) -> Json:
 
 
 def parse_index(text: str, names: frozenset[str]) -> MemoryIndex:
-    """Parse the index of a folder that holds the files `names`."""
+    """Parse the index of a folder with the files `names`."""
     lines = text.split("\n")
     loaded = _loaded_lines(lines)
     links: dict[str, IndexLine] = {}
@@ -174,16 +174,16 @@ def _text(values: Json, key: str) -> str | None:
 
 
 def slug(title: str) -> str:
-    """Return a title as a part of a file's name."""
+    """Return a title as part of a file name."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "_", plain)[:_SLUG_CHARS].strip("_") or digest(title)
 
 
 def composed(values: Json, own: Json, text: str, *, is_flat: bool) -> str:
-    """Return a new file with `values` and Claude Code's `own` keys in one of the generations.
+    """Return a new file with `values` and Claude Code's `own` keys, in either format.
 
     Raises:
-        Invalid: the file could not say exactly this text.
+        Invalid: the file would not read back as exactly this text.
     """
     if is_flat:
         flat = {name: value for name, value in own.items() if name != "node_type"}
@@ -207,11 +207,11 @@ def _refuse_changed(content: str, text: str) -> None:
 
 
 def with_body(content: str, record: Record, text: str) -> str:
-    """Return a memory's file with another text; name and description follow that repeated it.
+    """Return a memory's file with another text; update name and description that repeated it.
 
     Raises:
-        Conflict: the file does not say any more what the record does.
-        Invalid: the file cannot say this text.
+        Conflict: the file's text is no longer the record's.
+        Invalid: the file would not read back as exactly this text.
     """
     parts = markdown.split(content)
     if isinstance(parts, Problem):

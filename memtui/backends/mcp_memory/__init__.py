@@ -1,14 +1,13 @@
 """The knowledge graph file of the MCP memory server (npm `@modelcontextprotocol/server-memory`).
 
-An observation is a record, and so is a relation; so is an entity, which is listed where it has no
-observations, or where entities are asked for (`kind:entity`). The file may bring a name again: the
-observations of all its lines are shown under the one name, each with its own line, in the order
-that they were made in, which people rely on. A relation may name an entity that is not there.
-Unknown keys are shown in the metadata.
+Observations and relations are records. So are entities, but they are listed only if they have no
+observations, or by `kind:entity`. A name may occur on several lines: the observations of all its
+lines belong to one entity, each with its own line, in the order of the file. A relation may name
+an entity that does not exist. Unknown keys are shown in the metadata.
 
-The server writes the whole file anew at each change, from what it read a moment before. So a change
-here stays for `settle_ms` to see whether the server's next version still has it, and is made again
-on that version where not (`memtui.backends.files.shared`).
+The server rewrites the whole file at each change, from a version it read just before. So a change
+here watches for `settle_ms` whether the server's next version still contains it, and is repeated
+on that version if not (`memtui.backends.files.shared`).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ _OWNER_TYPES = {
     "agent_id": "agent",
     "company_id": "company",
 }
-"""The type of an entity that is named after whom a memory belongs to."""
+"""The type of an entity that is named after an owner, by the owner's scope field."""
 _OWN_KINDS = frozenset({ENTITY, OBSERVATION, RELATION, "note"})
 
 
@@ -124,12 +123,12 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
-        """Name the entity that gets what is written in a scope without a title."""
+        """Return the entity for writes in a scope without a title."""
         return f"entity {_entity_for(McpMemoryConfig.model_validate(config), scope)[0]}"
 
     @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
-        """Refuse what the graph cannot say. Raises `Invalid`."""
+        """Raise `Invalid` for a record that the graph cannot represent."""
         del config
         if record.pinned or record.expires_at is not None:
             raise Invalid("The knowledge graph keeps no pins and no expiry.")
@@ -142,14 +141,14 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         return [] if parsed is None else [(self.config.path, parsed)]
 
     def is_listed(self, record: Record) -> bool:
-        """Whether nothing else stands for the record: observations stand for their entity."""
+        """Whether the record is listed: an entity with observations is not."""
         return not (record.kind == ENTITY and record.metadata.get("observations"))
 
     def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
-        """Return what the server's `search_nodes` finds: entities that match, then relations.
+        """Return the matches of the server's `search_nodes`: entities and their relations.
 
         Raises:
-            Unavailable: the server fails at this query.
+            Unavailable: the server would fail at this query.
         """
         text = self._content().decode("utf-8", "replace")
         lines = lines_found_by_server(text.split("\n"), query)
@@ -161,7 +160,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     @blocking
     def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
-        """Return the relations from and to the entity of each record; of a relation its ends."""
+        """Return the relations from and to each record's entity; for a relation, its ends."""
         records = {name: one for name, one in self._load()[0].items() if sees(scope, one.scope)}
         entities = {one.text: one for one in records.values() if one.kind == ENTITY}
         going: dict[str, list[Link]] = defaultdict(list)
@@ -189,14 +188,11 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         return {name: one for name, one in found.items() if one.links or one.backlinks}
 
     async def without(self, record_ids: Collection[str]) -> Adapter:
-        """Refuse: forgetting one record here can remove others, or list its entity again.
-
-        Raises `Unsupported`.
-        """
+        """Raise `Unsupported`: forgetting a record can remove others, or list its entity again."""
         return await Adapter.without(self, record_ids)
 
-    # Changes. Each is made on a graph that it is given, and again where the server has put a file
-    # in place that it read before; so each says what is to be there in the end.
+    # Changes. Each is an edit of a given graph, and is repeated if the server overwrites the file
+    # with an older version; so each edit aims at a final state.
 
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
@@ -206,9 +202,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         kind = None if request.kind in _OWN_KINDS else request.kind
         known = self.known_of(request.model_copy(update={"topic": topic}), kind=kind)
         count = 0
-        """How many say this in the end; 0: that is not known yet."""
+        """Number of equal records in the final state; 0: not determined yet."""
         there: list[str] = []
-        """Those that make the write needless."""
+        """Ids of equal records that make an upsert unnecessary."""
 
         def edit(graph: Graph) -> None:
             nonlocal count
@@ -245,13 +241,13 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         return WriteReply(records=(handle,), before=(old,))
 
     def _upserted(self, graph: Graph, same: list[str], request: WriteRequest) -> Iterator[str]:
-        """Yield those of the equal records that an upsert leaves it at: what others own is none."""
+        """Yield the equal records, visible to the scope, that make an upsert unnecessary."""
         for one in same if request.mode is WriteMode.UPSERT else ():
             if self._visible(graph, self._handle(one), request.scope) is not None:
                 yield one
 
     def _wanted(self, request: WriteRequest) -> tuple[GraphRecord, str]:
-        """Return the record that a write makes, and the type of its entity where that is new."""
+        """Return the record to write, and the type of its entity if that is new."""
         text, title = request.content, (request.title or "").strip()
         if request.kind == RELATION:
             return _relation(text), ""
@@ -263,10 +259,10 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Take records out; with an entity go its observations and its relations."""
+        """Remove records; an entity with its observations and its relations."""
         chosen: dict[str, tuple[GraphRecord, Record]] = {}
         left: dict[str, int] = {}
-        """By the id of each that is to go: how many that say the same stay."""
+        """Number of equal records that stay, by the id of each record to remove."""
 
         def edit(graph: Graph) -> None:
             if not left:
@@ -293,7 +289,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def _to_forget(
         self, graph: Graph, request: ForgetRequest
     ) -> Iterator[tuple[str, tuple[GraphRecord, Record]]]:
-        """Yield what is there of a request. Raises `Conflict` for a stale revision."""
+        """Yield the existing records of a request. Raises `Conflict` for a stale revision."""
         for handle in request.handles:
             record_id = handle.provider_record_id
             record, found = self._visible(graph, handle, request.scope), graph.find(record_id)
@@ -304,7 +300,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                 yield record_id, (found, record)
 
     def _refuse_others(self, graph: Graph, entity: Record) -> None:
-        """Raise `Denied` where something of an entity belongs to others than the entity itself."""
+        """Raise `Denied` if a record of an entity has another owner than the entity."""
         for record_id in graph.ids_about(entity.text):
             found = graph.find(record_id)
             if found is None:
@@ -317,28 +313,28 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                 )
 
     def _remove(self, graph: Graph, record_id: str, chosen: Record) -> None:
-        """Remove a record. Raises `Conflict` for an entity that has changed since it was chosen."""
+        """Remove a record. Raises `Conflict` for an entity that changed since it was chosen."""
         if (found := graph.find(record_id)) is not None:
             if found.kind == ENTITY:
                 check_revision(self._record(found, self.config.path, record_id), chosen.revision)
             graph.remove(found)
 
     def _remove_unused(self, graph: Graph, gone: Iterable[GraphRecord]) -> None:
-        """Remove the entities that a write made for observations which are gone now."""
+        """Remove entities that were created for observations, once those are removed."""
         for name in {one.entity for one in gone if one.kind == OBSERVATION}:
             if not self._known.keys().isdisjoint(graph.ids(_entity(name))):
                 graph.remove_if_empty(name)
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
-        """Change what a record says; the topic of an entity is its type.
+        """Change a record's text; the topic of an entity is its type.
 
-        An entity gets another name in its relations too.
+        Renaming an entity changes its relations too.
         """
         record_id = request.handle.provider_record_id
         old, new = GraphRecord(id="", text=""), GraphRecord(id="", text="")
         left = count = 0
-        """How many say the old and the new in the end."""
+        """Numbers of records with the old and with the new text in the final state."""
 
         def edit(graph: Graph) -> None:
             nonlocal old, new, left, count
@@ -378,7 +374,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record with its place in the file, an entity with all that goes with it."""
+        """Return each record with its place, an entity with its observations and relations."""
         self._load()
         graph = Graph(self._content())
         return [self._snapshot(graph, handle, scope) for handle in handles]
@@ -398,7 +394,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put records back where they stood; one that was not there is taken out."""
+        """Put records back in their places; remove those whose snapshot has no record."""
         del scope
         back = [one for one in snapshots if one.record is not None]
         back.sort(key=lambda one: (one.state["line"], one.state.get("at", 0)))
@@ -438,10 +434,10 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         *,
         is_undo: bool = False,
     ) -> tuple[Graph, Graph]:
-        """Change the file and what is known, and return what it held before and what it holds now.
+        """Change the file and the records' stored metadata; return the graph before and after.
 
-        What `known_then` says of new records is kept before the file has them, so that nobody is
-        shown as everybody's what is somebody's.
+        The metadata of new records (`known_then`) is stored before the file has them, so that a
+        record with an owner is never shown to everybody.
         """
         first: Graph | None = None
         early: dict[str, WrittenRecord | None] = {}
@@ -473,7 +469,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         return before, after
 
     def _visible(self, graph: Graph, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Return a record of the graph, None where this scope has none of this id."""
+        """Return a record of the graph; None if no record of this id is visible to the scope."""
         found = graph.find(handle.provider_record_id)
         if found is None or handle.provider_key != self.key:
             return None
@@ -483,9 +479,10 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def _known_without(
         self, before: Graph, after: Graph, gone: set[str]
     ) -> dict[str, WrittenRecord | None]:
-        """Return what to know once records are gone: the next that says the same gets their id.
+        """Return the changes of stored metadata once records are gone.
 
-        With an entity goes what was known of all that is about it.
+        The next equal record inherits a removed record's id. With an entity, the metadata of its
+        observations and relations is removed.
         """
         found = [one for record_id in gone if (one := before.find(record_id)) is not None]
         for name in {one.entity for one in found if one.kind != RELATION} - after.lines_of.keys():
@@ -500,18 +497,18 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
 
 def parse_graph(text: str) -> ParsedFile:
-    """Parse the file; every line that is not blank ends in a record or in a flaw."""
+    """Parse the file; every line that is not blank yields records or a flaw."""
     return Graph(text.encode()).parsed()
 
 
 def _ends_of(relation: Record) -> tuple[str, str, str]:
-    """Return from, relation and to; a name may have an arrow in it, so the text does not tell."""
+    """Return from, relation and to; not from the text, as a name may contain an arrow."""
     start, kind, end = (str(relation.metadata[name]) for name in ("from", "relation", "to"))
     return start, kind, end
 
 
 def _link(name: str, end: Record | None, relation: str, stated: Record) -> Link:
-    """Return a link to what bears a name, as a relation states it."""
+    """Return a link to the entity of a name; `stated` is the relation's record."""
     return Link(
         target=name,
         relation=relation or None,
@@ -523,7 +520,7 @@ def _link(name: str, end: Record | None, relation: str, stated: Record) -> Link:
 
 
 def _entity_for(config: McpMemoryConfig, scope: Scope) -> tuple[str, str]:
-    """Return the entity that gets what has no title, and the type of one that is new."""
+    """Return the entity for writes without a title, and its type if it is new."""
     field, owner = owner_of(scope)
     return (config.entity, ENTITY) if config.entity else (owner, _OWNER_TYPES[field])
 
@@ -533,7 +530,7 @@ def _entity(text: str) -> GraphRecord:
 
 
 def _new_entity(before: Graph, after: Graph, wanted: GraphRecord) -> list[str]:
-    """Return the id of the entity that was made for an observation, if any was."""
+    """Return the id of the entity that was created for an observation, if any."""
     is_new = wanted.kind == OBSERVATION and wanted.entity not in before.lines_of
     return after.ids(_entity(wanted.entity)) if is_new else []
 
@@ -544,11 +541,11 @@ def _relation(text: str) -> GraphRecord:
 
 
 def _corrected(graph: Graph, old: GraphRecord, text: str | None) -> GraphRecord:
-    """Return what a record is to say.
+    """Return the corrected record.
 
     Raises:
-        Conflict: an entity would get the name of another.
-        Invalid: the text is not a relation's.
+        Conflict: an entity would get the name of another one.
+        Invalid: the text is no relation.
     """
     if text is None or text == old.text:
         return old
@@ -565,7 +562,7 @@ def _corrected(graph: Graph, old: GraphRecord, text: str | None) -> GraphRecord:
 def _still_there(
     graph: Graph, record_id: str, old: GraphRecord, left: int, request: CorrectRequest
 ) -> GraphRecord:
-    """Return the record to correct. Raises `Conflict` where it has gone meanwhile."""
+    """Return the record to correct. Raises `Conflict` if it was removed meanwhile."""
     ids = graph.ids(old)
     found = graph.find(record_id if record_id in ids else ids[-1]) if ids else None
     if found is None or len(ids) <= left:

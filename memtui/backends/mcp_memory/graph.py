@@ -1,7 +1,7 @@
-"""The lines of a knowledge graph file: what is in them, and how they are changed.
+"""Reads and changes the lines of a knowledge graph file.
 
-Each line is a JSON object. What a change does not touch stays byte for byte: other lines, and on a
-changed line every member and every observation but those that it is about.
+Each line is a JSON object. A change preserves all other lines byte for byte, and on its own line
+all other members and observations.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _UNNAMED = "relates to"
 ARROW = " → "
 _ARROWS = re.compile(r"\s+(?:→|->)\s+")
 _NAMING: dict[object, tuple[str, ...]] = {ENTITY: ("name",), RELATION: ("from", "to")}
-"""The members that name an entity, by what their line is."""
+"""The members that name an entity, by the type of the line."""
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord(ParsedRecord):
-    """An entity, an observation or a relation, and where it stands."""
+    """An entity, an observation or a relation, and its place in the file."""
 
     entity: str = ""
-    """Whose observation it is, or the entity's own name."""
+    """Name of the entity or, for an observation, of its entity."""
     ends: tuple[str, str, str] = ("", "", "")
-    """Of a relation: from, relation, to."""
+    """For a relation: from, relation, to."""
     at: int = 0
     """The place of an observation in its line, counted from 0."""
 
 
 def relation_ends(text: str) -> tuple[str, str, str]:
-    """Return what a relation says, written as its text is: `from → relation → to`.
+    """Return the parts of a relation's text, `from → relation → to`.
 
     Raises:
-        Invalid: it is not three names with two arrows between them.
+        Invalid: the text is not three names with two arrows between them.
     """
     parts = [part.strip() for part in _ARROWS.split(text)]
     if len(parts) != 3 or not all(parts):
@@ -68,7 +68,7 @@ def relation_ends(text: str) -> tuple[str, str, str]:
 
 
 def is_whole(content: bytes) -> bool:
-    """Whether the file can be complete: it is not empty, and its last line is JSON."""
+    """Whether the file may be complete: it is not empty, and its last line is JSON."""
     return _is_json(content.rstrip().rpartition(b"\n")[2])
 
 
@@ -81,24 +81,24 @@ def _is_json(text: str | bytes) -> bool:
 
 
 class _Unreadable(Exception):
-    """What is wrong with a line, as a sentence."""
+    """A line is unreadable; the message is a sentence."""
 
 
 class _Line:
-    """A line of the file: its bytes, and its text where it is to be changed."""
+    """A line of the file: its bytes, its parsed object and pending changes."""
 
     def __init__(self, content: bytes) -> None:
         self._before = _BOM if content.startswith(_BOM) else b""
         self._after = b"\r" if content.endswith(b"\r") else b""
         self._raw = content.removeprefix(_BOM).removesuffix(b"\r")
         self.value: Json = {}
-        """The object that it holds; empty where it cannot be read."""
+        """The parsed object; empty if the line is unreadable."""
         self._as_list: bool | None = None
-        """Whether the changed observations, still to be written, are a list; None: none are."""
+        """Whether to write the changed observations as a list; None: there are no changes."""
 
     @classmethod
     def of(cls, value: Json) -> _Line:
-        """Make a line as the server writes it."""
+        """Make a line in the server's JSON format."""
         return cls(_encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def content(self) -> bytes:
@@ -126,7 +126,7 @@ class _Line:
 
     @property
     def shown(self) -> str:
-        """What it says, bytes that are not UTF-8 replaced."""
+        """The line as text, with bytes that are not UTF-8 replaced."""
         self._write_observations()
         return self._raw.decode("utf-8", "replace")
 
@@ -135,14 +135,14 @@ class _Line:
         return not self._raw.strip()
 
     def is_of(self, name: str) -> bool:
-        """Whether it is one of the entity's lines."""
+        """Whether the line is one of the entity's lines."""
         return _kind(self.value) == ENTITY and self.value.get("name") == name
 
     # Changes
 
     @property
     def text(self) -> str:
-        """What can be changed of it. Raises `Invalid` where that would lose bytes."""
+        """The line as text. Raises `Invalid` if it is not UTF-8: a change would lose bytes."""
         self._write_observations()
         try:
             return self._raw.decode()
@@ -159,7 +159,7 @@ class _Line:
 
     @cached_property
     def as_read(self) -> list[str]:
-        """The observations as they are written in the file."""
+        """The observations as JSON, exactly as in the file."""
         text = self.shown
         place = _members(text).get("observations")
         if place is None:
@@ -169,7 +169,7 @@ class _Line:
         return [text[start:end] for start, end in _elements(text, place[0])]
 
     def keep_observations(self, *, as_list: bool = True) -> None:
-        """Let the line have the changed observations."""
+        """Mark the observations as changed, to be written as a list or as a single value."""
         self._as_list = as_list
 
     def _write_observations(self) -> None:
@@ -180,7 +180,7 @@ class _Line:
             self._put("observations", f"[{written}]" if as_list else written)
 
     def put(self, key: str, value: str) -> None:
-        """Give a member of the object another value."""
+        """Replace the value of a member of the object."""
         self._put(key, json.dumps(value, ensure_ascii=False))
 
     def _put(self, key: str, written: str) -> None:
@@ -199,13 +199,13 @@ class _Line:
 
 @dataclass(eq=False, slots=True)
 class _Observation:
-    """An observation as JSON; equal to itself alone."""
+    """An observation as JSON; compared by identity."""
 
     written: str
 
 
 class Graph:
-    """What the file holds, as records, and changes to it, which `content` then has."""
+    """The records of the file, and changes to it, which `content` then includes."""
 
     def __init__(self, content: bytes) -> None:
         self._lines = [_Line(one) for one in content.split(b"\n")]
@@ -224,7 +224,7 @@ class Graph:
         self._ids = dict(zip(numbered(one.id for one in self.records), self.records, strict=True))
 
     def content(self) -> bytes:
-        """Return the file's bytes; where the last line had no end, the last one has none again."""
+        """Return the file's bytes; the last line has a line end only if it had one before."""
         written = [line.content() for line in self._lines]
         if written and self._lines[-1] is not self._last and not self._last.is_blank:
             if self._last in self._lines:
@@ -235,7 +235,7 @@ class Graph:
 
     @cached_property
     def lines_of(self) -> dict[str, list[int]]:
-        """The lines of each entity: the file may bring a name again."""
+        """The line numbers of each entity, which may have several lines."""
         found: dict[str, list[int]] = {}
         for number, line in enumerate(self._numbered, start=1):
             if _kind(line.value) == ENTITY:
@@ -275,13 +275,13 @@ class Graph:
         return found
 
     def parsed(self) -> ParsedFile:
-        """Return the records and what could not be read."""
+        """Return the records and the flaws."""
         return ParsedFile(tuple(self.records), tuple(self._flaws))
 
     def why_foreign(self, *, is_undo: bool) -> str:
-        """Why the file is no graph of a line an object; empty where it is one.
+        """Return why the file is no graph with one object per line; empty if it is one.
 
-        One whose last good line was forgotten is still one where that is undone.
+        `is_undo` accepts a file without a good line, since undo may restore its last one.
         """
         written = [line.shown.strip() for line in self._numbered if not line.is_blank]
         if self._flaws and (
@@ -293,11 +293,11 @@ class Graph:
         return ""
 
     def find(self, record_id: str) -> GraphRecord | None:
-        """Return the record of an id, None where there is none."""
+        """Return the record of an id; None if there is none."""
         return self._ids.get(record_id)
 
     def ids(self, wanted: GraphRecord) -> list[str]:
-        """Return the ids of the records that say the same as this one, in order."""
+        """Return the ids of the records with the same content as this one, in order."""
         return self._by_words.get(_content_of(wanted), [])
 
     @cached_property
@@ -316,7 +316,7 @@ class Graph:
         ]
 
     def is_named(self, name: str) -> bool:
-        """Whether there is an entity of this name, or a relation of one."""
+        """Whether an entity or a relation has this name."""
         return any(_touches(line, name) for line in self._lines)
 
     def _records_of(self, line: _Line, number: int) -> Iterator[GraphRecord]:
@@ -354,7 +354,7 @@ class Graph:
     # Changes
 
     def add_observation(self, name: str, entity_type: str, text: str) -> None:
-        """Add an observation at the end of an entity, which is made where there is none."""
+        """Add an observation at the end of an entity, which is created if missing."""
         written = _written(text)
         line = next((one for one in self._lines if one.is_of(name)), None)
         if line is None:
@@ -372,7 +372,7 @@ class Graph:
         self._add({"type": RELATION, "from": start, "to": end, "relationType": relation})
 
     def remove(self, record: GraphRecord) -> None:
-        """Take a record out; with an entity go its observations and relations, as in the server."""
+        """Remove a record; as in the server, an entity with its observations and relations."""
         line = self._numbered[record.line - 1]
         if record.kind == OBSERVATION:
             line.observations.remove(self._observation_of(record))
@@ -383,7 +383,7 @@ class Graph:
             self._lines = [one for one in self._lines if not _touches(one, record.entity)]
 
     def remove_if_empty(self, name: str) -> None:
-        """Take an entity out that has no observations and no relations."""
+        """Remove an entity if it has no observations and no relations."""
         lines = [one for one in self._lines if _touches(one, name)]
         if not any(one.observations or not one.is_of(name) for one in lines):
             self._lines = [one for one in self._lines if one not in lines]
@@ -404,13 +404,13 @@ class Graph:
                         one.put(key, new.entity)
 
     def set_type(self, names: Collection[str], entity_type: str) -> None:
-        """Give entities a type, on all their lines."""
+        """Set the type of entities on all their lines."""
         for line in self._lines:
             if any(map(line.is_of, names)):
                 line.put("entityType", entity_type)
 
     def take_over(self, before: Graph, after: Graph) -> None:
-        """Make the changes that lie between two other versions, where they are not made here."""
+        """Apply the difference between two other versions, as far as it is missing here."""
         counts = [Counter(map(_content_of, one.records)) for one in (before, after, self)]
         old, new, here = counts
         for record in after.records:
@@ -433,7 +433,7 @@ class Graph:
             self.add_entity(record.entity, record.topic or "")
 
     def state(self, record: GraphRecord) -> Json:
-        """Return what it takes to put a record back where it stands."""
+        """Return the state from which a record can be restored in its place."""
         line = self._numbered[record.line - 1]
         state: Json = {
             "line": record.line,
@@ -452,9 +452,9 @@ class Graph:
         return state | {"entity": record.entity, "lines": touched}
 
     def put_back(self, states: Sequence[Json]) -> None:
-        """Put records back that are not there, and entities as they were, in the file's order."""
+        """Restore missing records, and entities as they were, in the order of the file."""
         if not self.content() and not all(state["is_ended"] for state in states):
-            self._lines.clear()  # the file had no line end at its end
+            self._lines.clear()  # the file did not end with a line end
         whole = [state for state in states if "lines" in state]
         for state in whole:
             self._put_entity_back(state)
@@ -492,7 +492,7 @@ class Graph:
                 self._insert(_Line(_encoded(written)), number)
 
     def _observation_of(self, record: GraphRecord) -> _Observation:
-        """Return what stands where the record was read, other changes of the line aside."""
+        """Return the observation at the place where the record was read, despite later changes."""
         line = self._numbered[record.line - 1]
         return self._cells.setdefault(record.line, list(line.observations))[record.at]
 
@@ -505,7 +505,7 @@ class Graph:
         return self._insert(_Line.of(value), len(self._lines) + 1)
 
     def _insert(self, line: _Line, number: int) -> _Line:
-        """Insert a line as the one of that number, before the end of the file at the latest."""
+        """Insert a line at a line number, at the latest before trailing blank lines."""
         line.read()
         if self._lines:
             line.ended_as(self._lines[0])
@@ -517,7 +517,7 @@ class Graph:
 
 
 def merged(before: bytes, after: bytes, content: bytes) -> bytes:
-    """Return a content with the change that lies between two others."""
+    """Return a content with the difference between two others applied."""
     graph = Graph(content)
     graph.take_over(Graph(before), Graph(after))
     return graph.content()
@@ -527,18 +527,18 @@ _Content = tuple[str, str, tuple[str, str, str], str]
 
 
 def _content_of(record: GraphRecord) -> _Content:
-    """Return what a record says: two with the same differ by their place alone."""
+    """Return a record's content without its place."""
     return record.kind, record.entity, record.ends, record.text
 
 
 def lines_found_by_server(lines: Sequence[str], query: str) -> set[int]:
-    """Return the lines, counted from 1, that `search_nodes` answers a query with.
+    """Return the lines, counted from 1, that `search_nodes` returns for a query.
 
-    An entity matches where its name, its type or one of its observations holds the query, whatever
-    its case; a relation where an entity that it names does. Only lines with a `type` count.
+    An entity matches if its name, its type or an observation contains the query in any case; a
+    relation if an entity that it names matches. Only lines with a `type` count.
 
     Raises:
-        Unavailable: the server cannot read a line, or compare what stands in it.
+        Unavailable: the server would fail to read or compare a line.
     """
     graph: list[tuple[int, Json]] = []
     for number, line in enumerate(lines, start=1):
@@ -588,7 +588,7 @@ def _kind(value: Json) -> object:
 
 
 def _touches(line: _Line, name: str) -> bool:
-    """Whether a line goes with an entity: it is the entity's, or a relation of it."""
+    """Whether a line is an entity's own or one of its relations."""
     is_end = _kind(line.value) == RELATION and name in (line.value["from"], line.value["to"])
     return is_end or line.is_of(name)
 
@@ -598,7 +598,7 @@ def _entity_value(name: str, entity_type: str) -> Json:
 
 
 def _observation(base: GraphRecord, value: Any, at: int) -> GraphRecord | None:
-    """Return an observation of an entity, None for an empty one."""
+    """Return an observation of an entity; None for an empty one."""
     raw = value if isinstance(value, dict) else None
     said: Any = value
     if raw is not None:
@@ -647,19 +647,19 @@ def _extra(value: Json, known: frozenset[str]) -> Json:
 
 
 def _bounded(value: Json) -> Json:
-    """Return the object, with what JSON cannot hold (NaN, infinities) as text."""
+    """Return the object, with NaN and infinities, which JSON lacks, as text."""
     bounded: Json = json.loads(json.dumps(value, ensure_ascii=False), parse_constant=str)
     return bounded
 
 
-# Where the parts of a JSON text stand, so that one can be changed and the others keep every byte.
+# Places of the parts of a JSON text, so that one can be changed and all other bytes preserved.
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def _members(text: str) -> dict[str, tuple[int, int]]:
-    """Return where the value of each member of an object begins and ends."""
+    """Return the start and end of each member's value in an object."""
     found: dict[str, tuple[int, int]] = {}
     at = _after(text, text.index("{") + 1)
     while text[at] != "}":
@@ -673,7 +673,7 @@ def _members(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where each element of the list that begins at `start` begins and ends."""
+    """Yield the start and end of each element of the list at `start`."""
     at = _after(text, start + 1)
     while text[at] != "]":
         _, end = _DECODER.raw_decode(text, at)

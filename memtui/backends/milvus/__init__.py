@@ -1,7 +1,7 @@
 """Milvus as memory: the collections of agent-queue (seed 002 §6 and §7), in a file or on a server.
 
-Documents are found by their vectors, facts by key and words. A fact that changes is a new entry,
-and the one before it is closed.
+Documents are found by their vectors, facts by key and words. Changing a fact adds an entry and ends
+the validity of the one before.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ from .store import Collection, MilvusStore
 _KEPT_SECONDS = 60.0
 """Seconds for which later pages use the list of the first page."""
 _FREE = Usage(provider=KEY, cost_usd=Decimal(0))
-"""A file on one's own disk costs nothing, which is known and not unpriced."""
+"""A local file costs nothing: a known price of zero, not an unknown one."""
 _UNPRICED = Usage(provider=KEY)
 _EMBEDDED_AT_ONCE = 256
 
 
 class MilvusAdapter(Adapter):
-    """Reads and changes the collections that the company's scopes have."""
+    """Reads and changes the collections of the company's scopes."""
 
     key: ClassVar[str] = KEY
     config_model = MilvusConfig
@@ -129,7 +129,7 @@ class MilvusAdapter(Adapter):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the file or the server, and the database in it."""
+        """Return the file, or the server and its database."""
         config = read_config(MilvusConfig, context)
         if config.uri is not None:
             return [(*place_of_url(config.uri), config.database or "default")]
@@ -137,12 +137,12 @@ class MilvusAdapter(Adapter):
 
     @classmethod
     def lives_in(cls, data_dir: Path) -> bool:
-        """Tell by the file in it."""
+        """Whether the `data_dir` contains a file of Milvus Lite."""
         return (data_dir / FILE).is_dir()
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
-        """Name the collection of a scope. Raises `Invalid` for an id that none can have."""
+        """Return the collection of a scope. Raises `Invalid` for an id that none can have."""
         return collection_of(MilvusConfig.model_validate(config).prefix, scope)
 
     @classmethod
@@ -208,7 +208,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def explain(self, request: QueryRequest) -> Explanation:
-        """Say what keys, words, meaning and scope contributed."""
+        """Return the contributions of keys, words, meaning and scope."""
         return search.explain(self._search(request), request.top_k)
 
     @property
@@ -224,7 +224,10 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Read all that the scope sees, up to `max_listed` of a collection, and return a page."""
+        """Read the records visible to a scope, at most `max_listed` per collection; return a page.
+
+        Later pages come from the same list.
+        """
         same = request.model_copy(update={"cursor": None, "limit": 1, "sort": ""})
         kept = self._listed
         is_kept = kept is not None and time.monotonic() - kept[0] < _KEPT_SECONDS
@@ -257,7 +260,7 @@ class MilvusAdapter(Adapter):
         return found.record if found else None
 
     def _find(self, handle: RecordHandle, scope: Scope, *, expired: bool = False) -> _Stored | None:
-        """Find a record that the scope sees, an expired one only if asked to."""
+        """Return a record visible to the scope, an expired one only if `expired`."""
         place, collection = self._place(handle, scope)
         if place is None or collection is None:
             return None
@@ -434,7 +437,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Delete documents and key-values; close the windows of facts."""
+        """Delete documents and key-values; end the validity of facts."""
         self._check_writable()
         with self._changing:
             self._forget_known()
@@ -459,7 +462,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return all entries of each record, vectors too, an expired one's as well."""
+        """Return all entries of each record, vectors and expired records included."""
         taken = []
         for handle in handles:
             found = self._find(handle, scope, expired=True)
@@ -509,7 +512,7 @@ class MilvusAdapter(Adapter):
         changes.restore(place, rows)
 
     def _fitting(self, row: Row, model: str | None, collection: Collection) -> Row:
-        """Return an entry with a vector that fits the collection, which may be re-indexed since."""
+        """Return an entry with a vector for the collection, which may have been re-indexed."""
         if model == collection.model or collection.dimensions is None:
             return row
         if row.get("entry_type") != DOCUMENT:
@@ -583,7 +586,10 @@ class MilvusAdapter(Adapter):
         return used
 
     def _embedding_state(self, own: Embedder) -> Embedding:
-        """Count only where something may have changed: the app asks every few seconds."""
+        """Return the embedding state, counted only if it may have changed.
+
+        The app asks every few seconds.
+        """
         if self._state is not None:
             return self._state
         collections = [
@@ -611,7 +617,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Say which collections of the scope cannot be read, or be searched by meaning."""
+        """Return the collections of the scope that cannot be read or searched by meaning."""
         said = self._models.trouble
         trouble = [Problem(message=said, search_only=True)] if said else []
         seen = [one for one in self._store.collections() if may_hold(scope, one.owner)]
@@ -639,7 +645,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def health(self) -> Health:
-        """Return the version that answers, and collections that need attention."""
+        """Return the version of Milvus, and the collections that need attention."""
         try:
             version = self._store.version()
             collections = self._store.collections()
@@ -663,7 +669,7 @@ class MilvusAdapter(Adapter):
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A record as it is stored."""
+    """A record with its stored entry."""
 
     collection: Collection
     record: Record

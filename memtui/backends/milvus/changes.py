@@ -1,7 +1,7 @@
-"""Changes of entries; each is one request to Milvus, so that no crash leaves half of one.
+"""Changes of entries; each is one request to Milvus, so that a crash cannot leave half of one.
 
-Whoever calls keeps other changes of this process away meanwhile. Milvus has no transactions: on a
-server another program can change an entry between a look at it and the change.
+The caller keeps out other changes of this process. Milvus has no transactions: on a server, another
+program can change an entry between our read and our write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KEPT_APART = frozenset({"pinned", "expires_at", "metadata", "title"})
 
 
 class EntryChanges:
-    """What can be done to one collection's entries at one moment."""
+    """The changes of one collection's entries, all with the same time."""
 
     def __init__(self, store: MilvusStore, collection: Collection, now: datetime) -> None:
         self._store, self._collection, self._now = store, collection, now
@@ -68,7 +68,7 @@ class EntryChanges:
         return rows[0] if rows and rows[0].get("entry_type") != TEMPORAL else None
 
     def fact(self, name: str) -> MilvusFact | None:
-        """Return a fact, whole."""
+        """Return a fact with all its versions."""
         return find(self._store.rows(self._collection, of_fact(name), whole=True), name)
 
     # Write
@@ -83,7 +83,7 @@ class EntryChanges:
         return RecordAddress(self._collection.name, entry_id=row["entry_id"])
 
     def write_fact(self, request: WriteRequest) -> tuple[RecordAddress, list[Row]]:
-        """Store a fact; return also the entries that were there of it before."""
+        """Store a fact; return its address and its entries from before the write."""
         row = self._new(request, TEMPORAL)
         row["kv_namespace"] = request.topic or ""
         set_fact(row, request.content)
@@ -108,7 +108,7 @@ class EntryChanges:
             set_window(row, last.begins, request.valid_to or last.ends)
             last = None
         if last is not None and _is_before(row, last):
-            last = None  # a value of the past is put down, and closes nothing
+            last = None  # a past value: it does not end the current one
         self._follow(row, last)
         before = [version.row for version in known.versions] if known else []
         return RecordAddress(self._collection.name, fact=fact_name(row)), before
@@ -122,7 +122,7 @@ class EntryChanges:
         return next(iter(self._store.rows(self._collection, all_of(parts), whole=True)), None)
 
     def _rename(self, row: Row, natural: str) -> MilvusFact | None:
-        """Give a second fact of one key a name of its own; return what once had that name."""
+        """Number a second fact of one key; return the ended fact of that name, if any."""
         if not self._collection.keeps_details:
             raise Conflict(
                 "There is a fact of that key, and this collection keeps one; update it instead.",
@@ -142,7 +142,7 @@ class EntryChanges:
             row[DETAILS] = {**details_of(row), "fact": name}
 
     def _follow(self, row: Row, last: MilvusVersion | None) -> None:
-        """Store a new version, and close the window of the one that holds, in one request."""
+        """Store a new version and end the current one, in one request."""
         if last is None:
             self._put([row])
             return
@@ -158,7 +158,7 @@ class EntryChanges:
     def correct(
         self, row: Row, request: CorrectRequest, vector: Sequence[float] | None
     ) -> RecordAddress:
-        """Change a document or a key-value in place; `vector` is that of a new text."""
+        """Change a document or a key-value in place; `vector`: of the new text, if it changes."""
         changed = self._changed(row, request)
         if row["entry_type"] == KV:
             if request.text is not None:
@@ -182,10 +182,10 @@ class EntryChanges:
         return RecordAddress(self._collection.name, entry_id=row["entry_id"])
 
     def correct_fact(self, last: MilvusVersion, request: CorrectRequest) -> RecordAddress:
-        """Change a fact; another text closes the window of what holds and opens the next.
+        """Change a fact; another text ends the current version and starts a new one.
 
-        Another key or topic is another fact, which begins then. Raises `Conflict` where there is
-        one already.
+        Another key or topic makes it another fact, which starts then. Raises `Conflict` if that
+        fact exists.
         """
         changed = self._changed(last.row, request)
         set_written(changed, self._now)
@@ -208,7 +208,7 @@ class EntryChanges:
         return RecordAddress(self._collection.name, fact=fact_name(changed))
 
     def _begin_elsewhere(self, row: Row) -> None:
-        """Let a version be of the fact that its key and topic name, if there is none."""
+        """Move a version to the fact of its key and topic. Raises `Conflict` if that exists."""
         self._tell(row, fact=None)
         if not row["kv_key"]:
             self._name(row, fact_name(row))
@@ -233,7 +233,7 @@ class EntryChanges:
         return changed
 
     def close(self, facts: Sequence[MilvusVersion]) -> None:
-        """End what holds, now; what was to hold later never does."""
+        """End current versions now; a future version gets an empty window."""
         closed = []
         for version in facts:
             row = dict(version.row)
@@ -268,9 +268,9 @@ class EntryChanges:
         return row
 
     def _tell(self, row: Row, **known: Any) -> None:
-        """Put down what the schema has no field for; None takes it away.
+        """Set details, for which the schema has no field; None removes one.
 
-        Raises `Unsupported` for what a person asks for and the collection cannot keep.
+        Raises `Unsupported` for a requested detail that the collection cannot store.
         """
         if not self._collection.keeps_details:
             if asked := [name for name in _KEPT_APART if known.get(name)]:
@@ -285,7 +285,7 @@ class EntryChanges:
     # Put back
 
     def entries(self, place: RecordAddress) -> Entries:
-        """Return all entries of a record, enough to put them back."""
+        """Return all entries of a record, for a snapshot."""
         if place.entry_id is not None:
             row = self.entry(place.entry_id)
             rows = [] if row is None else [row]
@@ -295,13 +295,13 @@ class EntryChanges:
         return Entries(rows, self._collection.model)
 
     def past(self, place: RecordAddress) -> list[Row]:
-        """Return the entries of a fact but for what holds, none of another record."""
+        """Return the past entries of a fact; empty for another record."""
         fact = self.fact(place.fact) if place.fact is not None else None
         last = fact.current(self._now) if fact else None
         return [one.row for one in fact.versions if one is not last] if fact else []
 
     def restore(self, place: RecordAddress, rows: Sequence[Row]) -> None:
-        """Make these all entries of a record."""
+        """Replace all entries of a record by these."""
         if place.entry_id is not None:
             there = {place.entry_id}
         else:
@@ -333,20 +333,20 @@ def set_document(row: Row, text: str, summary: str | None) -> None:
 
 
 def new_id() -> str:
-    """Return an id; a younger one sorts behind an older."""
+    """Return a new id; later ids sort after earlier ones."""
     return f"{time.time_ns():016x}{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """All entries of a record at one moment, vectors too."""
+    """All entries of a record at one moment, with their vectors."""
 
     rows: list[Row]
     model: str | None
-    """What their vectors were made with."""
+    """The embedding model of their vectors."""
 
     def seal(self) -> Json:
-        """Return them as a snapshot's state: exact text, safe from redaction on its way."""
+        """Encode the entries as a snapshot's state in base64, which no redaction alters."""
         import numpy as np
 
         plain = [
@@ -363,7 +363,7 @@ class Entries:
 
     @classmethod
     def unseal(cls, state: Json) -> Entries | None:
-        """Read a snapshot's state, None for none. Raises `Invalid` for a foreign one."""
+        """Decode a snapshot's state; None if empty. Raises `Invalid` for a foreign one."""
         import numpy as np
 
         if not state:

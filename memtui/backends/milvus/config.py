@@ -1,4 +1,4 @@
-"""What a binding says of its Milvus, and the store that is."""
+"""The config of a Milvus binding, and the store that it names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.provider_kit.servers import check_address
 from .store import FileStore, MilvusServerStore, MilvusStore
 
 FILE = "milvus.db"
-"""The file of a binding that names none, in its own folder."""
+"""The file in the `data_dir` of a binding whose config names none."""
 
 
 class MilvusConfig(EmbeddingConfig):

@@ -1,4 +1,4 @@
-"""Erase for good: entries of ended facts, and deleted entries that a file still keeps."""
+"""Erases the entries of ended facts, and deleted entries that remain in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .store import Collection, MilvusStore
 def erase(
     store: MilvusStore, collections: Iterable[Collection], request: EraseRequest, now: datetime
 ) -> EraseReply:
-    """Return what is kept of deleted records; erase it if the request applies."""
+    """Return the remains of deleted records; erase them if `request.apply`."""
     kept: dict[str, int] = {}
     texts: list[str] = []
     ids: list[str] = []
@@ -55,7 +55,7 @@ def _is_of(request: EraseRequest, collection: Collection) -> bool:
 
 
 def _is_about(fact: MilvusFact, collection: Collection, request: EraseRequest) -> bool:
-    """Whether a fact is about the subject that is to be erased, wherever it is kept."""
+    """Whether a fact is about the subject to erase, in any collection."""
     subject = request.scope.subject_id
     scopes = (scope_of(version.row, collection.owner) for version in fact.versions)
     return subject is not None and any(scope.subject_id == subject for scope in scopes)
@@ -67,7 +67,7 @@ def _gone(store: MilvusStore, collection: Collection, now: datetime) -> list[Mil
 
 
 def _out_of_files(store: MilvusStore, collection: Collection, *, apply: bool) -> str | None:
-    """Write a collection anew where that can be; say where deleted entries stay."""
+    """Rewrite a collection if possible; return a sentence if deleted entries remain."""
     name = collection.name
     if not store.is_file:
         return (

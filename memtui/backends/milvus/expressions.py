@@ -1,4 +1,4 @@
-"""Milvus's filter expressions, put together so that no value can become a part of one."""
+"""Builds Milvus's filter expressions with escaped values, so that no value acts as syntax."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def quoted(text: str) -> str:
-    """Return a text as a literal."""
+    """Return a text as a string literal."""
     return f'"{"".join(_ESCAPES.get(char, char) for char in text)}"'
 
 
 def one_of(field: str, values: Iterable[str]) -> str:
-    """Return the test that a field has one of these values."""
+    """Return the condition that a field has one of these values."""
     return f"{field} in [{', '.join(map(quoted, values))}]"
 
 
 def has_tag(field: str, tag: str) -> str:
-    """Return a test of a JSON array's text: of the tag, one that begins with it, and a few others.
+    """Return a condition on a JSON array's text that matches a tag, its prefixes and a few others.
 
-    A letter stands for any sign, as tags do not differ by case. Versions of Milvus differ in how a
-    pattern's own signs are escaped, and programs in how they write JSON: what is not plain stands
-    for anything, so whoever asks looks at what it gets.
+    Letters become wildcards, as tags do not differ by case. So do special characters, as versions
+    of Milvus differ in escaping them, and programs in writing JSON. The caller filters the result.
     """
     inner = "".join("%" if char not in _PLAIN else "_" if char.isalpha() else char for char in tag)
     pattern = f'%"{inner}%'
@@ -32,10 +31,10 @@ def has_tag(field: str, tag: str) -> str:
 
 
 def all_of(parts: Iterable[str]) -> str:
-    """Return the test that all of these hold, empty for none."""
+    """Return the conjunction of conditions; empty for none."""
     return " and ".join(f"({part})" for part in parts if part)
 
 
 def json_list(values: Iterable[str]) -> str:
-    """Return texts as the JSON array that the schema keeps tags as."""
+    """Return texts as a JSON array, the schema's form of tags."""
     return json.dumps(list(values), ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""A temporal fact: entries of one key, each a value with the window in which it held (seed 002 §6).
+"""Temporal facts: entries of one key, each a value with its validity window (seed 002 §6).
 
-A change closes the window of what held and opens the next; both entries stay.
+A change ends the current entry's window and starts a new entry; both entries stay.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .expressions import all_of, one_of, quoted
 from .rows import TEMPORAL, Row, details_of, fact_name, moment_of, record_of, window_of
 
 _NUMBER = re.compile(r"-\d+$")
-"""What the name of a second fact of one key ends with."""
+"""The suffix in the name of a further fact of one key."""
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class MilvusVersion:
-    """One value, and when it held."""
+    """One value and its validity window."""
 
     row: Row
     begins: datetime | None
     ends: datetime | None
 
     def holds(self, moment: datetime) -> bool:
-        """Whether it held at a moment."""
+        """Whether the version is valid at a moment."""
         return (self.begins or _FIRST) <= moment < (self.ends or _LAST)
 
 
@@ -38,18 +38,18 @@ class MilvusVersion:
 class MilvusFact:
     """A fact's versions, the oldest first.
 
-    Where another program left windows that overlap, the younger one counts.
+    If windows of another program's entries overlap, the later version counts.
     """
 
     name: str
     versions: tuple[MilvusVersion, ...]
 
     def at(self, moment: datetime) -> MilvusVersion | None:
-        """Return what held at a moment."""
+        """Return the version that is valid at a moment."""
         return next((one for one in reversed(self.versions) if one.holds(moment)), None)
 
     def current(self, now: datetime) -> MilvusVersion | None:
-        """Return what holds now, or else what will hold next."""
+        """Return the version that is valid now, or else the next one."""
         coming = (one for one in self.versions if one.begins is not None and one.begins > now)
         return self.at(now) or next((one for one in coming if one.ends != one.begins), None)
 
@@ -62,7 +62,7 @@ class MilvusFact:
 
 
 def facts_of(rows: Iterable[Row]) -> list[MilvusFact]:
-    """Put entries together to facts, those that are not temporal left out."""
+    """Group entries into facts; entries that are not temporal are left out."""
     found: dict[str, list[MilvusVersion]] = {}
     for row in rows:
         if row.get("entry_type") == TEMPORAL:
@@ -82,9 +82,9 @@ def _in_order(versions: list[MilvusVersion]) -> tuple[MilvusVersion, ...]:
 
 
 def of_fact(name: str) -> str:
-    """Return the expression for the entries of a fact, and a few others.
+    """Return an expression that matches the entries of a fact, and a few others.
 
-    It looks at declared fields alone: Milvus Lite is ten times as slow with dynamic ones.
+    It only uses declared fields: Milvus Lite is ten times slower with dynamic ones.
     """
     namespace, key = name.split("/", 1) if "/" in name else ("", name)
     keys = dict.fromkeys((key, _NUMBER.sub("", key), ""))
@@ -98,5 +98,5 @@ def of_fact(name: str) -> str:
 
 
 def find(rows: Sequence[Row], name: str) -> MilvusFact | None:
-    """Return the fact of a name among entries."""
+    """Return the fact of a name from entries; None if there is none."""
     return next((fact for fact in facts_of(rows) if fact.name == name), None)

@@ -1,4 +1,4 @@
-"""What is stored, as records: all that a scope sees now, saw at a moment, or ever saw."""
+"""Lists the records visible to a scope: now, at an earlier moment, or in every version."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def listed(
     store: MilvusStore, collections: Iterable[Collection], request: BrowseRequest, now: datetime,
     most: int,
 ) -> tuple[list[Record], bool]:  # fmt: skip
-    """Return the records that a list asks for, in the order of their ids.
+    """Return the records of a browse request, sorted by id, and whether some were not read.
 
-    At most so many entries of each collection are read; also returns whether there were more.
+    At most `most` entries are read of each collection.
     """
     passes = matcher(request.filter)
     owners = frozenset(map(owner_of, request.owners))
@@ -44,7 +44,7 @@ def listed(
 
 
 def _narrowed(request: BrowseRequest, collection: Collection) -> str:
-    """Return the expression for a list, which lets through what the filter does, and more."""
+    """Return an expression that matches all records of the filter, and more."""
     wanted, parts = request.filter, [EVERY]
     if wanted.tag is not None and "tags" in collection.fields:
         parts.append(has_tag("tags", wanted.tag))
@@ -56,7 +56,7 @@ def _narrowed(request: BrowseRequest, collection: Collection) -> str:
 def _holding(
     collection: Collection, rows: Sequence[Row], as_of: datetime | None, now: datetime
 ) -> Iterator[Record]:
-    """Yield what holds now or held at a moment."""
+    """Yield the records that are valid now or at `as_of`."""
     for record in _without_versions(collection, rows):
         if as_of is None or (record.created_at or as_of) <= as_of:
             yield record
@@ -75,7 +75,7 @@ def _without_versions(collection: Collection, rows: Sequence[Row]) -> Iterator[R
 def all_versions(
     store: MilvusStore, collections: Iterable[Collection], scope: Scope
 ) -> list[Record]:
-    """Return every version of every fact; other entries have no past in Milvus."""
+    """Return every version of every fact; other entries have no versions in Milvus."""
     found: list[Record] = []
     for collection in collections:
         name, owner = collection.name, collection.owner

@@ -24,14 +24,14 @@ class Models:
         self._turn = threading.Lock()
 
     def of(self, collection: Collection) -> Embedder | None:
-        """Return the model that made a collection's vectors, None if it cannot be had."""
+        """Return the model of a collection's vectors; None if it is not available."""
         own = self.own
         if own is None or collection.model in {None, own.name}:
             return own
         if collection.model not in self._others:
             try:
                 other = open_embedder(self._config, self._context, name=collection.model)
-            except MemtuiError:  # it is not installed here, or is none of ours
+            except MemtuiError:  # not installed here, or not a model that memtui knows
                 other = None
             self._others[collection.model] = other
         return self._others[collection.model]
@@ -47,12 +47,12 @@ class Models:
     def document(
         self, text: str, collection: Collection | None
     ) -> tuple[list[float], tuple[Usage, ...]]:
-        """Embed a text that is to be written into a collection, or to begin one.
+        """Embed a text to write into a collection, or into a new one for None.
 
-        In a collection that is to be indexed anew it has no vector until then: zeros.
+        In a collection that awaits a re-index, its vector is zeros until then.
 
         Raises:
-            Invalid: its vectors are of another size, or no model is set.
+            Invalid: the collection's vectors have another size, or no model is set.
         """
         if self.own is None:
             raise Invalid("No embedding is set, so nothing new can be written; set one.")
@@ -61,13 +61,13 @@ class Models:
         if collection is not None and self.is_outdated(collection):
             return [0.0] * (collection.dimensions or 0), ()
         [vector], usage = self.vectors(self.own, [text])
-        # Only now the dimensions of any model are known.
+        # Some models' dimensions are known only after the first text.
         if collection is not None and (said := self.mismatch(collection)):
             raise Invalid(said)
         return vector, usage
 
     def mismatch(self, collection: Collection) -> str | None:
-        """Say in a sentence why documents cannot be written into a collection; None: they can."""
+        """Return why documents cannot be written into a collection; None: they can."""
         own, name = self.own, collection.name
         if lacks := [one for one in collection.lacks if one in {"content", VECTOR}]:
             return f"The collection {name} has no field {' and no '.join(lacks)}."
@@ -87,7 +87,7 @@ class Models:
         return self.own is not None and collection.model not in {None, self.own.name}
 
     def outdated(self, collections: Sequence[Collection]) -> str | None:
-        """Say in a sentence that collections need a re-index, None where none does."""
+        """Return a sentence on the collections that need a re-index; None if none does."""
         found = [one for one in collections if self.is_outdated(one)]
         needs = "1 collection needs" if len(found) == 1 else f"{len(found)} collections need"
         made = self._to_reindex({one.model or "" for one in found})
@@ -103,7 +103,7 @@ class Models:
 
 
 class QueryVectors:
-    """A query's vectors, made once a model, where a collection needs one."""
+    """A query's vectors: one per model, made when a collection first needs it."""
 
     def __init__(self, models: Models, query: str) -> None:
         self._models, self._query = models, query
@@ -112,7 +112,7 @@ class QueryVectors:
         models.trouble = None
 
     def of(self, collection: Collection) -> list[float] | None:
-        """Return the vector for a collection; None where its own cannot be compared."""
+        """Return the vector for a collection; None if the collection's vectors do not compare."""
         model = self._models.of(collection)
         if model is None:
             return None
@@ -123,7 +123,7 @@ class QueryVectors:
         return vector if fits else None
 
     def _made(self, model: Embedder) -> list[float] | None:
-        """Embed the query; if the model fails, words are searched and `trouble` is set."""
+        """Embed the query; if the model fails, set `trouble`, and words are searched instead."""
         try:
             [vector], usage = self._models.vectors(model, [self._query], is_query=True)
         except (Unavailable, Denied) as error:

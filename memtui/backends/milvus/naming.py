@@ -1,8 +1,8 @@
-"""Which collection a scope's records are in, and how much they count for another (seed 002 §7).
+"""Maps scopes to collections, and weighs records for a scope (seed 002 §7).
 
 A collection is named by its scope: `aq_system`, `aq_orchestrator`, `aq_agenttype_{type}`,
 `aq_project_{id}`, and `aq_user_{id}`, which the seed does not have. Milvus takes letters, digits
-and underscores only: another character of an id stands as `_x2D_`, its UTF-8 bytes in hexadecimal.
+and underscores only: other characters of an id are written as `_x2D_`, their UTF-8 bytes in hex.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def collection_of(prefix: str, scope: Scope) -> str:
 
 
 def owner_of_collection(prefix: str, name: str, company_id: str) -> Scope | None:
-    """Return whose records a collection holds, None if its name says none of ours."""
+    """Return the owner of a collection's records; None if its name follows no rule of ours."""
     rest = name.removeprefix(prefix)
     if not name.startswith(prefix):
         return None
@@ -60,7 +60,7 @@ def _encoded(value: str) -> str:
 
 
 def _decoded(name: str) -> str:
-    """Return the id; a name that `_encoded` would not give is the id itself."""
+    """Return the id in a name; a name that `_encoded` would not produce is the id itself."""
     value = _unhexed(name)
     return value if _encoded(value) == name else name
 
@@ -74,15 +74,15 @@ def _unhexed(name: str) -> str:
 
 
 def weight(asked: Scope, owner: Scope, scope: Scope) -> float:
-    """Return how much a record counts for who asks; 0: it is not seen.
+    """Return the weight of a record for a scope; 0: it is not visible.
 
     Args:
-        asked: Who asks; issue and run do not narrow.
-        owner: Whose collection the record is in.
-        scope: The record's own.
+        asked: The caller's scope; issue and run do not narrow.
+        owner: The owner of the record's collection.
+        scope: The record's scope.
     """
     project, subject, agent = asked.project_id, asked.subject_id, asked.agent_id
-    mine = scope if project is None else owner  # beside a project's, an owner's own ones count
+    mine = scope if project is None else owner  # with a project, only records the owner owns count
     is_company = not (owner.project_id or owner.subject_id or owner.agent_id)
     within = project is not None or agent is not None
     counts = (
@@ -97,5 +97,5 @@ def weight(asked: Scope, owner: Scope, scope: Scope) -> float:
 
 
 def may_hold(asked: Scope, owner: Scope) -> bool:
-    """Whether a collection can hold a record that counts for who asks."""
+    """Whether a collection can contain records that are visible to the asking scope."""
     return asked.project_id is None or weight(asked, owner, owner) > 0

@@ -68,7 +68,7 @@ class Reindex:
         vectors = {row["entry_id"]: row[VECTOR]
                    for row in self._store.rows(new, DOCUMENTS, whole=True)}  # fmt: skip
         if {row["entry_id"] for row in rows if row["entry_type"] == DOCUMENT} - vectors.keys():
-            self._todo = self._missing()  # another program has just written some
+            self._todo = self._missing()  # another program has just written documents
             return False
         for row in rows:
             is_document = row["entry_type"] == DOCUMENT
@@ -80,7 +80,7 @@ class Reindex:
 
 
 def write_anew(store: MilvusStore, collection: Collection) -> None:
-    """Replace a collection with a copy, so that no file keeps deleted entries."""
+    """Replace a collection by a copy, so that no file contains deleted entries."""
     name = f"{BESIDE}{collection.name}"
     store.drop(name)
     store.create(name, collection.dimensions or 0, collection.model or "", made=collection.made)
@@ -89,7 +89,7 @@ def write_anew(store: MilvusStore, collection: Collection) -> None:
 
 
 def embedded(store: MilvusStore, collection: Collection, model: str) -> int:
-    """Return how many documents of a collection have a vector of a model, in it or beside it."""
+    """Return the number of documents with a vector of a model, in a collection or its re-index."""
     if collection.model == model:
         return store.count(collection, DOCUMENTS)
     new = store.find(f"{BESIDE}{collection.name}", collection.owner)
@@ -97,10 +97,10 @@ def embedded(store: MilvusStore, collection: Collection, model: str) -> int:
 
 
 def finish(store: MilvusStore, prefix: str, owner: Scope) -> None:
-    """End what a killed process was about to.
+    """Clean up after a killed process.
 
-    The old collection goes once the new one is whole. A copy of the same model was to be without
-    what was erased, and is thrown away.
+    If the old collection is gone, the new one is complete and takes its name. A copy with the same
+    model was an unfinished rewrite for erasing, and is dropped.
     """
     names = store.names()
     for name in names:

@@ -1,9 +1,8 @@
-"""Entries of the unified schema (seed 002 §6), and the records that they are.
+"""Converts between entries of the unified schema (seed 002 §6) and records.
 
-The schema has no room for what else memtui knows of a record: who wrote it and from where, its kind
-and title, pin and expiry, and moments to the microsecond. In collections that memtui made, this
-stands beside the declared fields, under the dynamic name `memtui`. In another program's collection
-a record is what the declared fields say.
+The schema lacks fields for a record's author, source, kind, title, pin, expiry, and times to the
+microsecond. Collections that memtui made store these details in the dynamic field `memtui`. In
+another program's collection, a record only has the declared fields.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ SCHEMA: Mapping[str, int | None] = {
     "tags": _LONG,
     "updated_at": None,
 }
-"""The declared fields beside the vector, and how many bytes a text in one may have; None: a moment
-in seconds since 1970, where 0 is none."""
+"""The declared fields apart from the vector, and the most bytes of a text field; None: a time in
+seconds since 1970, where 0 means none."""
 _DETAILS_BYTES = 65_000
-"""Milvus takes 65,536 for all dynamic values of an entry."""
+"""Most bytes of the details; Milvus accepts 65,536 for all dynamic values of an entry."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MILLION = 1_000_000
@@ -66,16 +65,16 @@ _WHOSE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 @dataclass(frozen=True, slots=True)
 class RecordAddress:
-    """What a record's id says: its collection, and the fact or the entry in it."""
+    """The parts of a record's id: its collection, and the fact or the entry in it."""
 
     collection: str
     entry_id: str | None = None
     fact: str | None = None
-    """The name of a temporal fact, whose versions are entries of their own."""
+    """The name of a temporal fact, which has one entry per version."""
 
     @classmethod
     def of(cls, record_id: str) -> RecordAddress | None:
-        """Read an id; None where it can name no record."""
+        """Parse an id; None if it can name no record."""
         at = next((at for at, char in enumerate(record_id) if char in "/#"), 0)
         rest = record_id[at + 1 :]
         if not at or not rest:
@@ -107,24 +106,24 @@ def moment_of(value: object) -> datetime | None:
 
 
 def details_of(row: Row) -> Json:
-    """Return what the schema has no field for."""
+    """Return an entry's details, for which the schema has no fields."""
     found = row.get(DETAILS)
     return found if isinstance(found, dict) else {}
 
 
 def window_of(row: Row) -> tuple[datetime | None, datetime | None]:
-    """Return since when and until when an entry holds."""
+    """Return the start and the end of an entry's validity."""
     return _to_the_microsecond(row, "valid_from"), _to_the_microsecond(row, "valid_to")
 
 
 def set_window(row: Row, begins: datetime | None, ends: datetime | None) -> None:
-    """Say since when and until when an entry holds."""
+    """Set the start and the end of an entry's validity."""
     _set_moment(row, "valid_from", begins)
     _set_moment(row, "valid_to", ends)
 
 
 def _to_the_microsecond(row: Row, field: str) -> datetime | None:
-    """Return a moment; the details know it exactly unless somebody has changed the field since."""
+    """Return a moment, exact from the details unless the field was changed since."""
     seconds = row.get(field)
     if not isinstance(seconds, int) or seconds == 0:
         return None
@@ -143,7 +142,7 @@ def _set_moment(row: Row, field: str, moment: datetime | None) -> None:
 
 
 def fact_name(row: Row) -> str:
-    """Return the name by which a temporal entry's versions belong together."""
+    """Return the fact name of a temporal entry, which all versions of the fact share."""
     given = details_of(row).get("fact")
     if isinstance(given, str) and given:
         return given
@@ -152,13 +151,13 @@ def fact_name(row: Row) -> str:
 
 
 def natural_name(namespace: str, key: str, text: str) -> str:
-    """Return the name that a fact has by itself."""
+    """Return a fact's name before numbering: namespace, and key or a digest of its text."""
     own = key or hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{quote(namespace, safe='')}/{own}" if namespace or "/" in own else own
 
 
 def fact_text(row: Row) -> str:
-    """Return a fact's text: as it was worded, where that says what key and value say."""
+    """Return a fact's text as written, unless it disagrees with the key and value fields."""
     key, content = row.get("kv_key") or "", row.get("content") or ""
     value = _value(row)
     pair = pair_of(content)
@@ -178,7 +177,7 @@ def _value(row: Row) -> Any:
 
 
 def set_fact(row: Row, text: str) -> None:
-    """Put a fact's text into the fields of its key and value."""
+    """Set the text, key and value fields from a fact's text."""
     key, value = pair_of(text) or FactPair("", "")
     row["content"] = text
     row["kv_key"] = key
@@ -186,7 +185,7 @@ def set_fact(row: Row, text: str) -> None:
 
 
 def tags_of(row: Row) -> tuple[str, ...]:
-    """Return an entry's tags; what is not a list has none."""
+    """Return an entry's tags; none if the field is no JSON list."""
     try:
         found = json.loads(row.get("tags") or "[]")
     except (ValueError, RecursionError):
@@ -195,13 +194,13 @@ def tags_of(row: Row) -> tuple[str, ...]:
 
 
 def revision_of(row: Row) -> str:
-    """Return a digest of all that an entry says."""
+    """Return a digest of an entry's fields and details."""
     said = [[row.get(name) for name in SCHEMA], sorted(details_of(row).items())]
     return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def scope_of(row: Row, owner: Scope) -> Scope:
-    """Return an entry's scope: its collection's, and what the details add to it."""
+    """Return an entry's scope: its collection's owner, with the ids in its details."""
     known = details_of(row).get("scope")
     if not isinstance(known, dict):
         return owner
@@ -214,24 +213,24 @@ def scope_of(row: Row, owner: Scope) -> Scope:
 
 
 def is_empty(row: Row) -> bool:
-    """Whether a document says nothing, which is not a memory."""
+    """Whether a document has no text, so that it is no record."""
     return row.get("entry_type") == DOCUMENT and not (row.get("content") or row.get("original"))
 
 
 def to_embed(content: str, title: str | None) -> str:
-    """Return what a document is found by: its title, and its summary or text."""
+    """Return a document's text to embed: its title, and its summary or text."""
     return f"{title}\n{content}" if title else content
 
 
 def text_to_embed(row: Row) -> str:
-    """Return what a stored document is found by."""
+    """Return a stored document's text to embed."""
     return to_embed(row.get("content") or "", _text(details_of(row), "title"))
 
 
 def record_of(
     row: Row, collection: str, owner: Scope, *, created: datetime | None = None
 ) -> Record:
-    """Return the record of an entry; `created`: when its first version began, for a fact."""
+    """Return the record of an entry; `created`: a fact's creation, from its first version."""
     details, is_fact = details_of(row), row.get("entry_type") in {KV, TEMPORAL}
     is_temporal = row.get("entry_type") == TEMPORAL
     place = (
@@ -275,7 +274,7 @@ def _source_of(row: Row, company_id: str) -> SourceRef | None:
     if isinstance(known, dict):
         try:
             return SourceRef(**{**known, "company_id": company_id})
-        except (ValueError, TypeError):  # another program put something else there
+        except (ValueError, TypeError):  # another program uses the field otherwise
             pass
     path = row.get("source")
     if not path:
@@ -284,18 +283,18 @@ def _source_of(row: Row, company_id: str) -> SourceRef | None:
 
 
 def source_fields(source: SourceRef) -> Json:
-    """Return a source as the details keep it: a store belongs to one company."""
+    """Return a source's stored fields, without the company: a store belongs to one."""
     return source.model_dump(mode="json", exclude={"company_id"}, exclude_none=True)
 
 
 def own_ids(scope: Scope, owner: Scope) -> Json:
-    """Return what of a scope its collection does not say."""
+    """Return the ids of a scope that differ from its collection's owner."""
     ids = {name: getattr(scope, name) for name in _WHOSE}
     return {name: one for name, one in ids.items() if one and one != getattr(owner, name)}
 
 
 def check_row(row: Row, sizes: Mapping[str, int | None]) -> None:
-    """Raise `Invalid` for an entry that Milvus would refuse, or would keep in part."""
+    """Raise `Invalid` for an entry that Milvus would refuse or truncate."""
     for name, most in sizes.items():
         value = row.get(name)
         if not isinstance(value, str):
@@ -329,5 +328,5 @@ _WORDS = {"content": "text", "original": "text", "kv_value": "value", "kv_key": 
 
 
 def set_written(row: Row, moment: datetime) -> None:
-    """Say when an entry was last written."""
+    """Set the time of an entry's last write."""
     _set_moment(row, "updated_at", moment)

@@ -1,7 +1,7 @@
-"""How a query is answered (seed 002 §6; the memory-scoping weights of seed 002 §7).
+"""Answers queries (seed 002 §6; the memory-scoping weights of seed 002 §7).
 
-Documents are found by meaning, facts by key and by words, for they have no vectors. The nearest
-scope counts most, and what has the topic comes alone where there are three of it.
+Documents are found by meaning; facts, which have no vectors, by key and words. The nearest scope
+counts most. If at least three results have the topic, only those are returned.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _MOST_READ = 5_000
 
 @dataclass(slots=True)
 class Hit:
-    """A record that was found, with its scores from each stage."""
+    """A record with its score from each stage."""
 
     record: Record
     weight: float
     is_key: bool = False
     words: float = 0.0
-    """The share of the query's words that it holds."""
+    """The share of the query's words that it contains."""
     similarity: float = 0.0
 
     @property
     def score(self) -> float:
-        """Higher is better; a key counts more than anything else."""
+        """Higher is better; a key match ranks above all others."""
         own = max(self.words, self.similarity)
         return self.weight * own + (1.0 + self.weight if self.is_key else 0.0)
 
@@ -103,7 +103,7 @@ class _Query:
         return self._found
 
     def _hit(self, record: Record, collection: Collection) -> Hit | None:
-        """Return a record as a hit, None where it may not be shown."""
+        """Return a record as a hit; None if the request excludes it."""
         request, moment = self._request, self._request.as_of or self._now
         counts = weight(request.scope, collection.owner, record.scope)
         may_be = (
@@ -167,7 +167,7 @@ class _Query:
                     hit.words = share
                     self._found.hits.append(hit)
             return
-        if not any(vector):  # the model sees nothing in it
+        if not any(vector):  # the model knows no word of the query
             return
         limit = max(_LEAST_HITS, self._request.top_k + 1)
         while True:
@@ -182,7 +182,7 @@ class _Query:
             limit = min(limit * 4, _MOST_HITS)
 
     def _near(self, row: Row, similarity: float, collection: Collection) -> Hit | None:
-        """Return a document that a vector search found; without a vector words have to do."""
+        """Return a document from a vector search, scored by words if it has no vector yet."""
         hit = self._document(row, collection)
         if hit is not None:
             hit.similarity = max(similarity, 0.0)
@@ -207,7 +207,7 @@ def explain(found: MilvusHits, top_k: int) -> Explanation:
 
 
 def stages_of(found: MilvusHits, top_k: int) -> tuple[ExplainStage, ...]:
-    """Say what each stage contributed to the records that are returned, in none of their words."""
+    """Return each stage's part in the returned records, without words of the query or of them."""
     hits = found.hits[:top_k]
     ids = [(hit.record.handle.provider_record_id, hit) for hit in hits]
     stages = [

@@ -1,9 +1,8 @@
-"""One Milvus: a server or cluster by its address, or a file of Milvus Lite in this process.
+"""Connects to Milvus: a server or cluster by its address, or a file of Milvus Lite in this process.
 
-Milvus Lite's own way of opening a file listens on a TCP port of this machine, which any user of it
-can reach. Here its server listens on a socket in a private folder instead. A file is one process's
-at a time: it is let go of two seconds after each use, and a lock of the operating system, which a
-killed process loses, says whose it is.
+By default, Milvus Lite listens on a TCP port that any user of this machine can reach; here it
+listens on a socket in a private folder. Only one process at a time can open a file: it is released
+two seconds after each use, and locked by the operating system, so that a killed process loses it.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from .rows import DETAILS, SCHEMA, VECTOR, Row
 MODEL = "memtui.embedding"
 """The property of a collection that memtui made: the name of the model of its vectors."""
 _MADE = "memtui.made"
-"""The property that tells a collection from another of its name: a word of chance."""
+"""A property with a random word, which tells a collection from an earlier one of its name."""
 _METRIC = "COSINE"
 _IDLE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 _KNOWN_SECONDS = 30.0
-"""How long a server's collections are taken to be as they were described."""
+"""Seconds for which descriptions of a server's collections are cached."""
 _BATCH = 1_000
 _IDS_A_CALL = 500
 _FLUSHED_AT = 250
-"""Entries that Milvus Lite holds in memory, where each makes every read slower."""
+"""Entries after which Milvus Lite is flushed: each unflushed one slows down every read."""
 _MESSAGE_BYTES = 256 << 20
 _SOCKET_CHARS = 90
 _ERROR_CHARS = 300
@@ -59,41 +58,41 @@ _ERROR_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection of ours by its name, as it is."""
+    """The description of a collection."""
 
     name: str
     owner: Scope
     fields: Mapping[str, int | None]
-    """Its declared fields, and how many bytes a text in it may have."""
+    """Its declared fields, with the most bytes of a text field."""
     dimensions: int | None
-    """Of its vectors; None: it has none that memtui can use."""
+    """Dimensions of its vectors; None: it has none that memtui can use."""
     metric: str
     keeps_details: bool
-    """Whether it takes what the schema has no field for."""
+    """Whether it has dynamic fields, for the details that the schema lacks."""
     is_loaded: bool
     model: str | None
-    """What its vectors were made with, where memtui made it; None: nobody wrote that down."""
+    """The embedding model of its vectors; None: unknown, another program made the collection."""
     made: str = ""
-    """Another where somebody dropped it and made it again; the same where its vectors are anew."""
+    """Differs once the collection is dropped and created again; survives a re-index."""
     unfillable: tuple[str, ...] = ()
-    """Fields that each row must have, and memtui knows nothing to put into."""
+    """Required fields for which memtui has no value."""
 
     @property
     def lacks(self) -> list[str]:
-        """What of the schema it does not have."""
+        """The fields of the schema that it does not have."""
         return [name for name in (*SCHEMA, VECTOR) if name not in self.fields]
 
     @property
     def is_readable(self) -> bool:
-        """Whether its entries can be read, and told apart."""
+        """Whether its entries can be read and identified."""
         return self.is_loaded and {"entry_id", "entry_type"} <= self.fields.keys()
 
 
 class MilvusStore(ABC):
-    """The calls. All block, may come from several threads, and raise the contract's errors."""
+    """The calls to Milvus. All block, are thread-safe, and raise the contract's errors."""
 
     is_file: ClassVar[bool] = False
-    """Whether it keeps its files on this machine, for nobody else."""
+    """Whether its data is a local file."""
 
     def __init__(self, prefix: str, company_id: str, seconds: float) -> None:
         self._prefix, self._company_id, self._seconds = prefix, company_id, seconds
@@ -102,19 +101,19 @@ class MilvusStore(ABC):
 
     @abstractmethod
     def _using(self, *, changes: bool = False) -> contextlib.AbstractContextManager[Any]:
-        """Give the client for one call, whose errors become the contract's."""
+        """Yield the client for one call, and translate its errors to the contract's."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it; the next call opens it again."""
+        """Close the connection; the next call opens it again."""
 
     def version(self) -> str:
-        """Return what answers."""
+        """Return the version of Milvus."""
         with self._using() as client:
             return str(client.get_server_version(timeout=self._seconds))
 
     def collections(self) -> list[Collection]:
-        """Return the collections that a scope of the company has, in the order of their names."""
+        """Return the collections of the company's scopes, sorted by name."""
         with self._using() as client:
             names = sorted(client.list_collections(timeout=self._seconds))
             owners = {name: owner_of_collection(self._prefix, name, self._company_id)
@@ -122,7 +121,7 @@ class MilvusStore(ABC):
             return [self._describe(client, name, own) for name, own in owners.items() if own]
 
     def find(self, name: str, owner: Scope) -> Collection | None:
-        """Return a collection by any name, None where there is none."""
+        """Return a collection of any name; None if there is none."""
         with self._using() as client:
             if not client.has_collection(name, timeout=self._seconds):
                 return None
@@ -163,9 +162,9 @@ class MilvusStore(ABC):
         return found
 
     def create(self, name: str, dimensions: int, model: str, *, made: str = "") -> None:
-        """Make a collection with the schema of seed 002 §6; harmless where it is there.
+        """Create a collection with the schema of seed 002 §6, unless it exists.
 
-        `made` is that of the collection whose place it takes.
+        `made` is taken over from the collection that it replaces.
         """
         from pymilvus import DataType, MilvusClient
 
@@ -194,12 +193,12 @@ class MilvusStore(ABC):
                 consistency_level="Strong",
                 timeout=self._seconds,
             )
-            # The client would ask after half a second whether the index of nothing is whole.
+            # With sync, the client would wait half a second for the index of an empty collection.
             client.create_index(name, index, timeout=self._seconds, sync=False)
             client.load_collection(name, timeout=self._seconds)
 
     def rename(self, old: str, new: str) -> None:
-        """Put a collection in the place of another, which is dropped."""
+        """Rename a collection; one that has the new name is dropped."""
         with self._using(changes=True) as client:
             if client.has_collection(new, timeout=self._seconds):
                 client.drop_collection(new, timeout=self._seconds)
@@ -207,14 +206,14 @@ class MilvusStore(ABC):
             self._described.pop(new, None)
 
     def drop(self, name: str) -> None:
-        """Remove a collection, if it is there."""
+        """Drop a collection, if it exists."""
         with self._using(changes=True) as client:
             if client.has_collection(name, timeout=self._seconds):
                 client.drop_collection(name, timeout=self._seconds)
             self._described.pop(name, None)
 
     def names(self) -> list[str]:
-        """Return the names of all collections, whoever's they are."""
+        """Return the names of all collections, those of other programs included."""
         with self._using() as client:
             return list(client.list_collections(timeout=self._seconds))
 
@@ -222,9 +221,9 @@ class MilvusStore(ABC):
         self, collection: Collection, expression: str, *, most: int | None = None,
         whole: bool = False,
     ) -> list[Row]:  # fmt: skip
-        """Return the entries that an expression lets through, at most so many.
+        """Return the entries that match an expression, at most `most`.
 
-        `whole`: with their vectors and all that others keep in them, to be put back.
+        `whole`: with their vectors and other programs' fields, to be restored later.
         """
         asked = {
             "filter": expression,
@@ -237,10 +236,10 @@ class MilvusStore(ABC):
 
     @abstractmethod
     def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterable[Row]:
-        """Ask for entries, at most so many."""
+        """Query entries, at most `most`."""
 
     def count(self, collection: Collection, expression: str) -> int:
-        """Return how many entries an expression lets through."""
+        """Return the number of entries that match an expression."""
         with self._using() as client:
             [row] = client.query(
                 collection.name,
@@ -266,7 +265,7 @@ class MilvusStore(ABC):
                 consistency_level="Strong",
                 timeout=self._seconds,
             )
-            # The squared distance of vectors of length 1 is twice what they lack in similarity.
+            # For vectors of length 1, similarity is 1 minus half the squared distance.
             is_distance = collection.metric == "L2"
             return [
                 (dict(hit["entity"]),
@@ -279,7 +278,7 @@ class MilvusStore(ABC):
         return [*known, DETAILS] if collection.keeps_details else known
 
     def put(self, collection: Collection, rows: Sequence[Row]) -> None:
-        """Store entries, each in the place of the one with its key."""
+        """Store entries; each replaces the one with its key."""
         with self._using(changes=True) as client:
             for start in range(0, len(rows), _BATCH):
                 batch = list(rows[start : start + _BATCH])
@@ -294,13 +293,13 @@ class MilvusStore(ABC):
         ids = list(entry_ids)
         with self._using(changes=True) as client:
             for start in range(0, len(ids), _IDS_A_CALL):
-                # By an expression: the client's own list of keys is not escaped.
+                # An expression of ours, since the client does not escape a list of keys.
                 named = one_of("entry_id", ids[start : start + _IDS_A_CALL])
                 client.delete(collection.name, filter=named, timeout=self._seconds)
 
 
 def _is_loaded(client: Any, name: str, seconds: float) -> bool:
-    """Have a collection loaded, without which Milvus answers nothing of it; it may not let us."""
+    """Load a collection, so that it can be queried; return whether it is loaded."""
     try:
         client.load_collection(name, timeout=seconds)
     except Exception:  # noqa: BLE001 - it is not indexed, or the token has no right to
@@ -339,7 +338,7 @@ class MilvusServerStore(MilvusStore):
             yield self._client
 
     def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterator[Row]:
-        """Page through them: a server returns at most 16,384 entries at once."""
+        """Query page by page: a server returns at most 16,384 entries at once."""
         pages = client.query_iterator(
             name, batch_size=_BATCH, limit=-1 if most is None else most, **asked
         )
@@ -395,7 +394,7 @@ class FileStore(MilvusStore):
                     self._idle.start()
 
     def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterable[Row]:
-        """Take them at once, which here is several times as fast as paging."""
+        """Query all at once, which is several times as fast as paging here."""
         limit = {} if most is None else {"limit": most}
         rows: Iterable[Row] = client.query(name, **asked, **limit)
         return rows
@@ -406,13 +405,13 @@ class FileStore(MilvusStore):
             self._idle = None
 
     def _rest(self) -> None:
-        """Let go of it unless somebody calls."""
+        """Close the file unless a call is running."""
         with self._turn:
             if not self._users:
                 self._let_go()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         with self._turn:
             self._let_go()
 
@@ -425,7 +424,7 @@ class FileStore(MilvusStore):
 
 
 class _Running:
-    """Milvus Lite over a file, behind a socket that nobody else can reach."""
+    """Milvus Lite over a file, behind a private socket."""
 
     def __init__(self, path: Path, database: str, seconds: float, lock_seconds: float) -> None:
         _check_file(path)
@@ -439,7 +438,7 @@ class _Running:
         with contextlib.ExitStack() as parts:
             database_files = _locked(MilvusLite, path, lock_seconds)
             parts.callback(database_files.close)
-            # One call at a time: its engine takes one writer of a collection.
+            # One call at a time: its engine allows one writer per collection.
             pool = parts.enter_context(ThreadPoolExecutor(1, "memtui-milvus"))
             sizes = [
                 ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -458,12 +457,12 @@ class _Running:
             self._parts = parts.pop_all()
 
     def close(self) -> None:
-        """Close all of it, the files last."""
+        """Close the client, the server and last the files."""
         self._parts.close()
 
 
 def _check_file(path: Path) -> None:
-    """Raise `Invalid` for what Milvus Lite would not open, or would open and spoil."""
+    """Raise `Invalid` for a path that Milvus Lite would refuse or damage."""
     if os.name == "nt":
         raise Invalid(
             "On Windows Milvus Lite listens on a port that every program can reach; run a Milvus "
@@ -482,7 +481,7 @@ def _check_file(path: Path) -> None:
 
 
 def _locked(opener: Any, path: Path, seconds: float) -> Any:
-    """Open the files, waiting for another process that has them. Raises `Unavailable`."""
+    """Open the files, waiting while another process has them open. Raises `Unavailable`."""
     from milvus_lite import DataDirLockedError
 
     until = time.monotonic() + seconds
@@ -504,7 +503,7 @@ def _locked(opener: Any, path: Path, seconds: float) -> Any:
 
 
 def _holder(path: Path) -> str:
-    """Name the process that holds the lock, as far as the system tells."""
+    """Name the process that has the lock, if the system tells."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         inode = str((path / "LOCK").stat().st_ino)
         locks = (line.split() for line in Path("/proc/locks").read_text().splitlines())
@@ -518,9 +517,10 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def _private_folder() -> Iterator[str]:
-    """Give a folder for a socket, whose path must be short, and remove it.
+    """Yield a folder for a socket, whose path must be short, and remove it afterwards.
 
-    Who is connected stays so; nobody else can be any more, and a killed process leaves nothing.
+    Existing connections survive the removal; new ones are impossible, and a killed process leaves
+    no folder behind.
     """
     folder = tempfile.mkdtemp(prefix="memtui-")
     if len(folder) > _SOCKET_CHARS:
@@ -533,8 +533,8 @@ def _private_folder() -> Iterator[str]:
 
 
 def _client(uri: str, seconds: float, *, token: str = "", database: str = "") -> Any:
-    """Connect. What its own log says is left out: errors are told once, by memtui."""
-    # Where an editor or another program is started, gRPC would write on the screen.
+    """Connect, with pymilvus's logging off: memtui reports the errors."""
+    # Otherwise gRPC writes on the screen when an editor or another program is started.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         from pymilvus import MilvusClient
@@ -549,7 +549,7 @@ def _client(uri: str, seconds: float, *, token: str = "", database: str = "") ->
 
 @contextmanager
 def _errors(who: str, *, changes: bool) -> Iterator[None]:
-    """Make the contract's errors of Milvus's."""
+    """Translate Milvus's errors to the contract's."""
     try:
         yield
     except MemtuiError:

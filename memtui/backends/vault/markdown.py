@@ -1,11 +1,11 @@
 """Markdown files with YAML frontmatter, edited so that all other bytes stay unchanged.
 
 Frontmatter is edited as text because PyYAML and python-frontmatter rewrite the whole block.
-Wikilinks and inline tags are read as Obsidian reads them: in code, comments and URLs there are
-none. A line `- relation [[Note]]` also says what sort of link it is, as basic-memory writes it.
+Wikilinks and inline tags follow Obsidian: code, comments and URLs have none. A line
+`- relation [[Note]]` also gives the link's type, as in basic-memory.
 
-Large metadata stands on one line as JSON, which YAML reads too, and is read as JSON: it may be as
-large as what a memory plugin takes, and YAML takes seconds for that.
+Large metadata is one line of JSON, which is valid YAML, and is parsed as JSON: at the size that a
+memory plugin accepts, YAML takes seconds.
 """
 
 from __future__ import annotations
