@@ -1,4 +1,4 @@
-"""What the providers of facts share (seed 004): what a fact may be, whose it is, who sees it."""
+"""The common base of the providers of facts (seed 004): validation, ownership and queries."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from memtui.provider_kit.matching import has_metadata, matcher
 from memtui.provider_kit.search import ranked
 
 DRIVE_PREFIX = "drive:"
-"""Begins the handle of a drive's fact whose id a user's fact bears as well."""
+"""Prefix of the record id of a drive's fact, if a user's fact has the same id."""
 MAKER = "fact_source"
-"""The metadata key under which a record tells the seed's `source`: ai or user."""
+"""The metadata key of the seed's `source`: ai or user."""
 OWNER_IDS = {"user": "subject_id", "drive": "project_id"}
 
 _REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _QUERY_CHARS = 1_000
-"""What is looked at of a query: a fact is far shorter."""
+"""Most characters of a query that are used; a fact is far shorter."""
 
 
 class FactProvider(Adapter):
-    """Base of a provider of facts: a line each, of a user or of a drive, which is a project."""
+    """Base of a provider of facts: one line each, owned by a user or a drive (a project)."""
 
     abilities: ClassVar[Capabilities]
     usage: ClassVar[Usage]
-    """What a call consumes."""
+    """The usage of one call."""
     only_facts = True
     lacks = frozenset({"kind", "title"})
 
@@ -54,7 +54,7 @@ class FactProvider(Adapter):
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
-        """Name the owner. Raises `Invalid` if the scope has neither a project nor a subject."""
+        """Return the owner. Raises `Invalid` if the scope has neither a project nor a subject."""
         if scope.project_id is None and scope.subject_id is None:
             raise Invalid("It keeps facts of projects and users only; this is neither's.")
         return " ".join(fact_owner(scope))
@@ -66,9 +66,9 @@ class FactProvider(Adapter):
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Return the facts that match, or for a prompt every fact of the user and the drive.
 
-        A preamble gets every fact in the order they were made (seed 004 §5.3): what the user sees
-        is what the model sees. So does a query without words. Else those with any of the query's
-        words come, ranked by BM25.
+        A preamble gets every fact in order of creation (seed 004 §5.3), so that the model sees what
+        the user sees. So does a query without words. Other queries get the facts with any of their
+        words, ranked by BM25.
         """
         scope, is_prompt = request.scope, request.intent is QueryIntent.AGENT_PREAMBLE
         if is_prompt and not (scope.project_id or scope.subject_id):
@@ -99,7 +99,7 @@ def _chosen(records: Sequence[Record], request: QueryRequest) -> list[Snippet]:
 
 
 def fact_owner(scope: Scope) -> tuple[str, str]:
-    """Return whose memory a write goes to: the project's (drive), else the subject's (user).
+    """Return the owner of a write: the project (`drive`), or else the subject (`user`).
 
     Raises:
         Invalid: the scope names neither.
@@ -112,16 +112,16 @@ def fact_owner(scope: Scope) -> tuple[str, str]:
 
 
 def missing(handle: RecordHandle) -> NotFound:
-    """Return the error for a fact that is not there."""
+    """Return the error for a missing fact."""
     return NotFound(
         f"There is no fact {handle.provider_record_id} in this scope; list the facts again."
     )
 
 
 def check_line(text: str) -> None:
-    """Raise `Invalid` unless the text is one line that any database can hold.
+    """Raise `Invalid` unless the text is one line that any database can store.
 
-    It is not if it is empty, has several lines, or holds control characters or lone surrogates.
+    It is invalid if it is empty, has several lines, control characters or lone surrogates.
     """
     if not text.strip():
         raise Invalid("A fact needs some text; forget it instead of emptying it.")

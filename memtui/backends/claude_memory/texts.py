@@ -231,7 +231,7 @@ def with_body(content: str, record: Record, text: str) -> str:
     if record.summary == first_line(record.text, HOOK_CHARS):
         fields["description"] = first_line(text, HOOK_CHARS)
     written = markdown.parse(parts.front)
-    if isinstance(written, Problem):  # the lines that repeated it are written anew, and are YAML
+    if isinstance(written, Problem):  # only the lines that repeated it are replaced, by valid YAML
         front = parts.front or ""
         old = {"name": record.title, "description": record.summary}
         for key, value in fields.items():
@@ -245,14 +245,14 @@ def with_body(content: str, record: Record, text: str) -> str:
 
 
 def _with_line(front: str, old: str, key: str, value: str) -> str:
-    """Return frontmatter with another value in the lines that are `old`."""
+    """Return frontmatter with another value in the lines equal to `old`."""
     new = markdown.compose({key: value}, "").split("\n")[1]
     lines = front.split("\n")
     return "\n".join(f"{new}{line[len(old) :]}" if line.rstrip() == old else line for line in lines)
 
 
 def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
-    """Return the lines of an index that are a memory's entries, by its name, counted from 0."""
+    """Return the index lines of each memory, by file name; numbers count from 0."""
     fenced = fenced_lines([line.rstrip("\r") for line in lines])
     found: dict[str, list[tuple[int, str]]] = {}
     for at, line in enumerate(lines):
@@ -262,7 +262,7 @@ def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
 
 
 def _entry(line: str) -> re.Match[str] | None:
-    """Return the link that an index line begins with; else the line is text with a link in it."""
+    """Return the link at the start of an index line; None: the line is plain text."""
     link = _LINK.search(line) if len(line) <= _LINE_LIMIT else None
     return link if link is not None and not line[: link.start()].strip(" \t-*+") else None
 
@@ -272,7 +272,7 @@ def _target(link: re.Match[str]) -> str:
 
 
 def with_entry(content: str, name: str, title: str, hook: str) -> str:
-    """Return an index with a line for a memory: in the place of one it has, or after the last."""
+    """Return an index with a line for a memory: replacing its line, or after the last one."""
     lines = content.split("\n")
     entries = entries_of(lines)
     end = "\r" if "\r\n" in content else ""
@@ -289,7 +289,7 @@ def with_entry(content: str, name: str, title: str, hook: str) -> str:
 
 
 def with_hook(content: str, name: str, record: Record, text: str) -> str:
-    """Return an index whose line of a memory says its first line, where it did before."""
+    """Return an index whose line of a memory has the new first line, if it had the old one."""
     lines = content.split("\n")
     for at, line in entries_of(lines).get(name, []):
         if (link := _entry(line)) is not None:
@@ -317,7 +317,7 @@ def without_entries(content: str, names: Collection[str]) -> str:
 
 
 def with_lines(content: str, added: Sequence[tuple[int, str]]) -> str:
-    """Return an index with lines at their places counted from 0, those that are not there yet."""
+    """Return an index with missing lines inserted at their places, counted from 0."""
     lines = content.split("\n")
     there = set(lines)
     for at, line in added:
@@ -328,10 +328,10 @@ def with_lines(content: str, added: Sequence[tuple[int, str]]) -> str:
 
 
 def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
-    """Return the lines of a section's own text, and where they begin, counted from 0.
+    """Return the start of a section's own text, counted from 0, and its lines.
 
     Raises:
-        Invalid: they stand between lines that point at memories.
+        Invalid: index lines of memories interrupt the text, or the file changed.
     """
     at = record.location.line - 1 if record.location else 0
     size = record.text.count("\n") + 1
@@ -345,7 +345,7 @@ def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
 
 
 def whole_section(content: str, record: Record) -> tuple[int, list[str]]:
-    """Return a section's lines with its heading, where no other section stands under that."""
+    """Return a section's start and lines, with its heading if no other section is below that."""
     at, own = section_lines(content, record)
     lines = content.split("\n")
     found = [one for one in sections(content.replace("\r\n", "\n")) if one.level and one.is_leaf]
@@ -371,6 +371,6 @@ def without_section(content: str, record: Record) -> str:
 
 
 def with_block(content: str, at: int, block: Sequence[str]) -> str:
-    """Return an index with lines put back together at a place, counted from 0."""
+    """Return an index with a block of lines inserted at a place, counted from 0."""
     lines = content.split("\n") if content else []
     return "\n".join([*lines[:at], *block, *lines[at:]])

@@ -55,7 +55,7 @@ from memtui.contract import (
 from memtui.provider_kit import blocking, check_revision, need_secret, read_config
 
 USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
-"""What a call consumes: a local table costs nothing."""
+"""The usage of one call: a local table costs nothing."""
 _ID_CHARS = 500
 _SHARED = (
     "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
@@ -94,14 +94,14 @@ class FactsConfig(Model):
 
     @classmethod
     def of(cls, context: BindingContext) -> Self:
-        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        """Return the config of a binding. Raises `Invalid` for a bad one."""
         config = read_config(cls, context)
         if config.url and config.url_secret:
             raise Invalid("Set either url or url_secret, not both.")
         return config
 
     def find_url(self, context: BindingContext) -> str | None:
-        """Return the database's URL, None for SQLite. Raises `Invalid` for an unset secret."""
+        """Return the database's URL; None for SQLite. Raises `Invalid` for an unset secret."""
         if not self.url_secret:
             return self.url
         return need_secret(context, self.url_secret, "the database's URL")
@@ -110,10 +110,10 @@ class FactsConfig(Model):
 class FactsAdapter(FactProvider):
     """Facts of users and projects in the tables of seed 004 §6.1, each call in one transaction.
 
-    A write goes to the project's drive where the scope names a project, else to the subject's
-    user. A read sees the facts of both, and everybody's where the scope names neither; only a
-    prompt gets none then. A fact's handle is the id of its row; where another program put the same
-    id into both tables, the drive's is `drive:<id>`.
+    A write goes to the project's drive if the scope names a project, or else to the subject's user.
+    A read returns the facts of both; if the scope names neither, it returns everybody's, but none
+    for a prompt. A fact's record id is the id of its row; if both tables have the same id, the
+    drive's is `drive:<id>`.
     """
 
     key: ClassVar[str] = KEY
@@ -143,13 +143,13 @@ class FactsAdapter(FactProvider):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the database, whose two tables know no company."""
+        """Return the database: its two tables have no column for the company."""
         url = FactsConfig.of(context).find_url(context)
         return [place_of(url)] if url else ()
 
     @classmethod
     def lives_in(cls, data_dir: Path) -> bool:
-        """Tell by the database in it."""
+        """Whether the `data_dir` contains the database."""
         return (data_dir / FILE).is_file()
 
     @classmethod
@@ -158,7 +158,7 @@ class FactsAdapter(FactProvider):
         """Open the tables.
 
         Raises:
-            Invalid: the config does not fit, or the tables are missing or others.
+            Invalid: the config is bad, or the tables are missing or have another shape.
             Denied: the tables may not be created.
             Unavailable: the database cannot be reached.
         """
@@ -192,7 +192,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
-        """Store a fact, or replace the one of its id. Raises `Invalid` for one too long or many."""
+        """Store a fact, or replace the one of its id. Raises `Invalid` beyond a limit."""
         self.require_writable()
         check_text(request.content, self._config.max_chars)
         kind, owner = fact_owner(request.scope)
@@ -214,7 +214,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def candidates(self, request: QueryRequest) -> Sequence[Record]:
-        """Return the facts that a query may answer with, the oldest first."""
+        """Return the facts of a query's scope, the oldest first."""
         with self._read() as rows:
             return [self._record(fact) for fact in rows.all_of(request, self.context.now())]
 
@@ -249,7 +249,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
-        """Change a fact in its row; when it was made and by whom stays."""
+        """Change a fact's row; its creation time and author stay."""
         self.require_writable()
         if request.text is not None:
             check_text(request.text, self._config.max_chars)
@@ -279,20 +279,20 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return the exact rows, in order; an expired fact is there as well."""
+        """Return the exact rows, in order, expired facts included."""
         with self._read() as rows:
             found = rows.by_handles(_names(handles), scope)
         return [self._taken(one, found.get(one.provider_record_id)) for one in handles]
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put rows back digit for digit, or take them away; all or none.
+        """Restore rows exactly, or remove them; all or none.
 
-        A limit of facts does not hold here: what was there before may be there again.
+        The limit of facts does not apply: these facts were stored before.
 
         Raises:
-            Conflict: another fact stands in one's place.
-            Invalid: a snapshot is not one of this provider and scope.
+            Conflict: another fact has a row's place.
+            Invalid: a snapshot is not of this provider and scope.
         """
         with self._change() as rows:
             found = rows.by_handles(_names([one.handle for one in snapshots]), scope)
@@ -311,7 +311,7 @@ class FactsAdapter(FactProvider):
                 "The fact had a pin, tags or a source, and the table that held them is gone; set "
                 "create to true to have it again."
             )
-        # A bare id is the user's before the drive's, so the other table's fact is in no way.
+        # A fact of the other table is no conflict: a bare id means the user's fact first.
         if now is None or now.scope != wanted.scope:
             rows.add(wanted, [wanted.created_by, *([None] if wanted.created_by else [])])
         elif (now.owner, now.created_at) != (wanted.owner, wanted.created_at):
@@ -325,7 +325,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def without(self, record_ids: Collection[str]) -> Adapter:
-        """Return the facts as they are now but for some, in tables of their own in memory."""
+        """Return a copy of the present facts without some, in tables in memory."""
         with self._read() as rows:
             kept = [fact for fact in rows.every() if fact.record_id not in record_ids]
         database = FactsDatabase.in_memory()
@@ -336,7 +336,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
-        """Clear deleted rows out of memtui's own file; a database of others is left to them."""
+        """Remove deleted rows from memtui's own file; a PostgreSQL database is its owner's task."""
         beyond: tuple[str, ...] = ()
         if self._database.is_shared:
             beyond = (_SHARED.format(self.context.binding_key),)
@@ -345,7 +345,7 @@ class FactsAdapter(FactProvider):
         return EraseReply(beyond=beyond)
 
     async def health(self) -> Health:
-        """Count the facts, and say where their details are not kept."""
+        """Count the facts, and report if their details are not stored."""
         try:
             page = await self.browse(
                 BrowseRequest(scope=Scope(company_id=self.context.company_id), limit=1)
@@ -375,7 +375,7 @@ class FactsAdapter(FactProvider):
         fact = before or MemoryRow(
             scope=kind, owner=owner, id=record_id, text="", created_at=now, record_id=record_id
         )
-        # The seed's `source`: `ai` for an agent's write or one out of a run, else `user`.
+        # The seed's `source`: `ai` for a write by an agent or from a run, otherwise `user`.
         source, author = request.source, request.created_by or ""
         by_agent = author.startswith("agent:") or (source and source.kind is SourceKind.RUN)
         by = "ai" if by_agent else "user"
@@ -396,7 +396,7 @@ class FactsAdapter(FactProvider):
 
 
 def check_text(text: str, max_chars: int) -> None:
-    """Raise `Invalid` for a text that is not a line or longer than `max_chars`."""
+    """Raise `Invalid` for a text that is not one line, or longer than `max_chars`."""
     if len(text) > max_chars:
         raise Invalid(
             f"A fact has {max_chars} characters at most, and this one has {len(text)}; shorten it "
@@ -417,12 +417,12 @@ def _checked_id(record_id: str) -> str:
 
 
 def _creators(request: WriteRequest) -> list[str | None]:
-    """Return who may stand in `createdBy`, the best first; a foreign key may refuse some."""
+    """Return candidates for `createdBy`, the best first; a foreign key may refuse some."""
     if not request.scope.project_id:
         return [None]
     principal = request.created_by or ""
     known = [principal, principal.removeprefix("user:"), request.scope.subject_id]
-    place = 0 if principal.startswith("agent:") else 1  # an agent is nobody in such a table
+    place = 0 if principal.startswith("agent:") else 1  # an agent is no row of a users table
     known[place:place] = request.users
     return [*dict.fromkeys(name for name in known if name), None]
 

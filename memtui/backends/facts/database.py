@@ -1,7 +1,7 @@
-"""The fact tables, in SQLite or in a PostgreSQL that others use as well (seed 004 §6.1).
+"""The fact tables, in SQLite or in a PostgreSQL shared with other programs (seed 004 §6.1).
 
-They are the seed's two as they are, and memtui's own beside them. Those that memtui creates have no
-foreign keys, because it knows no `users` and `drives`; tables that are there already may have them.
+They are the seed's two tables, and one of memtui's own. Tables that memtui creates have no foreign
+keys, because it has no `users` and `drives`; existing tables may have them.
 Times are UTC: `timestamp` without a zone in PostgreSQL, ISO 8601 text with microseconds in SQLite.
 """
 
@@ -47,10 +47,10 @@ from memtui.wording import missing_extra
 FILE = "facts.sqlite3"
 _WAIT_MS = 10_000
 _ADVISORY_LOCK = 0x6D65_6D74_7569
-"""The number by which every memtui that writes to one database waits for the others."""
+"""Key of the advisory lock that serialises memtui's writers of one database."""
 
 
-# No SQLModel: these tables are not the control plane's, and two are another program's.
+# No SQLModel: the tables are not part of the control plane, and two are another program's.
 METADATA = MetaData()
 MOMENT = Text().with_variant(DateTime(), "postgresql")
 
@@ -93,29 +93,29 @@ OWNERS = {"user": "userId", "drive": "driveId"}
 
 
 def is_postgres(connection: Connection) -> bool:
-    """Whether it is PostgreSQL and not SQLite."""
+    """Whether a connection is to PostgreSQL, not SQLite."""
     return connection.dialect.name == "postgresql"
 
 
 class FactsDatabase:
     """A pool of connections. Blocking: the adapter calls it from worker threads.
 
-    Writers of memtui wait for one another, so that what a write reads is what it builds on. Other
-    programs do not wait; each change to a row therefore names the row as it was read.
+    memtui's writers are serialised, so that a write builds on what it reads. Other programs are
+    not, so each change requires that the row is still as it was read.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self.has_details = False
-        """Whether memtui's own table is there."""
+        """Whether memtui's own table exists."""
 
     @classmethod
     def open(cls, folder: Path, url: str | None, *, create: bool, read_only: bool) -> FactsDatabase:
-        """Open the database at `url`, else the SQLite file in `folder`.
+        """Open the database at `url`, or else the SQLite file in `folder`.
 
         Raises:
-            Invalid: the URL makes no sense, or a table is missing or of another shape.
+            Invalid: the URL is malformed, or a table is missing or has another shape.
             Denied: the tables may not be created.
             Unavailable: the database cannot be reached, or is not a database.
         """
@@ -139,7 +139,7 @@ class FactsDatabase:
 
     @classmethod
     def in_memory(cls) -> FactsDatabase:
-        """Return empty tables that are gone once they are closed."""
+        """Return empty tables that exist until they are closed."""
         engine = create_engine(
             "sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0,
             connect_args={"check_same_thread": False},
@@ -151,13 +151,16 @@ class FactsDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """One consistent read."""
+        """Yield a connection for one consistent read."""
         with translated(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction that no other memtui writes beside; durable once it ends."""
+        """Yield a connection for one transaction, exclusive among memtui's writers.
+
+        It is durable once it ends.
+        """
         with translated(), self._lock, self._engine.connect() as plain:
             connection = plain.execution_options(immediate=True)
             with connection.begin() as transaction:
@@ -168,9 +171,9 @@ class FactsDatabase:
                     transaction.commit()
 
     def scrub(self) -> bool:
-        """Keep nothing of deleted rows in the file, its freed pages and its write-ahead log.
+        """Remove deleted rows from the file, its freed pages and its write-ahead log.
 
-        Returns False where another process still holds the log. PostgreSQL is left to its owner.
+        Returns False if another process still uses the log. PostgreSQL is left to its owner.
         """
         if self.is_shared:
             return True
@@ -186,7 +189,7 @@ class FactsDatabase:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is a PostgreSQL of somebody else's, not memtui's own file."""
+        """Whether the database is a PostgreSQL, not memtui's own file."""
         return self._engine.dialect.name == "postgresql"
 
     def close(self) -> None:
@@ -246,7 +249,7 @@ def _postgres(url: str, *, read_only: bool) -> Engine:
     arguments: dict[str, Any] = {
         name: value for name, value in defaults.items() if name not in parsed.query
     }
-    # Prepared statements outlive a transaction, and a pooler between hands connections around.
+    # Off: prepared statements outlive a transaction, but a pooler may switch connections then.
     arguments["prepare_threshold"] = None
     try:
         engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
@@ -279,9 +282,9 @@ def _parse(url: str) -> URL:
 
 
 def place_of(url: str) -> tuple[str, ...]:
-    """Return the place of a database (`Adapter.places`). Raises `Invalid` for what is not a URL."""
+    """Return the place of a database (`Adapter.places`). Raises `Invalid` for a malformed URL."""
     parsed = _parse(url)
-    # A query may name the server too, as libpq lets it; a socket's folder is this machine.
+    # As in libpq, a query may name the server; a socket's folder means this machine.
     host = str(parsed.query.get("host", parsed.host) or "localhost")
     port = parsed.query.get("port", parsed.port) or 5432
     server = "localhost" if host.startswith("/") else host
@@ -289,7 +292,7 @@ def place_of(url: str) -> tuple[str, ...]:
 
 
 def has_password(url: str) -> bool:
-    """Whether a database URL carries a password. Raises `Invalid` for what is not a URL."""
+    """Whether a database URL contains a password. Raises `Invalid` for a malformed URL."""
     parsed = _parse(url)
     return bool(parsed.password) or not {"password", "sslpassword"}.isdisjoint(parsed.query)
 
@@ -308,7 +311,7 @@ def _sqlite(path: Path) -> Engine:
 
 
 def _as_it_lies(path: Path) -> Engine:
-    """Read a file beside which nothing can be written, not even SQLite's shared memory."""
+    """Open a file in a read-only folder, where SQLite cannot even write its shared memory."""
     changes = path.with_name(f"{path.name}-wal")
     is_still = not (changes.exists() and changes.stat().st_size)
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
@@ -358,13 +361,13 @@ def code_of(error: DBAPIError) -> str:
 
 
 def is_missing_parent(error: IntegrityError) -> bool:
-    """Whether a foreign key names a row that is not there."""
+    """Whether a foreign key refers to a missing row."""
     return code_of(error) in _MISSING
 
 
 @contextmanager
 def translated(*, sent: bool = False) -> Iterator[None]:
-    """Raise the contract's errors for the database's; `sent`: it may have taken effect."""
+    """Translate the database's errors to the contract's; `sent`: the change may have happened."""
     try:
         yield
     except UnicodeEncodeError as error:

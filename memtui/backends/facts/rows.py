@@ -1,6 +1,6 @@
-"""Facts as rows: read as they stand, and changed only where they still are as they were read.
+"""Reads and changes facts as rows; a row is changed only if it is still as it was read.
 
-Moments are read and written as text, so that a fact is put back with the very digits it had.
+Times are read and written as text, so that a fact is restored with exactly the same digits.
 """
 
 from __future__ import annotations
@@ -82,24 +82,24 @@ _CHUNK = 500
 
 
 def written(moment: datetime) -> str:
-    """Return a moment as both databases read it."""
+    """Return a moment in the format that both databases read."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", timespec="microseconds")
 
 
 def as_text(column: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return a moment's column as text, with all of its digits."""
+    """Return a time column as text, with all its digits."""
     return cast(column, Text)
 
 
 class FactDetails(Model):
-    """What the seed's tables have no column for, as `memtui_fact_details` holds it."""
+    """A row of `memtui_fact_details`: the values for which the seed's tables have no column."""
 
     updated_at: str | None = None
     expires_at: str | None = None
     pinned: bool = False
     topic: str | None = None
     tags: str = ""
-    """One JSON string a line, with a line end before and behind each."""
+    """One JSON string per line, with a line end before and after each."""
     source_kind: str | None = None
     agent_id: str | None = None
     issue_id: str | None = None
@@ -109,7 +109,7 @@ class FactDetails(Model):
 
     @classmethod
     def of(cls, request: WriteRequest, updated_at: str) -> FactDetails:
-        """Return what a write has to say beside its text."""
+        """Return the details of a write."""
         scope, source = request.scope, request.source
         extra = {
             "scope": scope.model_dump(include={"agent_id", "issue_id", "run_id"}),
@@ -143,7 +143,7 @@ class FactDetails(Model):
         return self.model_copy(update=changes)
 
     def fields(self) -> Json:
-        """Return the record's fields that these details tell; foreign JSON tells nothing."""
+        """Return the record fields in these details; foreign JSON yields none."""
         extra = self._extra
         metadata = extra.get("metadata")
         try:
@@ -162,7 +162,7 @@ class FactDetails(Model):
         }
 
     def scope_ids(self) -> Json:
-        """Return the ids of the scope that the seed's tables have no column for."""
+        """Return the scope ids for which the seed's tables have no column."""
         ids = self._extra.get("scope")
         return ids if isinstance(ids, dict) else {}
 
@@ -184,16 +184,16 @@ class MemoryRow(Model):
     id: str
     text: str
     created_at: str
-    """With every digit that the database holds."""
+    """With all digits that the database stores."""
     created_by: str | None = None
     source: str | None = None
     record_id: str
-    """The handle's id: the row's, with a prefix where both tables hold the same."""
+    """The record id: the row's id, with a prefix if both tables have it."""
     details: FactDetails | None = None
 
     @classmethod
     def of_row(cls, row: RowMapping) -> MemoryRow:
-        """Return a row of the select in `rows`."""
+        """Return the fact of a row of the select in `rows`."""
         own = {name: row[name] for name in cls.model_fields if name != "details"}
         more = row.get("extra") is not None
         details = (
@@ -203,12 +203,12 @@ class MemoryRow(Model):
 
     @property
     def handle(self) -> RecordHandle:
-        """The record's name."""
+        """The record's handle."""
         return RecordHandle(provider_key=KEY, provider_record_id=self.record_id)
 
     @property
     def revision(self) -> str:
-        """A digest of all that the tables hold of the fact."""
+        """A digest of all of the fact's stored values."""
         text = self.model_dump_json(exclude={"record_id"})
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -234,12 +234,12 @@ class MemoryRow(Model):
 
 
 def tag_lines(tags: tuple[str, ...]) -> str:
-    """Return tags as the details keep them: as they are compared, then as they are written."""
+    """Return tags in their stored form, each folded for comparison and as written."""
     return "".join(f"\n{json.dumps([folded(tag), tag])}\n" for tag in tags)
 
 
 def _of_comment(comment_id: str) -> str:
-    """Return what stands in the details of a fact from this comment: the first of its source."""
+    """Return the JSON at the start of a stored source that names this comment, to search for."""
     return f'"source": {{"comment_id": {json.dumps(comment_id)}, '
 
 
@@ -281,12 +281,12 @@ class FactRows:
         self._has_details = has_details
 
     def by_handles(self, record_ids: Iterable[str], scope: Scope) -> dict[str, MemoryRow]:
-        """Return the facts of these handles that the scope sees, expired ones too.
+        """Return the facts of these ids that are visible to the scope, expired ones included.
 
         Raises:
-            Invalid: two rows go by the same name.
+            Invalid: two rows have the same id.
         """
-        # Some databases fail over a text that none could hold, even in a condition.
+        # Some databases fail on text that they cannot store, even in a condition.
         names = {
             name
             for name in record_ids
@@ -307,7 +307,7 @@ class FactRows:
         return found
 
     def all_of(self, request: QueryRequest, now: datetime) -> list[MemoryRow]:
-        """Return the facts that a query may answer with, the oldest first."""
+        """Return the facts of a query's scope, the oldest first."""
         conditions = [
             *_seen_by(request.scope), *_owned_by(request.owners), *self._not_expired(now),
         ]  # fmt: skip
@@ -318,11 +318,11 @@ class FactRows:
         return list(self._facts(self._select(*conditions).order_by(_r.created, _r.record_id)))
 
     def every(self) -> Iterator[MemoryRow]:
-        """Yield every fact there is, expired ones too."""
+        """Yield every fact, expired ones included."""
         return self._facts(self._select())
 
     def fill(self, facts: Sequence[MemoryRow]) -> None:
-        """Put facts into tables that hold none, as they are."""
+        """Insert facts unchanged into empty tables."""
         for kind, table in TABLES.items():
             values = [
                 {
@@ -349,10 +349,10 @@ class FactRows:
     def browse(
         self, request: BrowseRequest, now: datetime
     ) -> tuple[list[MemoryRow], int, str | None]:
-        """Return a page, the exact total, and the cursor, which holds the last fact's place.
+        """Return a page, the exact total, and the next page's cursor.
 
         Raises:
-            Invalid: the sort field is not supported, or the cursor is not of this sort.
+            Invalid: the sort field is not supported, or the cursor is of another sort.
         """
         base = self._select(
             *_seen_by(request.scope),
@@ -394,7 +394,7 @@ class FactRows:
         return map(MemoryRow.of_row, self._connection.execute(chosen).mappings())
 
     def _moment(self, text: str | None) -> ColumnElement[Any]:
-        """Return a moment's text as a value of the tables' own type; None is NULL."""
+        """Return a moment's text as a value of the time columns' type; None is NULL."""
         if text is None:
             return null()
         value = literal(text, Text)
@@ -468,7 +468,7 @@ class FactRows:
             )
 
     def check_free(self, record_id: str) -> None:
-        """Raise `Conflict` if either table holds the id."""
+        """Raise `Conflict` if either table has the id."""
         for table in TABLES.values():
             taken = select(table.c.id).where(table.c.id == record_id)
             if self._connection.execute(taken).first():
@@ -478,10 +478,10 @@ class FactRows:
                 )
 
     def add(self, fact: MemoryRow, creators: Sequence[str | None]) -> None:
-        """Insert a fact, made by the first of `creators` that the table takes.
+        """Insert a fact, with the first of `creators` that the table accepts.
 
         Raises:
-            NotFound: there is no such user or drive.
+            NotFound: the user or the drive does not exist.
         """
         values = {
             "id": fact.id,
@@ -536,7 +536,7 @@ class FactRows:
             self._connection.execute(delete(DETAILS).where(same))
 
     def _change(self, statement: Update | Delete, fact: MemoryRow) -> None:
-        """Change a row that is exactly as it was read. Raises `Conflict` for any other."""
+        """Change a row if it is exactly as it was read; otherwise raise `Conflict`."""
         column = TABLES[fact.scope].c
         conditions = [
             column.id == fact.id,
@@ -568,7 +568,7 @@ def _folded(column: ColumnElement[str], connection: Connection) -> ColumnElement
 def _seen_by(scope: Scope) -> list[Condition]:
     """Return the condition for the facts of the scope's project and of its subject.
 
-    A scope that names neither sees every user's and every drive's.
+    For a scope that names neither, there is no condition.
     """
     named = [("drive", scope.project_id), ("user", scope.subject_id)]
     owned = [and_(_r.scope == kind, _r.owner == owner) for kind, owner in named if owner]
@@ -576,9 +576,9 @@ def _seen_by(scope: Scope) -> list[Condition]:
 
 
 def _owned_by(owners: Sequence[Scope]) -> list[Condition]:
-    """Return the condition for the facts of some projects and subjects; no owners, no condition.
+    """Return the condition for the facts of these owners; no owners: no condition.
 
-    There are no facts of an agent or of the company.
+    Agents and the company own no facts.
     """
     named = [owner_of(scope) for scope in owners]
     drives = [value for field, value in named if field == "project_id"]

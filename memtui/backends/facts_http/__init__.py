@@ -1,4 +1,4 @@
-"""Facts behind a server that offers the endpoints of seed 004 §6.4."""
+"""Facts on a server with the endpoints of seed 004 §6.4."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from memtui.provider_kit.pages import page
 from memtui.provider_kit.servers import check_address
 
 USAGE = Usage(provider=KEY)
-"""What a call consumes; what the server spends on it, nobody says."""
+"""The usage of one call; its cost on the server is unknown."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 _PUT_BACKS = 3
 _PAUSE_SECONDS = 0.2
@@ -83,14 +83,14 @@ class FactsHttpConfig(Model):
 
     @classmethod
     def of(cls, context: BindingContext) -> Self:
-        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        """Return the config of a binding. Raises `Invalid` for a bad one."""
         config = read_config(cls, context)
         is_private = config.allow_http or config.socket is not None
         check_address(config.url, what="The facts' url", is_private=is_private)
         return config
 
     def find_token(self, context: BindingContext) -> str:
-        """Return the bearer token. Raises `Invalid` where there is none, or it cannot be sent."""
+        """Return the bearer token. Raises `Invalid` if there is none, or it cannot be sent."""
         token = need_secret(context, self.token_secret, "the server's token")
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise Invalid(f"The secret {self.token_secret} has characters that no token can have.")
@@ -98,13 +98,12 @@ class FactsHttpConfig(Model):
 
 
 class FactsHttpAdapter(FactProvider):
-    """Facts that a server keeps; it makes their ids and times (the bodies are in `client`).
+    """Facts on a server, which assigns their ids and times (the bodies are in `client`).
 
-    A write goes to the project's drive where the scope names a project, else to the token's user.
-    A fact's handle is `user:<id>` or `drive:<id>`. The wire has a text and nothing else: sources,
-    tags, topics and metadata stay behind, and a pin or an expiry is refused. It has no change
-    either: a correction stores the new text and deletes the old one, so that the fact gets another
-    handle and another time.
+    A write goes to the project's drive if the scope names a project, or else to the token's user.
+    A record id is `user:<id>` or `drive:<id>`. The API only stores a text: sources, tags, topics
+    and metadata are dropped, and a pin or an expiry is refused. It has no update: a correction
+    stores the new text and deletes the old one, so that the fact gets another id and time.
     """
 
     key: ClassVar[str] = KEY
@@ -126,13 +125,13 @@ class FactsHttpAdapter(FactProvider):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the server, whose facts are one company's."""
+        """Return the socket or the server."""
         config = FactsHttpConfig.of(context)
         return [place_of_path(config.socket) if config.socket else place_of_url(config.url)]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
-        """Check the config; the server is first asked by a call. Raises `Invalid`."""
+        """Check the config; the first call connects to the server. Raises `Invalid`."""
         config = FactsHttpConfig.of(context)
         client = FactsClient(
             config.url,
@@ -144,7 +143,7 @@ class FactsHttpAdapter(FactProvider):
         return cls(context, config, client)
 
     async def close(self) -> None:
-        """Close the connections, after a correction that is under way."""
+        """Close the connections, after running corrections have ended."""
         if self._replacing:
             await asyncio.wait(self._replacing)
         await self._client.close()
@@ -170,7 +169,7 @@ class FactsHttpAdapter(FactProvider):
         return sorted(found, key=lambda r: (r.created_at or _LAST, r.handle.provider_record_id))
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Return a fact; the server is asked for the whole list, it has no other way."""
+        """Return a fact, from the whole list: the server has no call for a single one."""
         return (await self._there(scope)).get(handle)
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
@@ -226,7 +225,7 @@ class FactsHttpAdapter(FactProvider):
         return CorrectReply(handle=handle, usage=(USAGE,))
 
     async def _replaced(self, replacement: _Replacement) -> RecordHandle:
-        """Run to the end even if the caller no longer waits: in the middle a fact may be gone."""
+        """Run a replacement to its end even if the caller is cancelled, so that no fact is lost."""
         running = asyncio.ensure_future(replacement.run())
         self._replacing.add(running)
         running.add_done_callback(self._replaced_or_not)
@@ -235,7 +234,7 @@ class FactsHttpAdapter(FactProvider):
     def _replaced_or_not(self, running: asyncio.Future[RecordHandle]) -> None:
         self._replacing.discard(running)
         if not running.cancelled():
-            running.exception()  # looked at, so that nobody is told of it twice
+            running.exception()  # retrieved, so that asyncio does not log it as well
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the token's user and the drives of the config."""
@@ -247,7 +246,7 @@ class FactsHttpAdapter(FactProvider):
         ]
 
     async def health(self) -> Health:
-        """Ask for the user's facts."""
+        """Return the result of listing the user's facts."""
         try:
             facts = await self._client.list_facts("user", self._config.subject_id)
         except MemtuiError as error:
@@ -274,7 +273,7 @@ class FactsHttpAdapter(FactProvider):
         return records
 
     def _lists(self, scope: Scope) -> list[tuple[str, str]]:
-        """Return the lists that a scope sees, each by its kind and whose it is."""
+        """Return the lists visible to a scope, each by its kind and owner."""
         own = ("user", self._config.subject_id)
         if not scope.project_id and not scope.subject_id:
             return [own, *(("drive", drive) for drive in self._config.drives)]
@@ -305,17 +304,17 @@ def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
 
 
 class _Replacement:
-    """One fact that gets another text, under another handle: the wire can only add and delete.
+    """The replacement of one fact by another: the API can only add and delete.
 
-    The new text is stored first and the old fact deleted then, so that nothing is lost wherever it
-    breaks off. A full list takes no new fact first: there the old one is deleted before, and put
-    back where the new text is not taken.
+    It stores the new text first and then deletes the old fact, so that an interruption loses
+    nothing. A full list accepts no new fact: there it deletes the old one first, and puts it back
+    if the new text is refused.
     """
 
     def __init__(
         self, client: FactsClient, old: Record, text: str, there: frozenset[RecordHandle]
     ) -> None:
-        """Replace `old`, which is one of those that were `there`."""
+        """Set up the replacement of `old`; `there` are the handles in its list before."""
         self._client = client
         self._old = old
         self._text = text
@@ -325,14 +324,14 @@ class _Replacement:
         """Return the handle of the new text.
 
         Raises:
-            MemtuiError: the text is not stored; `moved` is set where the old fact got a new handle.
+            MemtuiError: the text is not stored; `moved` is set if the old fact got a new handle.
         """
         try:
             new = await self._add(self._text)
         except (Invalid, Conflict) as error:
             try:
                 copy = await self._add(self._old.text)
-            except (Invalid, Conflict):  # not even that text, which was taken once
+            except (Invalid, Conflict):  # even the old text is refused, so the list is full
                 return await self._run_in_full_list(error)
             await self._client.delete(copy)
             raise
@@ -345,7 +344,7 @@ class _Replacement:
         return new
 
     async def _delete_old(self, new: RecordHandle) -> None:
-        """Delete the old fact; where it stays, delete the new one again and raise."""
+        """Delete the old fact; if that fails, delete the new one and raise."""
         try:
             await self._client.delete(self._old.handle)
         except MemtuiError as error:
@@ -354,7 +353,7 @@ class _Replacement:
                 f"be there as {self._old.handle.provider_record_id}: {error}"
             )
             if isinstance(error, Unavailable) and error.sent:
-                # Without looking, the new text must stay: it may be the only one left.
+                # If the list cannot be read, the new text stays: it may be the only one left.
                 listed = await self._listed()
                 if listed is None:
                     raise Unavailable(both, sent=True) from error
@@ -387,13 +386,13 @@ class _Replacement:
             raise await self._put_back(error) from full
 
     async def _arrived(self) -> RecordHandle | None:
-        """Return the new text's handle where it was stored and the answer was lost."""
+        """Return the new text's handle if it was stored although the reply was lost."""
         listed = await self._listed() or {}
         new = (one for one, text in listed.items() if text == self._text and one not in self._there)
         return next(new, None)
 
     async def _listed(self) -> dict[RecordHandle, str] | None:
-        """Return what the list holds now, None where the server does not say."""
+        """Return the list's present facts; None if the server does not answer."""
         kind, owner = _list_of(self._old)
         try:
             facts = await self._client.list_facts(kind, owner)
@@ -402,7 +401,7 @@ class _Replacement:
         return {handle_of(kind, fact.id): fact.fact for fact in facts}
 
     async def _put_back(self, error: MemtuiError) -> MemtuiError:
-        """Store the old text again, and return the error with where it is now."""
+        """Store the old text again, and return the error with its new handle."""
         for attempt in range(_PUT_BACKS):
             await asyncio.sleep(attempt * _PAUSE_SECONDS)
             try:

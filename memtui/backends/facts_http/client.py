@@ -1,7 +1,7 @@
-"""The endpoints of seed 004 §6.4, and the bodies that the seed leaves open.
+"""A client of the endpoints of seed 004 §6.4, with the bodies that the seed leaves open.
 
-Every request carries `Authorization: Bearer TOKEN`; the token's owner is the user that
-`/api/memory/user` speaks of.
+Every request has the header `Authorization: Bearer TOKEN`; the token's owner is the user of
+`/api/memory/user`.
 
 | call                                | request           | reply                       |
 |-------------------------------------|-------------------|-----------------------------|
@@ -34,10 +34,10 @@ KEY = "facts-http"
 
 
 class FactsClient:
-    """The calls, as one user.
+    """The calls to the server, as one user.
 
-    Every call raises the contract's errors; `Unavailable.sent` is true where a change may have
-    been made all the same.
+    Every call raises the contract's errors; `Unavailable.sent` is true if a change may have been
+    made.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ def _path(kind: str, owner: str) -> str:
 
 
 class WireFact(BaseModel):
-    """A fact as the server tells it."""
+    """A fact in the server's replies."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -1,1 +1,1 @@
-"""What the read-only providers over files share: reading, browsing, searching, watching."""
+"""The common base of the providers over files: reading, browsing, searching and watching."""

@@ -1,4 +1,4 @@
-"""The base of every provider that shows the files of other programs."""
+"""The base of the providers over files of other programs."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ ConfigT = TypeVar("ConfigT", bound=FilesConfig)
 
 
 class FilesAdapter(Adapter, Generic[ConfigT]):
-    """Shows what files hold; write, forget and correct raise `Unsupported`.
+    """Shows the records in files; write, forget and correct raise `Unsupported`.
 
-    A subclass parses: `parse_all` reads every file through the reader and says what is in it.
-    The result is kept until a file, a folder or a place where one was looked for changes.
+    A subclass implements `parse_all`, which reads and parses every file through the reader. The
+    result is cached until a file, a folder or a missing path that was looked up changes.
     """
 
     config_model: ClassVar[type[FilesConfig]] = FilesConfig
@@ -86,7 +86,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         browse=True, writable=False, full_text=True, watch=True, without=True
     )
     holds: ClassVar[str]
-    """What the path must be: `folder` or `file`."""
+    """The required type of the path: `folder` or `file`."""
 
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         self.config = config
@@ -100,15 +100,15 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         self._lock = Lock()
         self._reader = FileReader()
         self._records: dict[str, Record] | None = None
-        """By id, in the files' order."""
+        """By id, in the order of the files."""
         self._index: TextIndex | None = None
         self._is_still = False
-        """Whether it holds what was read once, whatever becomes of the files."""
+        """Whether the records are a fixed copy that no longer follows the files."""
         self._stopped = asyncio.Event()
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the file or folder that is shown."""
+        """Return the file or folder that is shown."""
         return [place_of_path(read_config(cls.config_model, context).path)]
 
     @classmethod
@@ -126,7 +126,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @abstractmethod
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read every file and yield what is in it. Blocking; never raises for bad content."""
+        """Read every file and yield its parsed content. Blocking; never raises for bad content."""
 
     async def write(self, request: WriteRequest) -> WriteReply:  # noqa: ARG002
         """Refuse. Raises `Unsupported`."""
@@ -148,7 +148,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
-        """Return the best matches of any word of the query; a topic keeps records without one."""
+        """Return the best matches of any word; with a topic, records without one also match."""
         with self._lock:
             may_be = eligible(request)
             found = (
@@ -168,11 +168,11 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         return self._index.search(request.query)
 
     def is_listed(self, record: Record) -> bool:  # noqa: ARG002
-        """Whether a record is found and listed; else only where its kind is asked for."""
+        """Whether a record is found and listed in general, not only by a filter of its kind."""
         return True
 
     def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
-        """Return those of `records` that this provider's own agents would find, best first.
+        """Return the records that this provider's own agents would find, best first.
 
         Capability `agents_search`. Blocking.
         """
@@ -181,7 +181,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Return one record, or None where this scope has none."""
+        """Return one record; None if this scope has none of that id."""
         return self._find(handle, scope)
 
     def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:
@@ -199,14 +199,14 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def without(self, record_ids: Collection[str]) -> Adapter:
-        """Return what the files hold now, without some records; its agents' search is not in it."""
+        """Return a copy of the present records without some; it lacks the agents' search."""
         self._load()
         still = copy(self)
         still.stand_still(record_ids)
         return still
 
     def stand_still(self, left_out: Collection[str]) -> None:
-        """From now on hold what was read last but for some records, whatever becomes of it."""
+        """Stop following the files, and remove some records from those read last."""
         self.capabilities = self.capabilities.model_copy(update={"agents_search": False})
         self._lock, self._stopped = Lock(), asyncio.Event()
         self._index, self._is_still = None, True
@@ -215,7 +215,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what could not be read, where `scope` sees these files at all."""
+        """Return the unreadable parts, if these files are visible to `scope`."""
         if not sees(scope, self._scope):
             return ()
         _, found = self._load()
@@ -223,7 +223,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def health(self) -> Health:
-        """Count records and list what could not be read; at most 500 problems are spelled out."""
+        """Count the records and list the problems, at most 500 of them."""
         try:
             records, problems = self._load()
         except Unavailable as error:
@@ -240,7 +240,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         )
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the handles that came, changed or went, until the adapter is closed."""
+        """Yield the handles of added, changed and removed records, until the adapter is closed."""
         known = await self._revisions()
         async with contextlib.aclosing(self._wakes()) as waking:
             async for _ in waking:
