@@ -252,10 +252,10 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
                     yield [self._handle(name) for name in changed]
 
     async def _wakes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever something may have changed, and at the latest after 5 s.
+        """Yield whenever something may have changed, and at least every 5 s.
 
-        What there is to watch changes too, so it is asked again after each wake. The pause covers
-        file systems that tell no changes.
+        The folders to watch change too, so they are determined again after each wake. The limit
+        covers file systems that do not notify of changes.
 
         Raises:
             Unavailable: the system refuses to watch.
@@ -288,7 +288,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     @blocking
     def _watched(self) -> list[Path]:
-        """Return the existing folders in which a change would be seen."""
+        """Return the existing folders to watch for changes."""
         with self._lock:
             places = set(self._reader.seen) | {path.parent for path in self._reader.seen}
         folders = sorted(path for path in places if path.is_dir())
@@ -302,7 +302,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             return {}
 
     def _load(self) -> tuple[dict[str, Record], list[Problem]]:
-        """Return the records as they are now, by id, and what could not be read.
+        """Return the present records by id, and the problems.
 
         Raises:
             Unavailable: the files are gone.
@@ -327,7 +327,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         self._index = None
 
     def _require(self) -> None:
-        """Raise `Unavailable` unless the path is there and what it must be."""
+        """Raise `Unavailable` unless the path exists and has the required type."""
         path = self.config.path
         try:
             found = path.is_dir() if self.holds == "folder" else path.exists() and not path.is_dir()

@@ -1,4 +1,4 @@
-"""Take markdown apart for reading only: frontmatter, and the sections under headings."""
+"""Splits markdown into frontmatter and sections, for reading only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memtui.backends.vault import markdown
 from memtui.contract import Json
 
 _HEADING_LIMIT = 1_000
-"""Characters; a longer line is text, whatever it starts with."""
+"""Most characters of a heading; a longer line is text."""
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)", re.DOTALL)
 _CLOSING = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})", re.DOTALL)
@@ -22,12 +22,12 @@ class MarkdownSection:
     """A heading and the text up to the next one."""
 
     level: int
-    """1 to 6; 0 for what stands before the first heading."""
+    """1 to 6; 0 for the text before the first heading."""
     heading: str
     line: int
     """The heading's line, counted from 1."""
     trail: tuple[str, ...]
-    """The headings above it, outermost first, its own last."""
+    """The headings from the outermost to its own."""
     body: str
     """The text without the blank lines around it."""
     body_line: int
@@ -73,7 +73,7 @@ def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[Markdo
 
 
 def fenced_lines(lines: Sequence[str]) -> list[bool]:
-    """Tell for each line whether it is in a code fence; a fence that never closes is text."""
+    """Return for each line whether it is in a code fence; an unclosed fence is text."""
     fenced = [False] * len(lines)
     hopeless: dict[str, int] = {}
     number = 0
@@ -123,7 +123,7 @@ def _trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFile:
-    """A markdown file; with a flaw, `values` are those that can be read one by one."""
+    """A markdown file; with a flaw, `values` are the properties that are readable one by one."""
 
     body: str
     body_line: int = 1

@@ -1,4 +1,4 @@
-"""Read files that other programs write, and know later whether any of them has changed."""
+"""Reads files that other programs write, and detects later changes of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from memtui.contract import Json, Location, Problem
 
 FILE_LIMIT = 64 * 1024 * 1024
-"""Bytes; a larger file is listed as a problem and not read."""
+"""Most bytes of a file; a larger one is listed as a problem and not read."""
 FOLDER_LIMIT = 20_000
-"""Files of one folder that are read; past it the folder is listed as a problem."""
+"""Most files read of one folder; beyond it, the folder is listed as a problem."""
 _SETTLED_NS = 20_000_000
-"""A file changed less than this ago may change again without its time moving."""
+"""For this long after a change, another change may leave the file's time the same."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What tells one state of a file or folder from the next."""
+    """The state of a file or folder, to detect changes."""
 
     device: int
     inode: int
@@ -37,17 +37,17 @@ class Signature:
     modified_ns: int
     changed_ns: int
     settled: bool = field(default=True, compare=False)
-    """False: it changed so recently that its times cannot tell the next change; never matches."""
+    """False: it changed so recently that its times may miss the next change; never matches."""
 
     @classmethod
     def of(cls, found: os.stat_result) -> Signature:
-        """Return the signature of what was found."""
+        """Return the signature of a `stat` result."""
         times = found.st_mtime_ns, found.st_ctime_ns
         settled = time.time_ns() - max(times) > _SETTLED_NS
         return cls(found.st_dev, found.st_ino, found.st_mode, found.st_size, *times, settled)
 
     def same_as(self, other: Signature | None) -> bool:
-        """Whether nothing can have changed between this state and `other`."""
+        """Whether this state and `other` are certainly the same."""
         return self.settled and self == other
 
     @property
@@ -62,7 +62,7 @@ class Signature:
 
 
 def sign(path: Path) -> Signature | None:
-    """Return the path's signature, links followed; None where nothing stands or may be seen."""
+    """Return the path's signature, links followed; None if it does not exist or is hidden."""
     try:
         return Signature.of(path.stat())
     except (OSError, ValueError):
@@ -70,22 +70,22 @@ def sign(path: Path) -> Signature | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file stands at `path` and may be seen."""
+    """Whether `path` is an accessible regular file."""
     found = sign(path)
     return found is not None and found.is_file
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder stands at `path` and may be seen."""
+    """Whether `path` is an accessible folder."""
     found = sign(path)
     return found is not None and found.is_folder
 
 
 @dataclass
 class FileReader:
-    """Reads for one load of a collection. Every path looked at is remembered with its state.
+    """Reads the files for one load of a collection, and records the state of every path it checks.
 
-    `memo` is shared by the loads of one collection and keeps what each unchanged file parsed to.
+    `memo`, shared by the loads of a collection, caches the parsed content of unchanged files.
     """
 
     memo: dict[Path, tuple[Signature, Any]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class FileReader:
     problems: list[Problem] = field(default_factory=list)
 
     def changed(self) -> bool:
-        """Whether anything that was looked at is no longer as it was."""
+        """Whether any checked path has changed since."""
         return any(
             now is not None if before is None else not before.same_as(now)
             for before, now in ((before, sign(path)) for path, before in self.seen.items())
@@ -105,12 +105,12 @@ class FileReader:
         self.problems.append(Problem(message=message, location=Location(path=shown, line=line)))
 
     def look(self, path: Path) -> Signature | None:
-        """Return what stands at `path` and remember it, so that its coming or going is noticed."""
+        """Return the signature of `path` and record it, even None, to notice later changes."""
         self.seen[path] = sign(path)
         return self.seen[path]
 
     def modified(self, path: Path) -> datetime | None:
-        """Return when a file that was looked at was last written, in UTC."""
+        """Return the modification time of a checked file, in UTC."""
         signature = self.seen.get(path)
         if signature is None:
             return None
@@ -120,7 +120,7 @@ class FileReader:
             return None
 
     def parse(self, path: Path, parser: Callable[[str], T]) -> T | None:
-        """Return what `parser` makes of the file's text, or None with a problem listed.
+        """Return the parser's result for a file's text; None if unreadable, with a problem listed.
 
         Bytes that are not UTF-8 become U+FFFD, with a problem; line ends become newlines.
         """
@@ -144,10 +144,10 @@ class FileReader:
         return parsed
 
     def files(self, folder: Path, suffix: str, *, depth: int = 1) -> list[Path]:
-        """Return the folder's files of that suffix in order, down to `depth` levels.
+        """Return the folder's files with a suffix, sorted, down to `depth` levels.
 
-        Hidden entries are left out. A link that leads out of the folder, a folder in a file's
-        place and whatever cannot be listed are problems.
+        Hidden entries are left out. Links that lead out of the folder, folders with the suffix and
+        unreadable folders become problems.
         """
         found: list[Path] = []
         root = resolved(folder) or folder
@@ -210,11 +210,11 @@ class FileReader:
 
 
 class FileRefused(Exception):
-    """The file is there and is not one to read."""
+    """The file exists but must not be read."""
 
 
 def resolved(path: Path) -> Path | None:
-    """Return the path with its links followed, None where it leads nowhere or in a circle."""
+    """Return the path with links resolved; None for a dangling or circular link."""
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
@@ -222,7 +222,7 @@ def resolved(path: Path) -> Path | None:
 
 
 def read_whole(path: Path) -> tuple[bytes, Signature]:
-    """Return a file's bytes and its state then. Raises `FileRefused`, `OSError`, `ValueError`."""
+    """Return a file's bytes and signature. Raises `FileRefused`, `OSError`, `ValueError`."""
     # O_NONBLOCK: opening a named pipe must not wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 -- a descriptor
@@ -260,13 +260,13 @@ _ID_LIMIT = 160
 
 @dataclass(frozen=True, slots=True)
 class ParsedRecord:
-    """One memory in a file, before it is bound to a company and a binding."""
+    """One memory in a file, not yet assigned to a company and a binding."""
 
     id: str
-    """Stable over reloads; two entries of one collection may share it, the second gets `~2`."""
+    """Stable across reloads; a second entry with the same id in a collection gets `~2`."""
     text: str
     line: int = 1
-    """Where the text starts, counted from 1."""
+    """The first line of the text, counted from 1."""
     title: str | None = None
     summary: str | None = None
     kind: str = "note"
@@ -274,15 +274,15 @@ class ParsedRecord:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     run_id: str | None = None
-    """The run that wrote it, where the file says so."""
+    """The run that wrote it, if the file names one."""
     external_ref: str | None = None
-    """Where that run can be read; without a run the source is the file itself."""
+    """The location of that run; without a run, the source is the file itself."""
     metadata: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something in a file that could not be read."""
+    """An unreadable part of a file."""
 
     message: str
     line: int = 1
@@ -290,20 +290,20 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """All that a parser found in one file; what is not in an entry is in a flaw."""
+    """The parsed content of one file: every part is in a record or a flaw."""
 
     records: tuple[ParsedRecord, ...] = ()
     flaws: tuple[Flaw, ...] = ()
 
 
 def digest(*parts: str) -> str:
-    """Return twelve hexadecimal digits that stand for the parts."""
+    """Return a digest of the parts, twelve hexadecimal digits."""
     joined = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:12]
 
 
 def printable_id(text: str) -> str:
-    """Return `text` as an id that can be printed, typed and stored, cut and hashed where needed."""
+    """Return a printable id for `text`, shortened and with a digest added where needed."""
     if len(text) <= _ID_LIMIT and text.isprintable():
         return text
     kept = "".join(char if char.isprintable() else "_" for char in text[:_ID_LIMIT])
@@ -311,7 +311,7 @@ def printable_id(text: str) -> str:
 
 
 def numbered(wanted: Iterable[str]) -> Iterator[str]:
-    """Yield the ids that entries get who want these: printable, and the second of one with `~2`."""
+    """Yield printable, unique ids for the wanted ones; a second equal one gets `~2`."""
     taken: set[str] = set()
     for one in wanted:
         first = found = printable_id(one)
@@ -330,7 +330,7 @@ def first_line(text: str, limit: int = 80) -> str:
 
 
 def parse_moment(value: object) -> datetime | None:
-    """Return the UTC moment that ISO 8601 text names, or None; no offset means local time."""
+    """Return the UTC moment of ISO 8601 text; None if it is none. No offset means local time."""
     if not isinstance(value, str):
         return None
     try:

@@ -1,10 +1,10 @@
-"""Change a file that another program rewrites as a whole whenever it likes, without any lock.
+"""Changes a file that another program rewrites as a whole at any time, without a lock.
 
-Such a program reads the file, changes what it has read, and puts the whole back. Whoever writes in
-between loses, and nobody is told. So a change here exchanges the file with the changed one in one
-step of the file system, looks whether it was still the one that was read, and stays for a while to
-see whether the other program puts something else in its place. Where anything came between, what
-the others wrote stands there, and the change is made once more on that.
+Such a program reads the file, changes the content and writes all of it back; a write in between is
+lost silently. So a change here atomically exchanges the file with the changed one, checks that the
+replaced file was the one it had read, and watches for a while whether the other program overwrites
+the result. If anything interfered, the other program's version stays, and the change is repeated
+on it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _OFTEN = 500
 _LOOK_SECONDS = 0.001
 _HALF_SECONDS = 0.05
-"""A file written less than this ago may still lack its end."""
+"""A file written less than this many seconds ago may be incomplete."""
 
 _BUSY_SECONDS = 2.0
 _BUSY_SETTLE_SECONDS = 1.0
 
 _State = tuple[int, int, int, int]
-"""A file's device and inode, its size, and when it was written."""
+"""A file's device, inode, size and modification time."""
 
 
 class SharedFile:
-    """A file that memtui changes beside another program; two memtuis have to take turns."""
+    """A file that another program changes too; the caller serialises memtui's own processes."""
 
     def __init__(
         self,
@@ -50,36 +50,37 @@ class SharedFile:
         merge: Callable[[bytes, bytes, bytes], bytes] = lambda _before, _theirs, content: content,
         settle_seconds: float = 0.0,
     ) -> None:
-        """Take a file.
+        """Set up the file.
 
         Args:
-            path: Where it stands.
-            marker: A file whose time says when memtui last changed the file.
-            is_whole: Whether a content can be all of it; one that cannot is read again for a
+            path: The file's path.
+            marker: A file whose modification time is that of memtui's last change.
+            is_whole: Whether a content may be complete; an incomplete one is read again for a
                 moment.
-            merge: Makes, in the third content, the change that leads from the first to the second,
-                where it is not made there yet.
-            settle_seconds: How long to stay after a change, in which another program may put back
-                what it had read; at least a second where one has just written. 0: not at all.
+            merge: Applies the difference between the first two contents to the third, as far as it
+                is missing there.
+            settle_seconds: How long to watch after a change whether another program overwrites it;
+                at least a second if one has just written. 0: not at all.
         """
         self._path, self._marker, self._is_whole, self._merge = path, marker, is_whole, merge
         self._settle_seconds = settle_seconds
 
     def change(self, edit: Callable[[bytes], bytes]) -> bytes:
-        """Put what `edit` makes of the content into the file, and return what stays there.
+        """Apply `edit` to the file's content, and return the content that remains.
 
-        `edit` is called again on each content that another program puts there meanwhile; where its
-        change is made already it must return the content as it is. Where it raises, the file is as
-        the others have it. Blocking.
+        `edit` is called again for each content that another program writes meanwhile; if its change
+        is already made, it must return the content unchanged. If it raises, the other program's
+        version stays. Blocking.
 
         Raises:
-            Conflict: others rewrite the file again and again, so that the change does not stay.
-            Denied: by its rights or its folder's it is not to be changed.
+            Conflict: other programs keep overwriting the change.
+            Denied: the file or its folder is write-protected.
             Unavailable: the file cannot be read or replaced.
         """
         require_unprotected(self._path, str(self._path))
         displaced: list[tuple[bytes, bytes]] = []
-        """What others wrote at the very moment of an exchange, after what it was made from."""
+        """Pairs of the content read and the content that another program wrote before an exchange.
+        """
         try:
             for attempt in range(_OFTEN):
                 state, there = self._read()
@@ -107,10 +108,10 @@ class SharedFile:
         there: bytes,
         attempt: int,
     ) -> bool:
-        """Put `fresh` in the place of the file in this state, and return whether it stays there.
+        """Replace the file in this state by `fresh`, and return whether it stays.
 
-        After the first attempt it is on the disk only a moment after: the time between two versions
-        of the other program may be too short to wait for that first.
+        Only the first attempt syncs before the exchange: later, the time between two versions of
+        the other program may be too short for that.
         """
         _c_library()
         with self._spare(fresh) as (file, spare):
@@ -132,12 +133,12 @@ class SharedFile:
                         if _state_of(os.fstat(theirs.fileno())) == state:
                             return False
                     old.replace(self._path)
-                    if self._is_whole(content := theirs.read()):  # else it is still being written
+                    if self._is_whole(content := theirs.read()):  # otherwise a write is unfinished
                         displaced.append((there, content))
                     return False
             except OSError:
                 if old.exists() and _state_of(self._path.stat()) == ours:
-                    old.replace(self._path)  # nobody has looked at what others may have put there
+                    old.replace(self._path)  # restore: the old file was not checked for changes
                 raise
             finally:
                 old.unlink(missing_ok=True)
@@ -151,7 +152,7 @@ class SharedFile:
         return is_recent
 
     def _stays(self, ours: _State, old: int, state: _State, *, is_busy: bool) -> bool:
-        """Whether nobody replaces the file, or writes into the old one, for the time to settle."""
+        """Whether nobody replaces the file or writes to the old one during the settling time."""
         seconds = self._settle_seconds
         if is_busy and seconds:
             seconds = max(seconds, _BUSY_SETTLE_SECONDS)
@@ -164,9 +165,9 @@ class SharedFile:
 
     @contextmanager
     def _spare(self, content: bytes) -> Iterator[tuple[int, Path]]:
-        """Yield a file beside, open and by its name, with the rights of the one to replace.
+        """Yield a new file near the target, as descriptor and path, with the target's permissions.
 
-        What a killed memtui leaves there goes with the next change.
+        The next change removes files that a killed process left behind.
         """
         with closing(Scratch(self._path.parent)) as scratch:
             spare = scratch.path / self._path.name
@@ -201,9 +202,9 @@ _RENAME_EXCHANGE = 2
 
 @cache
 def _c_library() -> ctypes.PyDLL:
-    """Return C's library, called without letting other threads in.
+    """Return the C library, called without releasing the GIL.
 
-    No moment is to pass between the last look at a file and its exchange.
+    This keeps the time between the last check of a file and its exchange short.
     """
     import ctypes
 
@@ -211,10 +212,10 @@ def _c_library() -> ctypes.PyDLL:
 
 
 def _exchange(spare: Path, path: Path) -> Path:
-    """Let the two files change places, and return where the one that was at `path` is now.
+    """Exchange the two files, and return the new path of the one that was at `path`.
 
-    Linux does it in one step. Elsewhere what another program puts there between two steps, some
-    microseconds, is lost.
+    On Linux this is atomic. Elsewhere, a write of another program between the two steps, within
+    some microseconds, is lost.
     """
     rename = getattr(_c_library(), "renameat2", None)
     if rename is not None:

@@ -1,8 +1,8 @@
-"""The base of the providers over files of other programs that can also be changed.
+"""The base of the providers that also change files of other programs.
 
-Such a file keeps a text and little else. What memtui knows beside of a record that was written
-through it (source, scope, author, time, metadata) stands by the record's id in `known.json` in the
-binding's own folder: the other program neither sees it nor loses it.
+Such a file stores a text and little else. For records written through memtui, the rest (source,
+scope, author, time, metadata) is stored by record id in `known.json` in the `data_dir`, where the
+other program cannot lose it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _LOCK_SECONDS = 30.0
 
 
 class WrittenRecord(Model):
-    """What memtui knows of a record that was written through it."""
+    """The stored metadata of a record that was written through memtui."""
 
     scope: Scope
     source: SourceRef | None = None
     kind: str | None = None
-    """None: as the file has it, and so for the topic."""
+    """None: as in the file; likewise for the topic."""
     topic: str | None = None
     tags: tuple[str, ...] = ()
     created_at: UtcDatetime | None = None
@@ -64,7 +64,7 @@ class WrittenRecord(Model):
 
 
 class WritableFilesAdapter(FilesAdapter[ConfigT]):
-    """Shows what files hold and changes it; a read-only binding shows alone."""
+    """Shows the records in files and changes them, unless the binding is read-only."""
 
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         super().__init__(context, config)
@@ -72,15 +72,15 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         self._known: Mapping[str, WrittenRecord] = {}
         """By record id."""
         self.marker = context.data_dir / "changed"
-        """A file whose time says when memtui last changed these files."""
+        """A file whose modification time is that of memtui's last change of these files."""
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep memtui's other processes from changing these files. Blocking.
+        """Lock these files against memtui's other processes. Blocking.
 
         Raises:
             Unsupported: the binding is read-only.
-            Unavailable: another memtui does not come to an end with its change.
+            Unavailable: another memtui does not release the lock in time.
         """
         import filelock
 
@@ -104,11 +104,11 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             yield
 
     def known_of(self, request: WriteRequest, *, kind: str | None = None) -> WrittenRecord:
-        """Return what is to be known of a record that is written.
+        """Return the metadata to store for a write.
 
         Raises:
             Invalid: the files belong to another project, agent or user than the request's.
-            Unsupported: the record is pinned or expires, which the files cannot say.
+            Unsupported: the record is pinned or expires, which the files cannot represent.
         """
         require_kept(self.capabilities, request)
         named = {}
@@ -133,7 +133,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         )
 
     def keep_known(self, changes: Mapping[str, WrittenRecord | None]) -> None:
-        """Keep what is known of these records, None for nothing; in `changing`."""
+        """Store the metadata of these records; None removes it. Call it within `changing`."""
         known = {**self._known, **changes}
         kept = {name: one for name, one in known.items() if one is not None}
         if kept == self._known:
@@ -154,10 +154,10 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         self._known = kept
 
     def corrected(self, record_id: str, request: CorrectRequest) -> WrittenRecord:
-        """Return what is to be known of a record after a correction.
+        """Return a record's metadata after a correction.
 
         Raises:
-            Unsupported: it would be pinned, or expire.
+            Unsupported: the correction pins the record or sets an expiry.
         """
         require_kept(self.capabilities, request)
         known = self._known.get(record_id) or WrittenRecord(scope=self._scope)
@@ -166,12 +166,12 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         return known.model_copy(update={**update, "updated_at": self._context.now()})
 
     def known_json(self, record_id: str) -> Json | None:
-        """Return what is known of a record as a snapshot keeps it."""
+        """Return a record's metadata for a snapshot; None if there is none."""
         known = self._known.get(record_id)
         return None if known is None else known.model_dump(mode="json", exclude_defaults=True)
 
     def missing(self, handle: RecordHandle) -> NotFound:
-        """Return the error for a handle that names nothing in its scope."""
+        """Return the error for a handle without a record in its scope."""
         return NotFound(f"There is no record {handle.provider_record_id} in {self.config.path}.")
 
     def _read(self, reader: FileReader) -> dict[str, Record]:
@@ -189,10 +189,10 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         return record.model_copy(update=update)
 
     def _read_known(self) -> dict[str, WrittenRecord]:
-        """Return what is known.
+        """Return the stored metadata of all records.
 
         Raises:
-            Unavailable: that cannot be read, so nobody knows whose the records are.
+            Unavailable: it is unreadable, so the records' owners are unknown.
         """
         path = self._context.data_dir / _FILE
         try:
@@ -210,7 +210,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
-        """Take out what is known of records that the other program has removed since."""
+        """Erase the metadata of records that the other program has removed."""
         there, _ = self._load()
         asked, whole = set(request.record_ids), request.scope
         is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)

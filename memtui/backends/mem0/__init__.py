@@ -1,4 +1,4 @@
-"""mem0 as a provider: its platform, its open server, or its library over a store here."""
+"""mem0 as a provider: its platform, its open server, or its library over a local store."""
 
 from __future__ import annotations
 
@@ -61,17 +61,16 @@ from memtui.provider_kit.pages import page
 
 _MOST_HITS = 1_000
 _LEAST_HITS = 50
-"""What is asked for at first: those that the scope does not see are left out afterwards."""
+"""Hits requested at first; those that are not visible to the scope are removed afterwards."""
 _KEPT_SECONDS = 60.0
 
 
 class Mem0Adapter(Adapter):
-    """A client of any mem0, which makes its own ids and has no revisions (see `memories`).
+    """A client of any mem0, which assigns ids and has no revisions of its own (see `memories`).
 
-    Lists read everything that has an owner, up to the binding's `max_listed`, and the pages after
-    the first are of the same list. Another program may change a memory between the look at its
-    revision and the change: mem0 has no means against it. It says nothing of cost, so usage is
-    unpriced.
+    Lists read everything that has an owner, up to the binding's `max_listed`; later pages come from
+    the first page's list. mem0 has no conditional writes: another program may change a memory
+    between the check of its revision and the change. It reports no cost, so usage is unpriced.
     """
 
     key: ClassVar[str] = KEY
@@ -95,7 +94,7 @@ class Mem0Adapter(Adapter):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the server, or the library's store; the platform's accounts by their key's name."""
+        """Return the server or the library's store; for the platform, with the key's name."""
         config = Mem0Config.of(context)
         if config.library is not None:
             return places_of(read_library_config(config.library))
@@ -104,7 +103,7 @@ class Mem0Adapter(Adapter):
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
-        """Name mem0's owners of what is written in a scope."""
+        """Return mem0's owners for a write in a scope."""
         chosen = Mem0Config.model_validate(config)
         owners = memories.owners_of(scope, chosen.shared_user, has_apps=chosen.is_platform)
         if scope.project_id and not chosen.is_platform:
@@ -113,29 +112,29 @@ class Mem0Adapter(Adapter):
 
     @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
-        """Raise `Invalid` for a text or an owner that mem0 does not take."""
+        """Raise `Invalid` for a text or an owner that mem0 does not accept."""
         memories.check_text(record.text)
         cls.home_of(config, record.scope)
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
-        """Check the config; mem0 is first asked by a call. Raises `Invalid`."""
+        """Check the config; the first call connects to mem0. Raises `Invalid`."""
         config = Mem0Config.of(context)
         if config.library is not None:
             library = await asyncio.to_thread(read_library_config, config.library)
-            await asyncio.to_thread(import_parts, library)  # a call would have no time for it
+            await asyncio.to_thread(import_parts, library)  # too slow for within a call
             return cls(context, config, LibraryStore(library))
         key = config.find_key(context)
         store = PlatformStore(config, key) if config.is_platform else Mem0ServerStore(config, key)
         return cls(context, config, store)
 
     async def close(self) -> None:
-        """Let go of the connections or the store."""
+        """Close the connections or the store."""
         await self._store.close()
 
     @asynccontextmanager
     async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
-        """Give what a reply says of its usage; after a change lists are made anew."""
+        """Yield a function that returns the call's usage; a change discards the cached list."""
         started = perf_counter()
 
         def usage(**details: str) -> Json:
@@ -152,7 +151,7 @@ class Mem0Adapter(Adapter):
             self._listed = None
 
     async def write(self, request: WriteRequest) -> WriteReply:
-        """Store a text, or hand it to mem0's model; what that makes of it later has no id yet."""
+        """Store a text, or pass it to mem0's model, whose later memories have no id yet."""
         async with self._call(changes=True) as usage:
             draft = memories.draft_of(
                 request, self._config.shared_user, has_apps=self._store.has_apps
@@ -171,7 +170,7 @@ class Mem0Adapter(Adapter):
         return Unavailable(f"{error} {hint}", sent=True)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Search as its agents do."""
+        """Search with mem0's own search."""
         async with self._call() as usage:
             found, is_all = await self._search(request)
             best = found[: request.top_k]
@@ -182,7 +181,7 @@ class Mem0Adapter(Adapter):
             )
 
     async def explain(self, request: QueryRequest) -> Explanation:
-        """Say what mem0 makes the scores of, where it does."""
+        """Return the parts of mem0's scores, where it reports them."""
         async with self._call() as usage:
             found = [one for one, _ in (await self._search(request, explain=True))[0]]
             stages = [
@@ -201,9 +200,9 @@ class Mem0Adapter(Adapter):
     async def _search(
         self, request: QueryRequest, *, explain: bool = False
     ) -> tuple[list[tuple[Mem0Memory, Record]], bool]:
-        """Return what the scope sees, best first, and whether it is all.
+        """Return the hits visible to the scope, best first, and whether these are all.
 
-        More is asked for until enough of it is what the scope sees.
+        It requests more until enough of the hits are visible.
         """
         if not request.query.strip():
             return [], True
@@ -223,7 +222,7 @@ class Mem0Adapter(Adapter):
     def _visible(
         self, rows: MemoryPage, request: QueryRequest | BrowseRequest, *, expired: bool = False
     ) -> Iterator[tuple[Mem0Memory, Record]]:
-        """Yield the memories that a request's scope sees, of its owners where it names some."""
+        """Yield the memories visible to a request's scope, and of its owners if it has any."""
         owners = frozenset(map(owner_of, request.owners))
         for memory in rows.memories:
             record = self._seen(memory, request.scope, expired=expired)
@@ -234,7 +233,7 @@ class Mem0Adapter(Adapter):
         return memories.record_of(memory, self._context.company_id, self._config.shared_user)
 
     def _seen(self, memory: Mem0Memory, scope: Scope, *, expired: bool = False) -> Record | None:
-        """Return the record of a memory that the scope sees and that has not expired."""
+        """Return a memory's record; None if it is not visible to the scope, or expired."""
         record = self._record(memory)
         ends = record.expires_at
         is_past = ends is not None and ends <= self._context.now()
@@ -246,14 +245,14 @@ class Mem0Adapter(Adapter):
         return None if found is None else self._record(found)
 
     async def _memory(self, handle: RecordHandle, scope: Scope) -> Mem0Memory | None:
-        """Return the memory of a handle, None where the scope sees none."""
+        """Return the memory of a handle; None if none is visible to the scope."""
         if not memories.may_be_id(handle.provider_record_id):
             return None
         found = await self._store.get(handle.provider_record_id)
         return found if found and self._seen(found, scope) else None
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Delete memories, one request each, after a look at all of them."""
+        """Delete memories, one request each, after checking all of them."""
         async with self._call(changes=True) as usage, self._changing:
             handles = request.handles
             there = await together(
@@ -306,13 +305,13 @@ class Mem0Adapter(Adapter):
             return CorrectReply(handle=request.handle, **usage())
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return a memory's texts; of one that is forgotten nobody is told whose it was."""
+        """Return a memory's texts; none for a forgotten one, whose owner mem0 no longer tells."""
         if await self._memory(handle, scope) is None:
             return ()
         return memories.versions_of(await self._store.history(handle.provider_record_id))
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page of everything that was read."""
+        """Return one page of the memories that were read."""
         async with self._call() as usage:
             rows = await self._rows(fresh=request.cursor is None)
             found = await asyncio.to_thread(self._page, rows, request)
@@ -325,7 +324,7 @@ class Mem0Adapter(Adapter):
         return page([record for _, record in visible if fits(record)], request)
 
     async def _rows(self, *, fresh: bool) -> MemoryPage:
-        """Return everything; the newest list unless it is to be a fresh one, or it is old."""
+        """Return all memories, from the cached list unless `fresh` or the list is too old."""
         if self._listed and not fresh and monotonic() - self._listed[0] < _KEPT_SECONDS:
             return self._listed[1]
         rows = await self._store.list(self._config.max_listed)
@@ -333,7 +332,7 @@ class Mem0Adapter(Adapter):
         return rows
 
     async def namespaces(self) -> Sequence[Namespace]:
-        """List mem0's users, agents, runs and apps, with the memories that were read of each."""
+        """List mem0's users, agents, runs and apps, with the number of memories read of each."""
         async with self._call():
             rows = await self._rows(fresh=True)
         counted: dict[tuple[str, str], int] = {}
@@ -353,7 +352,7 @@ class Mem0Adapter(Adapter):
         ]
 
     async def profile(self, scope: Scope) -> Profile:
-        """Return what mem0's platform tells of a user; nothing of a scope without one."""
+        """Return the platform's profile of a user; empty for a scope without a subject."""
         if not isinstance(self._store, PlatformStore):
             raise Unsupported("Only mem0's platform makes profiles.")
         async with self._call() as usage:
@@ -361,14 +360,14 @@ class Mem0Adapter(Adapter):
             return Profile(summary=summary, **usage())
 
     async def erase(self, request: EraseRequest) -> EraseReply:
-        """Erase the history of gone memories where it is a file here; say what is out of reach."""
+        """Erase the history of deleted memories if it is a local file; report other copies."""
         texts = await self._store.erase(request.record_ids, apply=request.apply)
         beyond = (_KEEPS if texts is None else _STORE_KEEPS).format(self._context.binding_key)
         kept = {"mem0's history": len(texts)} if texts else {}
         return EraseReply(kept=kept, texts=tuple(texts or ()), beyond=(beyond,))
 
     async def health(self) -> Health:
-        """Ask for next to nothing."""
+        """Return the result of a minimal request."""
         try:
             return Health(message=await self._store.check())
         except MemtuiError as error:
@@ -386,7 +385,7 @@ _STORE_KEEPS = (
 
 
 def _unread(rows: MemoryPage, config: Mem0Config) -> tuple[str, ...]:
-    """Return in sentences what a list lacks."""
+    """Return sentences on the memories that a list lacks."""
     said: list[str] = []
     if rows.more:
         hint = (

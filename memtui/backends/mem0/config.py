@@ -1,4 +1,4 @@
-"""Where mem0 is, and how memtui uses it."""
+"""The config of a mem0 binding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Mem0Config(Model):
 
     @classmethod
     def of(cls, context: BindingContext) -> Self:
-        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        """Return the config of a binding. Raises `Invalid` for a bad one."""
         config = read_config(cls, context)
         if config.library is None:
             is_private = config.allow_http or config.api_key_secret is None
@@ -61,7 +61,7 @@ class Mem0Config(Model):
         return self.library is None and (own if self.api is None else self.api == "platform")
 
     def find_key(self, context: BindingContext) -> str | None:
-        """Return the API key, None where none is named. Raises `Invalid` where it is none."""
+        """Return the API key; None if none is configured. Raises `Invalid` for a malformed key."""
         if self.api_key_secret is None:
             return None
         key = need_secret(context, self.api_key_secret, "mem0's API key")

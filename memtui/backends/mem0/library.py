@@ -40,17 +40,17 @@ from memtui.provider_kit.derived import scrub
 T = TypeVar("T")
 
 _IDLE_SECONDS = 2.0
-"""A store of files is one process's at a time: so long after a call it is let go."""
+"""Seconds after a call until the store is closed: only one process can open a store of files."""
 _LOCAL_STORES = {"qdrant": "/tmp/qdrant", "faiss": None, "chroma": "db"}  # noqa: S108 - mem0's own
-"""The vector stores that are folders, and where mem0 puts them unless told."""
+"""The vector stores that are folders, and mem0's default paths."""
 _OLDEST = (2, 2)
-"""Versions before 2 empty the folder of a store that is not said to be on disk."""
+"""Versions before 2 empty the folder of a store that is not configured as on disk."""
 _PARTS = (
     ("vector_store", "vector_stores", "qdrant"),
     ("embedder", "embeddings", "openai"),
     ("llm", "llms", "openai"),
 )
-"""What a config names, the package of the library that has it, and which it is unless told."""
+"""Parts of a config, the packages of the library that contain them, and their defaults."""
 _ERROR_CHARS = 200
 _KEPT_TEXTS = """
 SELECT old_memory FROM history WHERE memory_id IN (SELECT value FROM json_each(?))
@@ -60,10 +60,10 @@ _ERASE = "DELETE FROM history WHERE memory_id IN (SELECT value FROM json_each(?)
 
 
 def read_library_config(path: Path) -> Json:
-    """Return the config that a file holds, for `Mem0Memory.from_config`. Blocking.
+    """Return the config in a file, for `Mem0Memory.from_config`. Blocking.
 
     Raises:
-        Invalid: the file cannot be read, or holds no config.
+        Invalid: the file cannot be read, or is no config.
     """
     try:
         text = path.read_text("utf-8")
@@ -94,7 +94,7 @@ def _yaml_error() -> type[Exception]:
 
 
 def places_of(config: Json) -> list[tuple[str, ...]]:
-    """Say where a library's memories lie: a folder or a server, and the collection."""
+    """Return where a library stores its memories: a folder or a server, and the collection."""
     store = config["vector_store"]
     provider, own = store.get("provider", "qdrant"), store["config"]
     collection = str(own.get("collection_name", "mem0"))
@@ -108,7 +108,7 @@ def places_of(config: Json) -> list[tuple[str, ...]]:
 
 
 class LibraryStore(OpenStore):
-    """The library, in a thread: one call at a time, and let go of when nobody calls."""
+    """The library in a thread, one call at a time; it is closed while idle."""
 
     def __init__(self, config: Json) -> None:
         self._config = config
@@ -117,7 +117,7 @@ class LibraryStore(OpenStore):
         self._idle: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._stay_awake()
         await asyncio.to_thread(self._let_go)
 
@@ -136,7 +136,7 @@ class LibraryStore(OpenStore):
         return await self._call(lambda memory: read_rows(memory.search(query, **whole)))
 
     async def list_in(self, owner: str, top_k: int) -> MemoryPage:
-        """List, what has expired too."""
+        """List, expired memories included."""
         asked: Json = {"filters": {owner: ANY}, "top_k": top_k, "show_expired": True}
         return await self._call(lambda memory: read_rows(memory.get_all(**asked)))
 
@@ -146,7 +146,7 @@ class LibraryStore(OpenStore):
         return None if row is None else next(iter(read_rows([row]).memories), None)
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
-        """Change a memory; its metadata is merged into what is there."""
+        """Change a memory; the given metadata is merged into the existing one."""
         whole = open_metadata(metadata, expires)
         await self._call(lambda m: m.update(memory_id, text=text, metadata=whole), changes=True)
 
@@ -164,7 +164,7 @@ class LibraryStore(OpenStore):
         return f"mem0's library {version} has the store open."
 
     async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
-        """Erase from the history's file, which keeps the texts of deleted memories."""
+        """Erase from the history file, which keeps the texts of deleted memories."""
         named = [one for one in memory_ids if may_be_id(one)]
 
         def work(memory: Any) -> list[str]:
@@ -200,7 +200,7 @@ class LibraryStore(OpenStore):
             memory, self._memory = self._memory, None
             if memory is None:
                 return
-            with ExitStack() as parts:  # each is let go of, also where another cannot be
+            with ExitStack() as parts:  # closes each part even if closing another one fails
                 for part in (memory.vector_store, memory.embedding_model, memory.llm):
                     client = getattr(part, "client", None)
                     if client is not None and hasattr(client, "close"):
@@ -209,7 +209,7 @@ class LibraryStore(OpenStore):
 
 
 def _library() -> Any:
-    """Import mem0; it phones home unless it is told not to before."""
+    """Import mem0, with its telemetry off, which must be set before the import."""
     os.environ.setdefault("MEM0_TELEMETRY", "False")
     try:
         import mem0
@@ -227,7 +227,7 @@ def _library() -> Any:
 
 
 def import_parts(config: Json) -> None:
-    """Import the library and what a config names of it, which takes seconds. Blocking.
+    """Import the library and the parts that a config names, which takes seconds. Blocking.
 
     Raises:
         Invalid: the library is not installed, or too old.
@@ -237,7 +237,7 @@ def import_parts(config: Json) -> None:
         named = config.get(part)
         provider = named.get("provider", usual) if isinstance(named, dict) else usual
         module = f"mem0.{package}.{provider}"
-        # What it does not have, or what cannot be imported, its first call says in its own words.
+        # The first call reports a missing or broken part, in mem0's own words.
         if str(provider).isidentifier() and find_spec(module) is not None:
             with suppress(Exception):
                 import_module(module)
@@ -257,7 +257,7 @@ def _opened(config: Json) -> Any:
 
 
 def _erased(history: Path, memory_ids: list[str], *, apply: bool) -> list[str]:
-    """Return what a history's file says of memories, and erase it to `apply`."""
+    """Return the texts of memories in a history file, and erase them if `apply`."""
     named = json.dumps(memory_ids)
     with closing(sqlite3.connect(history)) as database:
         rows = database.execute(_KEPT_TEXTS, (named, named)).fetchall()
@@ -269,7 +269,7 @@ def _erased(history: Path, memory_ids: list[str], *, apply: bool) -> list[str]:
 
 
 def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
-    """Return the contract's error for one of the library or of what it uses."""
+    """Translate an error of the library, or of a package it uses, to the contract's."""
     if isinstance(error, MemtuiError):
         return error
     said = _short(error)
@@ -280,7 +280,7 @@ def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
         )
     if isinstance(error, ImportError):
         return Invalid(f"mem0's library lacks a package that its config needs: {said}.")
-    if isinstance(error, ValueError):  # also what pydantic and mem0 find wrong
+    if isinstance(error, ValueError):  # includes the validation errors of pydantic and mem0
         return Invalid(f"mem0's library does not take it: {said}.")
     return Unavailable(
         f"mem0's library failed ({type(error).__name__}: {said}); see that its store, its "
@@ -291,7 +291,7 @@ def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
 
 def _short(error: Exception) -> str:
     said = str(error)
-    if isinstance(error, ValidationError):  # that of pydantic quotes the config, keys and all
+    if isinstance(error, ValidationError):  # its text would quote the config, with API keys
         found = error.errors(include_input=False, include_context=False, include_url=False)
         said = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in found)
     return " ".join(said.split())[:_ERROR_CHARS].rstrip(".")

@@ -1,11 +1,11 @@
-"""Memories of mem0 to the contract's records and back.
+"""Converts memories of mem0 to the contract's records and back.
 
 A subject is mem0's user, an agent its agent, a run its run. A project is an app of the platform;
-the open server and the library have no apps, so there it is the metadata `project_id`. mem0 wants
-an owner for each memory: what has none is the shared user's.
+the open server and the library have no apps, so there it is the metadata `project_id`. mem0
+requires an owner for each memory: those without one belong to the shared user.
 
-What mem0 has no field for is carried in its metadata, as JSON text under the key `memtui`: some of
-its stores take plain values alone. The rest of the metadata is the record's own.
+Values for which mem0 has no field are stored in its metadata under the key `memtui`, as JSON text,
+since some stores only accept plain values. The rest of the metadata is the record's own.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from memtui.provider_kit.servers import as_text
 
 KEY = "mem0"
 OWN = "memtui"
-"""The key of mem0's metadata that is memtui's."""
+"""memtui's key in mem0's metadata."""
 PROJECT = "project_id"
-"""The key of a project where there are no apps."""
+"""The metadata key of a project where there are no apps."""
 OWNERS = {"subject_id": "user_id", "agent_id": "agent_id", "run_id": "run_id"}
-"""Parts of a scope and the ids of mem0 that they are."""
+"""Scope fields, and the ids of mem0 that they become."""
 _RESERVED = frozenset(
     {"id", "data", "hash", "memory", "created_at", "updated_at", "expiration_date",
      "text_lemmatized", "attributed_to", "role", "actor_id", "app_id", OWN, PROJECT,
      *OWNERS.values()}
 )  # fmt: skip
-"""Keys that mem0's library keeps beside a memory's metadata, so that metadata cannot use them."""
+"""Keys that mem0's library stores alongside a memory's metadata, which cannot use them."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _AS_GIVEN = ("source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by",
              "expires_at", "pinned", "valid_from")  # fmt: skip
@@ -78,7 +78,7 @@ Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(v
 
 
 class Mem0Memory(BaseModel):
-    """A memory as any of mem0's wires tells it."""
+    """A memory in the replies of any of mem0's APIs."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -98,7 +98,7 @@ class Mem0Memory(BaseModel):
     parts: Annotated[dict[str, float], BeforeValidator(_numbers)] = Field(
         default={}, validation_alias=AliasChoices("score_details", "score_breakdown")
     )
-    """What the score is made of, where mem0 says it."""
+    """The parts of the score, where mem0 reports them."""
 
 
 class Mem0Details(Model):
@@ -116,16 +116,16 @@ class Mem0Details(Model):
     created_at: UtcDatetime | None = None
     created_by: str | None = None
     expires_at: UtcDatetime | None = None
-    """The exact moment; mem0 itself knows days."""
+    """The exact moment; mem0 itself only stores a day."""
     pinned: bool = False
     valid_from: UtcDatetime | None = None
     metadata: Json = {}
-    """What the record's metadata holds under keys that mem0 keeps for itself."""
+    """The record's metadata under keys that mem0 reserves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mem0Draft:
-    """What is stored: whose it is by mem0's ids, and the last day on which it is returned."""
+    """A memory to store: its owners by mem0's ids, and the last day on which it is returned."""
 
     text: str
     owners: dict[str, str]
@@ -136,7 +136,7 @@ class Mem0Draft:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage:
-    """Memories that were found. `more`: there may be others."""
+    """The memories of a reply. `more`: there may be others."""
 
     memories: Sequence[Mem0Memory]
     more: bool = False
@@ -157,7 +157,7 @@ def read_rows(reply: Any, *, more: bool = False) -> MemoryPage:
 
 
 def may_be_id(record_id: str) -> bool:
-    """Whether mem0 can have a memory of this id: it makes UUIDs alone."""
+    """Whether mem0 can have a memory of this id: its ids are UUIDs."""
     return _UUID.fullmatch(record_id) is not None
 
 
@@ -167,7 +167,7 @@ def handle_of(memory_id: str) -> RecordHandle:
 
 
 def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, str]:
-    """Return mem0's ids of a scope. Raises `Invalid` for one that mem0 does not take."""
+    """Return mem0's ids of a scope. Raises `Invalid` for one that mem0 does not accept."""
     names = OWNERS | ({"project_id": "app_id"} if has_apps else {})
     owners = {own: value for name, own in names.items() if (value := getattr(scope, name))}
     for name, value in owners.items():
@@ -216,7 +216,7 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
 
 
 def details_of(memory: Mem0Memory) -> Mem0Details:
-    """Return memtui's part of a memory, empty where there is none that can be read."""
+    """Return memtui's part of a memory; empty if there is no readable one."""
     try:
         return Mem0Details.model_validate_json(memory.metadata.get(OWN) or "{}")
     except (ValidationError, TypeError):
@@ -228,19 +228,19 @@ def _own_metadata(memory: Mem0Memory) -> Json:
 
 
 def _revision(memory: Mem0Memory) -> str:
-    """Return what differs once a memory has changed: mem0's hash is of the text alone."""
+    """Return a digest of a memory; mem0's own hash only covers the text."""
     parts = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _end_of(last_day: str | None) -> datetime | None:
-    """Return the moment from which on mem0 returns a memory no more: a day later."""
+    """Return the moment after which mem0 no longer returns a memory: the end of its last day."""
     last = read_moment(last_day)
     return None if last is None else last + timedelta(days=1)
 
 
 def last_day(expires_at: datetime | None) -> date | None:
-    """Return the last day on which something that ends at a moment is returned."""
+    """Return the last day on which mem0 is to return a memory that expires at a moment."""
     if expires_at is None:
         return None
     is_midnight = expires_at.astimezone(UTC).time() == time()
@@ -248,13 +248,13 @@ def last_day(expires_at: datetime | None) -> date | None:
 
 
 def day(text: str | None) -> date | None:
-    """Return the day that mem0 tells."""
+    """Return the day of a time in mem0's format."""
     moment = read_moment(text)
     return moment and moment.date()
 
 
 def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0Draft:
-    """Return what to store for a write. Raises `Invalid` for what mem0 cannot keep."""
+    """Return the memory to store for a write. Raises `Invalid` if mem0 cannot store it."""
     check_text(request.content)
     reserved = {name: request.metadata[name] for name in request.metadata if name in _RESERVED}
     details = Mem0Details(
@@ -275,13 +275,13 @@ def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0
 
 
 def check_text(text: str) -> None:
-    """Raise `Invalid` for a text that not every store of mem0 can keep."""
+    """Raise `Invalid` for a text that some store of mem0 cannot store."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise Invalid("mem0 cannot keep a NUL or half a character; take it out of the text.")
 
 
 def written(details: Mem0Details) -> Json:
-    """Return memtui's part as metadata."""
+    """Return memtui's part in the form of mem0's metadata."""
     return {OWN: details.model_dump_json(exclude_defaults=True)}
 
 
@@ -298,7 +298,7 @@ def corrected(memory: Mem0Memory, request: CorrectRequest) -> Mem0Details:
 
 
 def versions_of(reply: Any) -> list[RecordVersion]:
-    """Return a memory's history, newest first; what changed no text makes no version."""
+    """Return a memory's versions, newest first; changes that kept the text are left out."""
     rows = [whole(row) for row in reply if isinstance(row, dict)] if isinstance(reply, list) else []
     versions: list[RecordVersion] = []
     for row in sorted(rows, key=_changed_at):

@@ -1,8 +1,8 @@
-"""What memtui asks of any mem0, and how the open server and the platform are asked.
+"""The calls to any mem0, and clients of the open server and of the platform.
 
-The open server is mem0's library behind HTTP, so both answer in the same shapes. Neither has pages,
-and both want a user, an agent or a run for every list and search. `*` is any of them, and a memory
-that has several is found by each.
+The open server is mem0's library behind HTTP, so both have the same reply shapes. Neither has
+pages, and both require a user, an agent or a run for every list and search. `*` matches any; a
+memory with several of them is found by each.
 
 | open server                   | platform                                           |
 |-------------------------------|----------------------------------------------------|
@@ -12,10 +12,10 @@ that has several is found by each.
 | `GET /memories/{id}`          | `GET /v1/memories/{id}/`, and so `PUT`, `DELETE`   |
 | `GET /memories/{id}/history`  | `GET /v1/memories/{id}/history/`                   |
 
-A write is `{messages, user_id, agent_id, run_id, metadata, infer}`, of the platform also `{app_id,
+A write is `{messages, user_id, agent_id, run_id, metadata, infer}`, on the platform also `{app_id,
 expiration_date, timestamp}`; a change is `{text, metadata}`, a search `{query, filters, top_k}`.
-A memory that is not there is 200 `null` of the open server, 404 of the platform. The platform
-answers `{event_id, status: PENDING}` where it stores later.
+For a missing memory, the open server answers 200 `null` and the platform 404. The platform answers
+`{event_id, status: PENDING}` if it stores later.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_
 ANY = "*"
 _PAGE = 100
 _CAPS = frozenset({20, 100, 1_000, 10_000})
-"""Limits that some version of the open server or of a store sets in silence."""
+"""Silent limits of some versions of the open server or of a store."""
 _LEAST_CAP = 1_000
-"""What every version of the open server lists at once."""
+"""Number of memories that every version of the open server can list at once."""
 _EVERYTHING: Json = {"OR": [{name: ANY} for name in (*OWNERS.values(), "app_id")]}
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of a write: the ids stored, or the event that tells once it is done."""
+    """The outcome of a write: the stored ids, or the event that will report it."""
 
     ids: tuple[str, ...]
     event: str | None = None
@@ -56,7 +56,7 @@ class Mem0Store(ABC):
     """One mem0. Every call raises the contract's errors."""
 
     has_apps: ClassVar[bool] = False
-    """Whether a project is an app of its own."""
+    """Whether projects are apps."""
 
     @abstractmethod
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
@@ -64,11 +64,11 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
-        """Return what is found in everything, best first; to `explain`, with a score's parts."""
+        """Return the hits among all memories, best first; with `explain`, with scores' parts."""
 
     @abstractmethod
     async def list(self, most: int) -> MemoryPage:
-        """Return everything, or `most` of it; what has expired too where mem0 can tell."""
+        """Return at most `most` memories, expired ones included where mem0 returns them."""
 
     @abstractmethod
     async def get(self, memory_id: str) -> Mem0Memory | None:
@@ -76,11 +76,11 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
-        """Change a memory whole; of the metadata no key is taken away."""
+        """Replace a memory's text and expiry; metadata keys are never removed."""
 
     @abstractmethod
     async def delete(self, memory_id: str) -> bool:
-        """Delete a memory; False where there is none."""
+        """Delete a memory; False if there is none."""
 
     @abstractmethod
     async def history(self, memory_id: str) -> Any:
@@ -88,23 +88,23 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def check(self) -> str:
-        """Say in a sentence what answers. Raises `Unavailable`, `Denied`."""
+        """Return a sentence on the mem0 that answers. Raises `Unavailable`, `Denied`."""
 
     async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
-        """Return the texts that the history keeps of gone memories, and erase them to `apply`.
+        """Return the texts of deleted memories in the history, and erase them if `apply`.
 
-        None: the history is out of reach.
+        None: the history cannot be reached.
         """
         del memory_ids, apply
         return None
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connections or the store."""
 
 
 class OpenStore(Mem0Store):
-    """mem0's library, here or behind a server: asked by user, by agent and by run."""
+    """mem0's library, local or behind a server: requests go by user, by agent and by run."""
 
     async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
         """Search in everything that has a user, an agent or a run."""
@@ -123,7 +123,7 @@ class OpenStore(Mem0Store):
         )
 
     async def delete(self, memory_id: str) -> bool:
-        """Delete a memory; neither tells one that is not there from a failure."""
+        """Delete a memory; after an error, check whether it exists, as mem0 does not tell."""
         try:
             await self.drop(memory_id)
         except MemtuiError:
@@ -134,21 +134,21 @@ class OpenStore(Mem0Store):
 
     @abstractmethod
     async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
-        """Search in what has any id of this name."""
+        """Search the memories that have any id of this name, such as `user_id`."""
 
     @abstractmethod
     async def list_in(self, owner: str, top_k: int) -> MemoryPage:
-        """List what has any id of this name."""
+        """List the memories that have any id of this name."""
 
     @abstractmethod
     async def drop(self, memory_id: str) -> None:
-        """Delete a memory, or fail in some way."""
+        """Delete a memory; a missing one may raise any of the contract's errors."""
 
 
 def _merged(
     found: Sequence[MemoryPage], *, most: int, caps: frozenset[int] = frozenset()
 ) -> MemoryPage:
-    """Return the memories of several replies, each once, the best first where they have scores."""
+    """Return the memories of several replies, each once, best first if they have scores."""
     numbers = [len(rows.memories) + rows.unreadable for rows in found]
     memories = {one.id: one for rows in found for one in rows.memories}
     ordered = sorted(memories.values(), key=lambda one: -(one.score or 0.0))
@@ -157,12 +157,12 @@ def _merged(
 
 
 def open_metadata(metadata: Json, expires: date | None) -> Json:
-    """Return metadata with the expiry, which the library keeps beside it in one place."""
+    """Return metadata with the expiry, which the library stores there."""
     return {**metadata, "expiration_date": expires.isoformat() if expires else None}
 
 
 def first_metadata(draft: Mem0Draft) -> Json:
-    """Return the metadata of a new memory, with its expiry and its age where they are known."""
+    """Return the metadata of a new memory, with its expiry and its creation time, if known."""
     metadata = open_metadata(draft.metadata, draft.expires) if draft.expires else draft.metadata
     if draft.created_at is None:
         return metadata
@@ -181,21 +181,21 @@ class Mem0ServerStore(OpenStore):
         await self._api.close()
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
-        """Store a text. Raises `Unavailable` where it is to infer and has no model."""
+        """Store a text. Raises `Unavailable` if it is to infer and has no model."""
         content: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
         body = {**content, **draft.owners, "infer": infer}
         return read_added(await self._api.ask("POST", "/memories", read_json, body))
 
     async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
-        """Search by `filters`, as any version does."""
+        """Search by `filters`, which every version supports."""
         body = {"query": query, "filters": {owner: ANY}, **asked}
         return await self._api.ask("POST", "/search", _rows, body, changes=False)
 
     async def list_in(self, owner: str, top_k: int) -> MemoryPage:
-        """List, what has expired too; some versions look at neither.
+        """List, expired memories included; some versions ignore the parameters.
 
-        Some versions refuse to list more than a thousand: then it is asked for as many, once known
-        at once.
+        Some versions refuse to list more than a thousand; once this is known, no more are
+        requested.
         """
         return await self._list({owner: ANY}, top_k)
 
@@ -211,11 +211,11 @@ class Mem0ServerStore(OpenStore):
         return await self._list(owners, top_k)
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
-        """Return one memory; `null` is none."""
+        """Return one memory; None if the server answers `null`."""
         return await _one(self._api, f"/memories/{quote(memory_id)}")
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
-        """Change a memory; its metadata is merged into what is there."""
+        """Change a memory; the given metadata is merged into the existing one."""
         body = {"text": text, "metadata": open_metadata(metadata, expires)}
         await self._api.ask("PUT", f"/memories/{quote(memory_id)}", bytes, body)
 
@@ -229,7 +229,7 @@ class Mem0ServerStore(OpenStore):
         return await self._api.ask("GET", path, read_json, changes=False)
 
     async def check(self) -> str:
-        """List as `list` does, of a run that nobody has."""
+        """List as `list` does, but for a run that does not exist."""
         await self._list({"user_id": ANY, "run_id": "memtui-health"}, self._most_listed)
         return "An open mem0 server answers."
 
@@ -247,7 +247,7 @@ class PlatformStore(Mem0Store):
         await self._api.close()
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
-        """Store a text; where the platform infers from it, it does so later."""
+        """Store a text; with `infer`, the platform stores later."""
         said = messages(draft.text)
         body: Json = {"messages": said, **draft.owners, "metadata": draft.metadata}
         if draft.expires:
@@ -272,7 +272,7 @@ class PlatformStore(Mem0Store):
         return replace(rows, more=len(rows.memories) >= top_k)
 
     async def list(self, most: int) -> MemoryPage:
-        """Read page after page; the number of them is known from the first."""
+        """Read the first page, which tells the number of pages, and then the others."""
         first, count = await self._page(1)
         pages = [first]
         if first.more:
@@ -285,26 +285,26 @@ class PlatformStore(Mem0Store):
         return MemoryPage(list(memories.values())[:most], more, unreadable)
 
     async def _page(self, number: int) -> tuple[MemoryPage, int]:
-        """Return a page, which has more behind it or not, and the number of all memories."""
+        """Return a page and the total number of memories."""
         path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
         body = {"filters": _EVERYTHING, "show_expired": True}
         return await self._api.ask("POST", path, _counted, body, changes=False)
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
-        """Return one memory; 404 is none."""
+        """Return one memory; None if the platform answers 404."""
         try:
             return await _one(self._api, f"/v1/memories/{quote(memory_id)}/")
         except NotFound:
             return None
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
-        """Change a memory; None takes an expiry away."""
+        """Change a memory; `expires` None removes the expiry."""
         day = expires.isoformat() if expires else None
         body = {"text": text, "metadata": metadata, "expiration_date": day}
         await self._api.ask("PUT", f"/v1/memories/{quote(memory_id)}/", bytes, body)
 
     async def delete(self, memory_id: str) -> bool:
-        """Delete a memory; 404 is none."""
+        """Delete a memory; False if the platform answers 404."""
         try:
             await self._api.ask("DELETE", f"/v1/memories/{quote(memory_id)}/", bytes)
         except NotFound:
@@ -317,16 +317,16 @@ class PlatformStore(Mem0Store):
         return await self._api.ask("GET", path, read_json, changes=False)
 
     async def check(self) -> str:
-        """Ask whose key it is."""
+        """Ping the platform, which tells the key's owner."""
         reply = await self._api.ask("GET", "/v1/ping/", _object, changes=False)
         return f"mem0's platform answers {reply.get('user_email') or 'this key'}."
 
     async def profile(self, user_id: str) -> str:
-        """Return a user's profile, empty where there is none yet. Raises `Unavailable`."""
+        """Return a user's profile; empty if there is none yet. Raises `Unavailable`."""
         path = f"/v2/entities/user/{path_segment(user_id, what='The user')}/profile/"
         try:
             reply = await self._api.ask("GET", path, _object, changes=False)
-        except NotFound:  # nobody has told mem0 of this user
+        except NotFound:  # the platform does not know this user
             return ""
         profile = reply.get("profile")
         if reply.get("status") == "failed":
@@ -375,12 +375,12 @@ def _object(body: bytes) -> Json:
 
 
 def messages(text: str) -> list[Json]:
-    """Return a text as what a user said: mem0 stores what is said in a conversation."""
+    """Return a text as a user's message: mem0 takes a conversation."""
     return [{"role": "user", "content": text}]
 
 
 def read_added(reply: Any) -> Added:
-    """Return what a reply to a write says was stored: added, or changed in the place of it."""
+    """Return the ids that a write stored, whether as additions or as updates."""
     rows = reply.get("results") if isinstance(reply, dict) else reply
     stored = [
         str(row["id"])
