@@ -454,7 +454,6 @@ def prove_pages() -> None:
         "`memtui ops count`",
         "`MEMTUI_QUIET_HOURS`",
         "| `host` | VARCHAR | The machine that it ran on. |",
-        "| `host` | The machine that it ran on. |",
         "`doors.knock`",
         "`machines.ping`",
     ):
