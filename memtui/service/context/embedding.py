@@ -60,7 +60,7 @@ class BindingEmbeddings(ServiceModule):
         """Return how many of a binding's texts are embedded. Not an operation.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
             NotFound: no such binding.
             Unsupported: it has no embedding.
         """

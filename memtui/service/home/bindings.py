@@ -94,7 +94,7 @@ class Bindings(ServiceModule):
         """Return the company's bindings with their targets, the oldest first.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
         """
         await asyncio.to_thread(self._runtime.visibility, caller)
         rows = await self._runtime.ask(table.bindings, caller.company_id)
@@ -340,7 +340,7 @@ class Bindings(ServiceModule):
         Not an operation.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
             NotFound: no such binding.
         """
         runtime = self._runtime
@@ -372,7 +372,7 @@ class Bindings(ServiceModule):
         """Return the fields of a record that a binding's provider cannot store.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
             NotFound: no such binding.
         """
         runtime = self._runtime
@@ -391,10 +391,10 @@ class Bindings(ServiceModule):
 
 
 async def refuse_shared(runtime: ServiceRuntime, row: BindingRow) -> Look:
-    """Raise `Conflict` where a binding would lie in the store of another company's.
+    """Raise `Conflict` where a binding would share a store with another company's binding.
 
-    Returns what looks again in the transaction that keeps the binding: it raises `Conflict` where
-    another company's bindings have changed since, as providers cannot be asked in there.
+    Returns a second check for the transaction that stores the binding, in which providers cannot be
+    asked: it raises `Conflict` if another company's bindings have changed since.
     """
     theirs = await runtime.ask(_of_others, row.company_id)
     if row.binding_id in await _shared(runtime, [row], theirs, load=True):
@@ -415,7 +415,7 @@ async def refuse_shared(runtime: ServiceRuntime, row: BindingRow) -> Look:
 
 
 def _of_others(database: DatabaseConnection, company_id: str) -> list[BindingRow]:
-    """Return the bindings of all companies but one."""
+    """Return the bindings of all other companies."""
     others = [one.company_id for one in table.companies(database) if one.company_id != company_id]
     return [row for other in others for row in table.bindings(database, other)]
 

@@ -85,8 +85,8 @@ class Companies(ServiceModule):
         """Return the caller's company.
 
         Raises:
-            Denied: it has members, and the caller is none.
-            NotFound: there is none of this id.
+            Denied: the company has members, and the caller is not one.
+            NotFound: no company has this id.
         """
         with self._runtime.database.read() as database:
             row = find_company(database, caller.company_id)
@@ -105,7 +105,7 @@ class Companies(ServiceModule):
 
         Raises:
             Invalid: the id is not a slug, or the name or a link template does not fit.
-            Conflict: there is one of this id.
+            Conflict: a company with this id exists.
         """
         row = CompanyRow(
             company_id=check_key(caller.company_id, "company id"),
@@ -123,7 +123,7 @@ class Companies(ServiceModule):
         return CompanyView.like(row)
 
     async def backed_up(self, caller: Caller, file: str) -> None:
-        """Log that a backup of the home was made, which contains all data of the company."""
+        """Log that a backup of the home was made, since it contains all data of the company."""
         async with self._runtime.configured(caller, SettingDetails(backup=file), in_read_only=True):
             pass
 
@@ -186,18 +186,18 @@ class Companies(ServiceModule):
         return CompanyView.like(await runtime.ask(find_company, company_id))
 
     async def content(self, caller: Caller) -> CompanyContent:
-        """Return what removing the caller's company would remove.
+        """Return the contents that removing the caller's company would delete.
 
         Raises:
-            Conflict: it has memories or operations of its own.
-            Denied: it has members, and the caller is none.
-            NotFound: there is none of this id, and nothing is left of one.
+            Conflict: the company has memories or operations of its own.
+            Denied: it has members, and the caller is not one.
+            NotFound: no company has this id, and no archive of one is left.
         """
         runtime, company_id = self._runtime, caller.company_id
         try:
             found = await self.get(caller)
         except NotFound:
-            # Rows before files: if killed in between, the removal can be repeated.
+            # A removal deletes rows before files; if it was killed in between, files are left.
             left = (await self._runtime.module(Analysis).segments(caller)).sealed_through
             oldest = await asyncio.to_thread(runtime.log(company_id).oldest_sealed, OLDEST)
             if not oldest or not was_imported(oldest):
@@ -221,8 +221,8 @@ class Companies(ServiceModule):
         Raises:
             Denied: memtui is read-only, or the caller may not change one of the companies.
             Conflict: it has memories or operations of its own, or another process seals its log.
-            Invalid: it is the caller's own.
-            NotFound: there is none of this id.
+            Invalid: it is the caller's own company.
+            NotFound: no company has this id.
             Unavailable: the object store with the copy cannot be reached; nothing was removed.
         """
         runtime = self._runtime
@@ -304,7 +304,7 @@ def _remove_rows(database: Database, company_id: str) -> None:
 
     with database.write() as connection:
         if database.notes is not None:
-            database.notes.forget(company_id)  # first: without it a check knows less, never wrong
+            database.notes.forget(company_id)  # first: a missing note is safe, a stale one is wrong
         for table in SQLModel.metadata.sorted_tables:
             if "company_id" in table.c:
                 connection.execute(delete(table).where(table.c.company_id == company_id))

@@ -1,4 +1,4 @@
-"""Another system's log, imported as the log of a company of its own."""
+"""Import another system's log as the log of a separate company."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:
 
 
 def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[OperationDraft]:
-    """Give each operation the other system's id, where it can be kept and is not taken."""
+    """Return the drafts to append; one whose id is taken gets its `own_id`."""
     named: list[OperationDraft] = []
     for draft, own_id in fresh:
         free = draft.operation_id not in taken
@@ -159,10 +159,10 @@ class Imports(ServiceModule):
 
         Args:
             caller: Who imports.
-            company_id: Whose log the operations become; never the caller's own.
-            operations: All of this company, by the moment they began at; those of one
-                `operation_id` are one operation and of one moment.
-            name: The name of a company that is new.
+            company_id: The company that gets the operations; never the caller's own.
+            operations: Operations of this company, ordered by start; those with equal `own_id` are
+                the same operation, with the same start.
+            name: The name of the company, if it is new.
             asked: The logged request, such as the file.
             dry_run: Only count.
             report: Called with the number of operations processed.
@@ -202,7 +202,7 @@ class Imports(ServiceModule):
         return done
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
-        """Return whether the company exists; refuse one whose log is not an imported one."""
+        """Return whether the company exists; `Conflict` if it is more than an imported log."""
         try:
             await self._runtime.ask(find_company, company_id)
         except NotFound:

@@ -62,7 +62,7 @@ class Members(ServiceModule):
         """Return the company's members; empty: everybody may see and do everything.
 
         Raises:
-            Denied: the company has members, and the caller is none of them.
+            Denied: the company has members, and the caller is not one.
         """
         self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
@@ -70,10 +70,10 @@ class Members(ServiceModule):
 
     @in_thread
     def own_subject(self, caller: Caller) -> str:
-        """Return the `subject_id` of the caller's memories; of an agent, the person's it acts for.
+        """Return the `subject_id` of the caller's memories; for an agent, of its person's.
 
-        It is the user of the membership, else of the person's name. Strangers are not refused here:
-        the operations that they then ask for are, and are logged.
+        It is the subject of the membership, else the person's name. Callers who are not members
+        are not refused here, but in their later operations, where that is logged.
         """
         person = person_of(caller) or caller.principal
         with self._runtime.database.read() as database:
@@ -150,7 +150,7 @@ class Tokens(ServiceModule):
 
     @in_thread
     def all(self, caller: Caller) -> list[TokenView]:
-        """Return the tokens that the caller may see, oldest first: managers all, others theirs.
+        """Return the tokens that the caller may see, oldest first: managers all, others their own.
 
         Raises:
             Denied: the caller is not a member.

@@ -75,7 +75,7 @@ _BATCH = 2_000
 
 _AT_ONCE = 500
 _REBUILT = 10_000
-"""Erasing rebuilds indexes, so it gets the time-out of a bulk call of so many records."""
+"""A provider's erasing rebuilds indexes, so it gets the time-out of a call with so many records."""
 
 _A_DAY = timedelta(days=1)
 _REFUSALS = {"notfound", "denied", "invalid"}
@@ -181,7 +181,10 @@ class Purging(ServiceModule):
 
     @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
-        """Purge by age, at most once a day, if the setting asks for it and a person allowed it."""
+        """Purge by age, at most once a day, if the setting asks for it and a person allowed it.
+
+        None: nothing was due.
+        """
         runtime, now = self._runtime, self._runtime.clock()
         company = await runtime.ask(find_company, caller.company_id)
         days, allowed = self._runtime.settings.purge_after_days, company.purge_after_days
@@ -292,7 +295,7 @@ class Purging(ServiceModule):
         )
 
     def _was_met(self, request: PurgeRequest, aim: Aim) -> bool:
-        """Whether the log has an operation about the target, also with its user erased."""
+        """Whether the log has an operation about the target, also if its user is erased there."""
         own_log = self._runtime.log(aim.company_id)
         if request.record_id is not None:
             ids = [(key, one) for key, of in aim.gone.items() for one in of]
@@ -389,7 +392,7 @@ class Purging(ServiceModule):
             yield segment, here
 
     def _erase_from_log(self, entry: RunningOperation, found: Survey, step: StepHook) -> None:
-        """Erase the log's values, then the journal's, which is what finds the texts. Blocking."""
+        """Erase the log's values, then the journal's, from which the texts are known. Blocking."""
         runtime, aim = self._runtime, found.aim
         with self._archive(aim.company_id) as folder:
             self._erase_sealed(entry, aim, folder, step)

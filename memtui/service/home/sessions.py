@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 _SILENT_S = 3_600
-"""Whoever asks nothing for so long, where a process has several clients, has no session any more:
-over HTTP one ends sooner."""
+"""A client without a request for so many seconds has left: an HTTP session ends sooner. Only a
+process with several clients needs this."""
 
 
 class Sessions:
-    """The sessions of a home's processes, in a folder of it. Every method blocks."""
+    """The sessions of a home's processes, files in one of its folders. Every method blocks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class Sessions:
 
     @property
     def place(self) -> str:
-        """The machine and folder where these locks are; those of another place cannot be tried."""
+        """The machine and folder of these locks; locks of another place cannot be tested."""
         return f"{socket.gethostname()}:{self._folder}"
 
     def own(self) -> str:
@@ -85,7 +85,7 @@ class Sessions:
                 fresh.write_text(json.dumps(about), encoding="utf-8")
 
     def _forget_silent(self) -> None:
-        """Remove what this process announced of those who went without a word."""
+        """Remove this process's announcements of clients that left without withdrawing."""
         oldest = time.time() - _SILENT_S
         for path in self._folder.glob(f"{self._name}.*.json"):
             with suppress(FileNotFoundError):  # it was withdrawn just now
@@ -98,9 +98,9 @@ class Sessions:
             self._announcement(self._name, one).unlink(missing_ok=True)
 
     def announced(self) -> Iterator[tuple[bytes, datetime]]:
-        """Yield who is connected to a living process of this home, and when last heard of.
+        """Yield the announcements of living processes, and when each was last repeated.
 
-        It is the JSON that the process wrote, unchecked.
+        An announcement is the JSON that the process wrote, unchecked.
         """
         dead: dict[str, bool] = {}
         for path in sorted(self._folder.glob("*.json")):

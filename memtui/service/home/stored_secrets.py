@@ -35,18 +35,18 @@ class StoredSecret(Model):
 
 
 class Secrets(ServiceModule):
-    """Secrets that are stored where they should not be."""
+    """Searches for secrets that are stored where they should not be."""
 
     async def stored(
         self, caller: Caller, folders: tuple[Path, ...] = ()
     ) -> AsyncIterator[StoredSecret]:
-        """Yield where a company stores secrets: its log, its journal, what is held, records, files.
+        """Yield where secrets are stored: log, journal, pending writes, configs, records, files.
 
-        Every page of records that is looked at is an operation, as any other look at them.
+        Each page of records that is read is logged as an operation, like any other read.
 
         Args:
-            caller: Somebody who may change the company's settings.
-            folders: Where the app keeps files of its own.
+            caller: The caller, who must be allowed to change the company's settings.
+            folders: Folders with files of the app itself.
 
         Raises:
             Denied: the caller may not change the settings.
@@ -91,7 +91,10 @@ class Secrets(ServiceModule):
 
 
 def _in_journal(runtime: ServiceRuntime, caller: Caller) -> Iterator[StoredSecret]:
-    """Of a record that the caller may not see, only the operation is told: its id says too much."""
+    """Yield the secrets in the undo journal.
+
+    For a record that the caller may not see, only the `seq` is given: its id may reveal too much.
+    """
     visibility = runtime.visibility(caller)
     columns = (JOURNAL.c.seq, JOURNAL.c.provider_record_id, JOURNAL.c.before, JOURNAL.c.after)
     with runtime.database.read() as database:

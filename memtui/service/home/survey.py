@@ -40,19 +40,19 @@ _SHOWN = 200
 
 
 class PurgeRequest(Model):
-    """What is to be erased: exactly one of a record, a subject, a project and an age.
+    """The target of a purge: exactly one of a record, a subject, a project and an age.
 
     Raises:
-        Invalid: it names none or several, or would forget records for an age.
+        Invalid: it names none or several, or combines `forget` with an age.
     """
 
     record_id: str | None = None
     binding_key: str | None = None
-    """The record's binding; None: every one where its id is known."""
+    """The record's binding; None: every binding where the id is known."""
     subject_id: str | None = None
     project_id: str | None = None
     before: UtcDatetime | None = None
-    """Erase the texts of operations that began before; never records."""
+    """Erase the texts of operations that began before this moment; records are never erased."""
     forget: bool = False
     """Forget the living records first."""
 
@@ -73,7 +73,7 @@ class PurgeRequest(Model):
 
 
 class Copies(Model):
-    """The copies in one place."""
+    """The number of copies in one place."""
 
     place: str
     count: int
@@ -92,45 +92,45 @@ class Living(Model):
 
 
 class PurgeAnswer(Model):
-    """What would go, or went."""
+    """The result of a purge, or of its plan."""
 
     what: str
     applied: bool
     operation_id: str | None = None
     copies: tuple[Copies, ...] = ()
     living: tuple[Living, ...] = ()
-    """Those that stay with their history; with `forget` and not applied: that would be forgotten.
-    """
+    """Living records of the target. They stay, with their history, unless `forget` is set."""
     forgotten: int = 0
     found: TraceReport | None = None
     """Places that still have the texts; None: not applied, so not searched."""
     others: tuple[Trace, ...] = ()
-    """Of these, the places in living memories with the same text; they are not erased."""
+    """Of these, the places in other memories with the same text; they are not erased."""
     short: int = 0
-    """Texts too short to search for: the emptied places are their only proof."""
+    """Number of texts too short to search for, so that leftovers of them would not be found."""
     beyond: tuple[str, ...] = ()
     """Copies out of memtui's reach, a sentence each."""
 
     @property
     def left(self) -> tuple[Trace, ...]:
-        """Traces that no living memory explains."""
+        """Traces that belong to no other memory."""
         traces = self.found.traces if self.found else ()
         return tuple(one for one in traces if one not in self.others)
 
 
 @dataclass(slots=True)
 class Survey:
-    """What was found of the target."""
+    """The findings about a purge's target."""
 
     aim: Aim
     steps: list[JournalStep]
-    """Of the undo journal."""
+    """Its steps in the undo journal."""
     visibility: Visibility | None
     """What the caller may see; None: everything."""
     beyond: list[str]
+    """Copies out of memtui's reach, a sentence each."""
     living: list[tuple[Connection, Record]] = field(default_factory=list)
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
-    """What each keeps of what is gone, and what erases it."""
+    """For each writable binding the request to erase its remains, and the reply to a trial."""
     pending: list[PendingRow] = field(default_factory=list)
     """Pending writes about the target."""
     seen: frozenset[str] = frozenset()
@@ -141,7 +141,7 @@ class Survey:
         return [one for one in self.living if one[0].adapter.capabilities.writable]
 
     def with_living(self) -> Aim:
-        """Return what is erased once the living are forgotten."""
+        """Return the aim for when the living records are forgotten too."""
         gone, texts = dict(self.aim.gone), set(self.aim.texts)
         for connection, record in self.going():
             key, record_id = connection.binding.key, record.handle.provider_record_id
@@ -151,13 +151,13 @@ class Survey:
         return replace(self.aim, gone=gone, living=living, texts=frozenset(texts))
 
     def only_subject(self) -> str | None:
-        """Return the only user whose memories these are; None: not one user's."""
+        """Return the user who owns every state of the target; None: not one user."""
         owners = {owner_of(record.scope) for record in self.states()}
         [kind, subject_id] = owners.pop() if len(owners) == 1 else ("", "")
         return subject_id if kind == "subject_id" else None
 
     def states(self) -> Iterator[Record]:
-        """Yield every state of a record that is known of it."""
+        """Yield every known state of the target's records."""
         yield from (record for _, record in self.living)
         yield from (s.record for one in self.steps for s in one.snapshots if s.record)
 
@@ -166,7 +166,7 @@ class Survey:
         return self.visibility is None or self.visibility.reads(record.scope)
 
     def answer(self, request: PurgeRequest, copies: Sequence[Copies]) -> PurgeAnswer:
-        """Return what would go."""
+        """Return the answer of a plan."""
         return PurgeAnswer(
             what=request.what,
             applied=False,
@@ -191,16 +191,16 @@ async def survey(
     request: PurgeRequest,
     said: frozenset[str] = frozenset(),
 ) -> Survey:
-    """Find what lives, what is gone, and what the gone records said.
+    """Find the target's living records, its gone records, and the texts of the gone ones.
 
     Args:
         runtime: The service's parts.
-        caller: Whose company.
-        request: What is to be erased.
+        caller: The caller, whose company is searched.
+        request: The target.
         said: Texts of the target that are known already.
 
     Raises:
-        NotFound: it names a binding that never existed.
+        NotFound: the request names a binding that never existed.
         Unavailable: a provider that may store living records cannot be reached.
     """
     aim = Aim(
@@ -254,7 +254,7 @@ async def survey(
 async def _connections(
     runtime: ServiceRuntime, caller: Caller
 ) -> tuple[dict[str, Connection], list[str]]:
-    """Open the company's bindings; also say what is not looked into."""
+    """Open the company's enabled bindings; also return sentences on what a purge would miss."""
     read_only = (await runtime.ask(find_company, caller.company_id)).read_only
     waiting = await runtime.ask(appending.open_intents, caller.company_id)
     running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
@@ -277,7 +277,7 @@ async def _connections(
 def _known_ids(
     runtime: ServiceRuntime, aim: Aim, record_id: str, request: PurgeRequest
 ) -> dict[str, frozenset[str]]:
-    """Return all ids of a record by binding, in those where one of them is known."""
+    """Return a record's ids, by binding: where the log knows one of them, or else everywhere."""
     company_id = aim.company_id
     with runtime.database.read() as database:
         rows = bindings.bindings(database, company_id)
@@ -303,9 +303,9 @@ def _known_ids(
 
 
 def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
-    """Return the ids of what was stored for the subject, by binding: providers may drop the name.
+    """Return the ids of records that were first stored for the subject, by binding. Blocking.
 
-    Blocking.
+    They come from the log, since a provider may not store the subject.
     """
     of = Filter(subject_id=aim.subject_id, operation_type=OperationType.WRITE, internal=True)
     found: dict[str, set[str]] = {}
@@ -325,9 +325,9 @@ def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
 async def _look(
     found: Survey, connections: Mapping[str, Connection]
 ) -> tuple[dict[str, set[str]], set[str]]:
-    """Note what lives, and what providers keep of the rest.
+    """Add the living records, and the remains that providers have of gone ones, to a survey.
 
-    Returns the ids of what is gone, by binding, and what providers say that it said.
+    Returns the ids of the gone records, by binding, and their texts in the remains.
     """
     aim, texts = found.aim, set[str]()
     gone: dict[str, set[str]] = {key: set(of) for key, of in aim.living.items()}
@@ -346,16 +346,16 @@ async def _look(
         found.beyond += reply.beyond
         texts.update(reply.texts)
         ids.update(reply.record_ids)
-        # What it finds once the others are known is asked for with them.
+        # The ids that the provider found itself are erased with the known ones.
         asked = asked.model_copy(update={"record_ids": tuple(sorted(ids))})
         found.providers.append((connection, asked, reply))
     return gone, texts
 
 
 async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
-    """Return the records that are still stored, expired ones too, of those that it is about.
+    """Return the target's records that are still stored, expired ones included.
 
-    A file that a provider only reads where it lies is none: it is not stored here.
+    Files that a provider only reads where they lie (`read_only` records) are left out.
     """
     scope = Scope(company_id=aim.company_id)
     found: dict[str, Record] = {}
@@ -388,14 +388,14 @@ async def _taken(
     try:
         return [one.record for one in await connection.snapshots(handles, scope)]
     except NotFound:
-        # One that nobody can look up: the others are asked for one by one.
+        # One id cannot be looked up: ask for each alone, so that the others are found.
         if len(handles) == 1:
             return []
         return [record for one in handles for record in await _taken(connection, [one], scope)]
 
 
 def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
-    """Return the operations that may contain the target, sealed ones first. Blocking."""
+    """Yield the operations that may contain the target, sealed ones first. Blocking."""
     yield from runtime.log(aim.company_id).sealed_about(aim)
     above = runtime.log(aim.company_id).sealed_through
     with runtime.database.read() as database:

@@ -1,6 +1,6 @@
 """Query and list over all bindings of a company at once, whatever their providers.
 
-Each binding is queried as if alone, with the same routing, rights, log and a time limit of its own.
+Each binding is queried as if alone: with the same routing and rights, a log entry and a time limit.
 One that is slow, fails or may not be read is named with the reason; the other answers are returned.
 Scores of different providers cannot be compared, so answers are joined by rank, weighted by the
 owner of the record (seed 002 §3: the project's most, the company's least).
@@ -242,7 +242,7 @@ class Asked:
         """Keep only the bindings that a filter allows.
 
         Raises:
-            NotFound: the filter names a binding that is not there, or allows none.
+            NotFound: the filter names a binding that does not exist or is disabled, or allows none.
         """
         for key in chosen.any_of("binding_key"):
             if key not in self.outcomes:
@@ -256,7 +256,7 @@ class Asked:
             raise NotFound("No binding that is on is one of those that the filter names.")
 
     def refuse_silence(self) -> None:
-        """Raise an error where every binding failed: their common one, else `Unavailable`."""
+        """Raise if every binding failed: the first error if all are alike, else `Unavailable`."""
         if len(self.errors) < len(self.outcomes):
             return
         first, *others = self.errors.values()
@@ -308,7 +308,7 @@ class Everywhere(ServiceModule):
             so_far: Called with the answer so far, each time a binding answers.
 
         Raises:
-            Invalid: it names a binding, or asks for `Matching.AGENTS`, which one provider answers.
+            Invalid: it names a binding, or `Matching.AGENTS`, which needs a single provider.
             Denied: the caller sees nothing here.
             NotFound: there is no binding to query.
         """
@@ -352,8 +352,8 @@ class Everywhere(ServiceModule):
             within_ms: Time limit of each binding; None: `all_bindings_timeout_ms`.
             so_far: Called with the page so far, without a cursor, each time a binding answers.
             report: Called with the progress of all bindings, while all is read first (`dup:`).
-            seen_only: For the whole company, list the records that the caller sees, instead of
-                refusing a caller who may not list everybody's.
+            seen_only: For the whole company, list only the records that the caller sees, instead
+                of refusing a caller who may not list all.
 
         Raises:
             Invalid: it names a binding or a namespace, or the cursor is of another list.
@@ -395,7 +395,7 @@ class Everywhere(ServiceModule):
         """Return the enabled bindings that serve a scope the caller may see, the oldest first.
 
         Raises:
-            Denied: the company has members, and the caller is none.
+            Denied: the company has members, and the caller is not one.
         """
         runtime = self._runtime
         visibility = await asyncio.to_thread(runtime.visibility, caller)
@@ -570,7 +570,7 @@ def _first_of_keys(
 
 
 def _entry_of(record: Record) -> Entry | None:
-    """Return the key of a fact, also where its text has the prefix that agents read."""
+    """Return the key of a fact, ignoring the prefix that its text has for agents."""
     if record.kind != FACT:
         return None
     return entry_of(record.model_copy(update={"text": without_prefix(record.text)}))
@@ -689,7 +689,7 @@ class _Progress(Model):
     shown: int = 0
     """Number of records of that page already shown."""
     last_id: str | None = None
-    """The last one shown. It finds the place again where records came or went meanwhile."""
+    """The last record shown; finds the position again if records came or went meanwhile."""
     total: int | None = None
     is_done: bool = False
     """True: the whole list was shown."""

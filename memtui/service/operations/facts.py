@@ -103,12 +103,13 @@ class FactKeys(Model):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a scope's facts are looked up, and how near the scope is: less is nearer."""
+    """An owner whose facts are looked up in a binding."""
 
     rank: tuple[int, int]
+    """The distance of the owner's scope, then of the binding: less is nearer."""
     owner: Scope
     reason: str
-    """Why this binding is read for them."""
+    """Why the owner's facts are looked up in this binding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Facts(ServiceModule):
     async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
         """Return the value of a key in the nearest scope, and the values that it hides.
 
-        Where a binding fails, the others answer, and `problems` names it.
+        If a binding fails, the others answer, and `problems` names it.
 
         Raises:
             NotFound: no scope has the key.
@@ -185,7 +186,7 @@ class Facts(ServiceModule):
         asked: RecordDetails,
         key: str | None,
     ) -> _Read:
-        """Read the facts of a key, None: of every key; one operation for each binding."""
+        """Read the facts of a key (None: of every key), with one logged operation per binding."""
         namespace = None if request.namespace is None else request.namespace.strip().casefold()
         asked = without_empty(cast("RecordDetails", redact_json(asked)[0]))
         ids: list[str] = []
@@ -235,9 +236,10 @@ class Facts(ServiceModule):
     async def _routes(
         self, caller: Caller, request: FactRequest
     ) -> tuple[dict[str | None, list[_Place]], list[Problem]]:
-        """Return the places to look in, by binding key, and the problems with others.
+        """Return the owners to look up in each binding, and the problems with other owners.
 
-        The key None is the binding that serves the whole scope: its errors are reported and logged.
+        The binding key None stands for the binding that serves the request's whole scope. If no
+        owner can be looked up, it is the only one, so that its error is reported and logged.
         """
         owners, asked = _owners(request.scope), request.binding_key
         if asked is not None:

@@ -50,7 +50,7 @@ class SyncedRecords(ServiceModule):
     """The state of synced bindings. No method is an operation.
 
     Every method raises `NotFound` for an unknown binding, and `Denied` where the company has
-    members and the caller is none. Ids can reveal records, so only callers who may configure get
+    members and the caller is not one. Ids can reveal records, so only callers who may configure get
     them.
     """
 

@@ -1,7 +1,7 @@
 """Namespaces of providers, and the ledger of bindings served as memory plugins (seed 001).
 
 The ledger has namespaces with kind, expiry and metadata, for providers without them, and maps
-memory ids to records. Changing a namespace is an operation; the ids follow from operations.
+memory ids to records. Changes of namespaces are logged as operations, changes of ids are not.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Namespaces(ServiceModule):
         binding_key: str | None,
         needs: str = "namespace_changes",
     ) -> AsyncIterator[tuple[RunningOperation, Connection, tuple[Namespace, ...]]]:
-        """Run an operation with the list of a provider's namespaces."""
+        """Run an operation; also yields the list of the provider's namespaces."""
         scope = Scope(company_id=caller.company_id)
         async with self._runtime.connected(
             operation_type, caller, scope, asked, binding_key, needs=needs
@@ -91,7 +91,7 @@ class Namespaces(ServiceModule):
     ) -> Namespace:
         """Create a namespace, or set the expiry of an existing one (None: no expiry).
 
-        The metadata stay.
+        An existing one keeps its metadata.
 
         Raises:
             Invalid: the provider does not accept this name.
@@ -125,13 +125,15 @@ class Namespaces(ServiceModule):
     async def delete(
         self, caller: Caller, binding_key: str, name: str, *, unseen: bool = False
     ) -> NamespaceDeleted:
-        """Forget every record that can be listed, as one operation, then remove the namespace.
+        """Forget every listed record of a namespace, as one operation, then remove the namespace.
 
-        `unseen`: also if it has more than can be listed; removing that cannot be undone.
+        `unseen`: remove it even if it has more records than can be listed; their removal cannot be
+        undone.
 
         Raises:
             NotFound: there is no such namespace.
-            Conflict: it has more than can be listed, and `unseen` is False.
+            Conflict: it has more records than can be listed, and `unseen` is False.
+            Denied: some of its records may not be forgotten; the namespace stays.
         """
         scope = Scope(company_id=caller.company_id)
         listed = BrowseDetails(namespace=name, purpose="delete_namespace")
@@ -179,7 +181,7 @@ class KeptNamespace(Model):
     name: str
     kind: str
     expires_at: UtcDatetime | None = None
-    """From this moment on its memories are not returned."""
+    """Its memories are not returned from this moment on."""
     metadata: Json | None = None
     created_at: UtcDatetime
 
@@ -197,8 +199,8 @@ class MemoryName(Model):
 class PluginLedger(ServiceModule):
     """Stores the namespaces and memory ids of a company's bindings, by binding key.
 
-    Every method raises `NotFound` for an unknown binding, and `Denied` where the company
-    has members and the caller is none.
+    Every method raises `NotFound` for an unknown binding, and `Denied` where the company has
+    members and the caller is not one.
     """
 
     @in_thread
@@ -209,7 +211,7 @@ class PluginLedger(ServiceModule):
 
     @in_thread
     def named(self, caller: Caller, key: str, names: Sequence[str]) -> dict[str, KeptNamespace]:
-        """Return the existing ones among these namespaces. Not an operation."""
+        """Return those of the named namespaces that exist. Not an operation."""
         with self._reading(caller, key) as (database, of):
             found = plugins.namespaces_named(database, of, names)
             return {name: _kept(row) for name, row in found.items()}
@@ -237,12 +239,12 @@ class PluginLedger(ServiceModule):
 
     @in_thread
     def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
-        """Map memory ids to records; replaces earlier entries of either."""
+        """Map memory ids to records, replacing earlier entries of either. Nothing if read-only."""
         noted = list(names)
         if not noted or self._runtime.read_only:
             return
         self._runtime.visibility(caller)
-        # Need not be durable: an entry is rebuilt from the record's mark when it is next read.
+        # Entries without a mark need not be durable: the next read of the record rebuilds them.
         durable = any(name.mark is not None for name in noted)
         with self._runtime.database.write(durable=durable) as database:
             row = find_binding(database, caller.company_id, key)
@@ -280,7 +282,7 @@ class PluginLedger(ServiceModule):
         expires_at: UtcDatetime | None = None,
         metadata: Json | None = None,
     ) -> KeptNamespace:
-        """Set a namespace's expiry, or replace its metadata. Raises `NotFound`."""
+        """Set a namespace's expiry and replace its metadata; None: unchanged. Raises `NotFound`."""
         given = {"expires_at": expires_at, "attributes": _clean(metadata)}
 
         def change(database: Database, of: plugins.Binding) -> NamespaceRow:

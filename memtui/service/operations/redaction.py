@@ -1,12 +1,12 @@
-"""Secrets are taken out of whatever leaves for a provider or for the log (seed 001, SAFE-T1201).
+"""Redact secrets in texts that go to a provider or to the log (seed 001, SAFE-T1201).
 
-Two sorts are known: what has a secret's shape, such as a vendor's tokens, and what stands under a
-secret's name, as in `API_KEY=…`, `"password": "…"`, `**Token:** …` or `--password …`.
+A secret is recognised by its shape, such as a vendor's token, or by the name before it, as in
+`API_KEY=…`, `"password": "…"`, `**Token:** …` or `--password …`.
 
 The shapes of several vendors' tokens are those of detect-secrets, which is imported only when a
-text holds the sign of one; its guesses by entropy are left out, because they take ordinary words
-for secrets. Each shape may begin only where a word begins and repeats nothing without a bound
-inside of another repetition, so that the work is linear in the length of a text.
+text contains a sign of one. Its guesses by entropy are not used, because they match ordinary words.
+Each shape begins only at the start of a word, and has no unbounded repetition inside another one,
+so that the time is linear in the length of a text.
 """
 
 from __future__ import annotations
@@ -22,31 +22,29 @@ from typing import Any
 from memtui.patterns import late_pattern
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-"""Where a token may begin: at a word's start, or behind an escape such as `\\n` in JSON text."""
+"""Where a token may begin: at the start of a word, or after an escape like `\\n` in JSON text."""
 
 _CODE = r"(?:[a-z0-9]{4,6}(?:-[a-z0-9]{4,6}){1,5}|(?=[a-z]{0,12}[0-9])[a-z0-9]{6,16})\b"
-"""One of the codes that let somebody in who has lost their second factor."""
+"""A recovery code, for a login without the second factor."""
 
 _URL_END = r"[^\s\"'<>`\\]*"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one sort of secret looks like.
-
-    `pattern` finds it; its group `secret`, where it has one, is what is taken out. A text without
-    any of the `signs`, in lower case, has none.
-    """
+    """A kind of secret that is recognised by its shape."""
 
     label: str
     signs: tuple[str, ...]
+    """In lower case; a text without any of them has no such secret, so `pattern` is not tried."""
     pattern: str = ""
+    """Matches the secret; only the group `secret` is redacted, if the pattern has one."""
     detector: str = ""
-    """The module of detect-secrets whose patterns count, in place of `pattern`."""
+    """A module of detect-secrets, whose patterns are used instead of `pattern`."""
 
 
 def _prefixed(label: str, body: str, *prefixes: str) -> Shape:
-    """A token that a prefix of its own makes known."""
+    """Return the shape of a token that begins with one of `prefixes`."""
     heads = "|".join(map(re.escape, prefixes))
     return Shape(label, tuple(prefix.lower() for prefix in prefixes), rf"{_START}(?:{heads}){body}")
 
@@ -308,11 +306,11 @@ SHAPES = (
 SIGNLESS = late_pattern(
     r"[MNO][\w\-]{23,25}\.[\w\-]{6}\.[\w\-]{27,38}|[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"
 )
-"""Tokens of Discord and Mailchimp: nothing in them is rare enough to look for first."""
+"""Tokens of Discord and Mailchimp, which contain nothing rare enough to be a sign."""
 
 
 def shapes_in(folded: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Yield the labels and patterns of those secrets that a text, in lower case, may hold."""
+    """Yield the labels and patterns of the shapes that a text in lower case may contain."""
     for position, shape in enumerate(SHAPES):
         if any(map(folded.__contains__, shape.signs)):
             for pattern in _patterns(position):
@@ -335,7 +333,7 @@ def _patterns(position: int) -> tuple[re.Pattern[str], ...]:
         and issubclass(one, RegexBasedDetector)
         and one.__module__ == module.__name__
     ]
-    # Its patterns may end before a longer token does, and the rest of that is as secret.
+    # Extended to the end of the word: a pattern may match only the begin of a longer token.
     return tuple(
         re.compile(rf"{_START}(?:{pattern.pattern})[\w\-/+=.]*", pattern.flags)
         for detector in own
@@ -395,7 +393,7 @@ _ABOUT = late_pattern(
     r"|FIELD|COLUMN|LABEL|HINT|SCOPES?|ROTATION|RESET|HEADER|PREFIX|SUFFIX|FORMAT|ALGORITHM|ISSUER"
     r"|AUDIENCE|USER(?:NAME)?|COST|PRICE|RATE|MODEL|BACKEND|SERVICE|MOUNT|SOURCE"
 )
-"""What such a name may end in that makes it one for something about the secret."""
+"""Endings of names for something about a secret, not for the secret: `TOKEN_LIMIT`."""
 
 _LITERAL = late_pattern(
     r"(?i)value|data|input|default|response|result|prompt|none|null|nil|true|false|undefined|required|optional|string|bytes|empty|unset|redacted"
@@ -414,7 +412,7 @@ _REFERENCE = late_pattern(
         |import\.meta|data|module)(?:\.[A-Za-z_]\w*)+(?![\w\-])
     """
 )
-"""Where a secret is read from; the secret itself is not there."""
+"""Values that refer to a secret, such as a variable or a call, without containing it."""
 
 _NAMES_ONE = late_pattern(
     r"(?i)(?:[a-z_]\w*\??\.)*[a-z_]*(?:(?:api|access|secret|private|account|signing|encryption)_?key"
@@ -424,13 +422,13 @@ _BEFORE_PASS = late_pattern(
     r"(?i)(?:db|smtp|user|admin|root|mail|ftp|http|proxy|pg|redis|my)[_\-]$"
     r"|\b(?:user(?:name)?|login|email|account)\b[^\n]{1,60}$"
 )
-"""What makes a bare `pass` the short form of a password."""
+"""Text before the word `pass` that makes it mean a password."""
 
 _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET", "CREDENTIAL": "SECRET"}
 _QUOTES = "\\\"'`"
 _TAKEN_OUT = late_pattern(r"\[REDACTED:[A-Z_]+\]")
 _VALUE_MEMBERS = ("value", "default", "plaintext")
-"""Members under which a document of settings holds the value of a named setting."""
+"""Members that contain the value of a setting, in an object named like a secret."""
 
 _OPTION = late_pattern(r"--?[A-Za-z][\w\-]{0,60}")
 _HEADER = late_pattern(r"(?i)(?:proxy-)?authorization|(?:set-)?cookie")
@@ -455,12 +453,13 @@ def redact(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def suspicious(text: str) -> str | None:
-    """Return the folded text if it may hold a secret, in a tenth of the time of `redact`.
+    """Return the folded text if it may contain a secret, else None; ten times as fast as `redact`.
 
     The text may be the JSON or the `repr` of a value: where this is None, `redact_json` finds
-    nothing in the value either. A folded letter is the ASCII one that a pattern takes it for.
+    nothing in the value either.
     """
     folded = text.casefold()
+    # Patterns that ignore case match `\u0131` and `\u0130` as an i; folding leaves more than that.
     if not folded.isascii():
         folded = folded.replace("\u0131", "i").replace("\u0307", "")
     has_sign = any(map(folded.__contains__, _SIGNS)) or SIGNLESS.search(text)
@@ -468,7 +467,7 @@ def suspicious(text: str) -> str | None:
 
 
 def _take_out(text: str, pattern: re.Pattern[str], label: str, labels: list[str]) -> str:
-    """Replace what has a secret's shape, or the part of it that is the secret."""
+    """Replace each match of a shape, or of its group `secret`."""
     group = "secret" if "secret" in pattern.groupindex else 0
 
     def replaced(match: re.Match[str]) -> str:
@@ -483,9 +482,10 @@ def _take_out(text: str, pattern: re.Pattern[str], label: str, labels: list[str]
 
 
 def _take_out_named(text: str, pattern: re.Pattern[str], labels: list[str]) -> str:
-    """Replace the values under secrets' names that are secrets.
+    """Replace the values after secrets' names that are secrets.
 
-    What is none may hold another name, as `secrets: token: …` does, so the search goes on inside.
+    A value that is not one may contain another name, as in `secrets: token: …`, so the search
+    continues inside it.
     """
     parts: list[str] = []
     done = position = 0
@@ -525,7 +525,7 @@ def _is_named_secret(text: str, pattern: re.Pattern[str], match: re.Match[str], 
             return False
         sure = assigned or keyword.isupper() or (quoted and ('"' in match[3] or "'" in match[3]))
         if not assigned and not separator.endswith(":"):
-            # Behind neither a colon nor a sign of equality, both may be words of a sentence.
+            # Without a colon or an equals sign, name and value may be words of a sentence.
             least = 6 if separator in ("is", "was", "|") else 8
             sure = quoted and keyword.isupper()
             if not sure and len(bare) < (least if _label(keyword) == "PASSWORD" else 16):
@@ -534,7 +534,7 @@ def _is_named_secret(text: str, pattern: re.Pattern[str], match: re.Match[str], 
 
 
 def _may_be_bare(text: str, match: re.Match[str], value: str, *, assigned: bool) -> bool:
-    """Tell whether a value without quotes may be a secret, and no word of prose or of code."""
+    """Whether a value without quotes may be a secret, rather than a word of prose or code."""
     keyword = match[1]
     if keyword.upper() == "PASS" and not (keyword.isupper() and assigned):
         before = text[max(0, match.start() - 80) : match.start()]
@@ -558,10 +558,10 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
-    """Tell whether the value under a secret's name is one; `sure`: it is not prose.
+    """Whether the value after a secret's name is a secret; `sure`: it is not prose.
 
-    `API_KEY=abc…` is one, while `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base`,
-    `secret_name: db-creds-1` and `token_env=MEM0_TOKEN` are none.
+    `API_KEY=abc…` is one; `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base`,
+    `secret_name: db-creds-1` and `token_env=MEM0_TOKEN` are not.
     """
     label = _label(keyword)
     if label == "TOKEN" and re.fullmatch(r"[\d.,_]+[a-zA-Z%]{0,2}[).,]?", value):
@@ -585,7 +585,7 @@ def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value with the types that reading it from a text would give it."""
+    """Return a value with the types of parsed JSON: objects with text keys, and lists."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     return [*map(_plain, value)] if isinstance(value, list | tuple) else value
@@ -597,7 +597,7 @@ def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
         keys, found = _redact_keys(value)
-        # The form that lists of environment variables and of headers have.
+        # Environment variables and headers are often listed as {"name": …, "value": …}.
         named = value.get("name", value.get("key"))
         for clean_key, (key, inner) in zip(keys, value.items(), strict=True):
             name = str(named) if key == "value" and isinstance(named, str) else clean_key
@@ -605,7 +605,7 @@ def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
             found.extend(labels)
         return kept, tuple(found)
     if isinstance(value, list | tuple):
-        # An option's value stands behind it, as in ["--token", "…"].
+        # The value of a command-line option is the next item, as in ["--token", "…"].
         names = ["", *value[:-1]]
         parts = [
             _redact_member(name.lstrip("-"), inner)
@@ -618,9 +618,9 @@ def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _redact_keys(value: Mapping[Any, Any]) -> tuple[list[str], list[str]]:
-    """Return an object's keys without secrets, and the labels found.
+    """Return an object's keys with secrets redacted, and the labels found.
 
-    Where several would be the same then, each but the first gets a number.
+    Redacted keys that would be equal are numbered, from the second on.
     """
     keys: list[str] = []
     found: list[str] = []
@@ -639,7 +639,7 @@ def _redact_keys(value: Mapping[Any, Any]) -> tuple[list[str], list[str]]:
 
 
 def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
-    """A member's name tells as much as `NAME=value` does."""
+    """Redact a member of an object; its key counts as a name, like NAME in `NAME=value`."""
     if isinstance(value, str) and _HEADER.fullmatch(key):
         clean, labels = redact(f"{key}: {value}")
         return clean.removeprefix(f"{key}: "), labels
@@ -664,7 +664,7 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def redact_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Redact a config, but not the names of secrets that its keys in `_secret` give."""
+    """Redact a config, except the names of secrets in its keys that end in `_secret`."""
     names = {
         key: value
         for key, value in config.items()

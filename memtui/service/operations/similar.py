@@ -24,9 +24,9 @@ _CANDIDATES, _LISTED, _CHARS = 10, 3, 2_000
 async def candidates(
     connection: Connection, request: WriteRequest, text: str | None = None
 ) -> Sequence[Snippet]:
-    """Return the records of the same owner and sort that a search for a text finds first.
+    """Return the nearest records of the same owner and kind, by the provider's search.
 
-    `text` None: the text that is to be written.
+    `text`: the text to search for; None: the content of the write.
     """
     asked = QueryRequest(
         scope=owner_scope(request.scope),
@@ -42,7 +42,10 @@ async def candidates(
 async def already_there(
     caller: Caller, connection: Connection, request: WriteRequest, visibility: Visibility | None
 ) -> tuple[Similar, ...]:
-    """Return what the owner has already that says the same, or nearly, as far as it may be read."""
+    """Return the owner's records that are the same as a write or close to it, if readable.
+
+    Empty also where the provider lacks `similar`.
+    """
     abilities = connection.adapter.capabilities
     if not abilities.similar:
         return ()
@@ -61,10 +64,10 @@ async def already_there(
 
 
 def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Similar, ...]:
-    """Return what is the same as a text or close to it, the likest first. Blocking.
+    """Return the records that are the same as a text or close to it, the most similar first.
 
-    What pruning calls the same is the same. Of the rest, texts that differ in a number, a name or
-    a negation are at most close, and so is what shares words alone.
+    Duplicates by the rules of pruning are the same. Of the others, texts that differ in a number,
+    a name or a negation are at most close, and so are texts compared by words only. Blocking.
     """
     from memtui.pruning.duplicates import Likeness, compare, form_of, guard
 
@@ -93,7 +96,7 @@ def _cosines(text: str, texts: Sequence[str]) -> list[float]:
 
 
 def _shared(text: str, texts: Sequence[str]) -> list[float]:
-    """Return the share of words that a text has in common with each other one, in order."""
+    """Return the share of words, in order, that a text has in common with each of `texts`."""
     from difflib import SequenceMatcher
 
     from memtui.pruning.duplicates import form_of

@@ -1,7 +1,4 @@
-"""The tags of memories, over all scopes and bindings that a caller sees (seed 002 §7).
-
-To list the records with a tag, over all bindings: `service.everywhere.browse`.
-"""
+"""The tags of memories, over all scopes and bindings that a caller sees (seed 002 §7)."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class BindingTags(Answer):
 
     records: dict[str, int]
     at_least: bool = False
-    """The provider did not list all of its records."""
+    """True: the provider did not list all of its records, so the counts are lower bounds."""
 
 
 class TagTotal(Model):
@@ -53,7 +50,7 @@ class TagTotal(Model):
 
 
 class TagsAnswer(EverywhereAnswer):
-    """The tags of all bindings, the commonest first, each as it was first written."""
+    """The tags of all bindings, the most common first; each in its oldest spelling."""
 
     tags: tuple[TagTotal, ...] = ()
 
@@ -69,17 +66,17 @@ class Tags(ServiceModule):
     async def counts(
         self, caller: Caller, scope: Scope, *, within_ms: int | None = None
     ) -> TagsAnswer:
-        """Count the records that have each tag; of the whole company, those that the caller sees.
+        """Count the records with each tag; for the whole company, those that the caller sees.
 
         Args:
             caller: Who asks.
-            scope: Whose records.
-            within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
+            scope: The scope whose records are counted.
+            within_ms: Time limit of each binding; None: `all_bindings_timeout_ms`.
 
         Raises:
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
-            Unavailable: none has answered.
+            NotFound: there is no enabled binding.
+            Unavailable: no binding answered.
         """
         asked = await self._runtime.module(Everywhere).begin(caller, within_ms, seen_only=True)
         answers: dict[str, dict[str, int]] = {}
@@ -111,9 +108,9 @@ class Tags(ServiceModule):
         """Return one page of the records with a tag or a tag below it, over all bindings.
 
         Raises:
-            Invalid: the request names a binding, or its cursor is not of this list.
+            Invalid: the request names a binding, or its cursor is of another list.
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
+            NotFound: there is no enabled binding.
         """
         only = request.model_copy(update={"filter": request.filter.model_copy(update={"tag": tag})})
         return await self._runtime.module(Everywhere).browse(
@@ -142,9 +139,9 @@ class Tags(ServiceModule):
 async def _read_through(
     entry: RunningOperation, connection: Connection, scope: Scope
 ) -> tuple[list[TagCount], bool]:
-    """Count the tags of a provider that does not, by reading all it lists; the oldest come first.
+    """Count the tags of a provider without `tags`, by reading every listed record, oldest first.
 
-    The second value is whether there may be more.
+    Also returns whether there may be more.
     """
     found: list[Record] = []
     request = BrowseRequest(scope=scope, binding_key=connection.binding.key, limit=_PAGE)

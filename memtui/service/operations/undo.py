@@ -54,7 +54,7 @@ from memtui.store.settings import SettingChange
 from memtui.threads import in_thread
 
 _AT_ONCE = timedelta(hours=1)
-"""The operations of one group begin within such a time of each other."""
+"""The longest time between the starts of two operations of one group."""
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: IRREVERSIBLE,
@@ -74,7 +74,12 @@ class Undo(ServiceModule):
     ) -> MutationAnswer:
         """Undo an operation; None: the newest undoable one. Undoing an undo redoes.
 
-        `together`: id of the group of undos that it belongs to.
+        `together`: the id of the group of undos that this undo belongs to.
+
+        Raises:
+            Invalid: the operation changed nothing, or cannot be undone.
+            Conflict: it was undone already, or something that it changed has changed since.
+            NotFound: there is no such operation, or nothing to undo.
         """
         scope = Scope(company_id=caller.company_id)
         asked = UndoDetails(operation_id=operation_id) if operation_id else UndoDetails()
@@ -215,7 +220,7 @@ class Undo(ServiceModule):
         Args:
             caller: Who undoes it.
             operation_id: The operation; None: the newest undoable one.
-            answers: Receives each answer as it comes, also where another undo fails.
+            answers: Receives each answer as it comes, also if another undo fails.
 
         Raises:
             MemtuiError: one of them cannot be undone; the others are undone nevertheless.
@@ -310,9 +315,9 @@ class Undo(ServiceModule):
 
     @in_thread
     def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
-        """Check by the journal alone whether these can be undone in turn; return the extent.
+        """Check by the journal alone whether operations can be undone in turn; return the extent.
 
-        Logs nothing.
+        Not logged.
 
         Raises:
             Invalid: one of them changed nothing, or cannot be undone.
@@ -566,7 +571,10 @@ class Undo(ServiceModule):
     async def _look_for_changed(
         self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
     ) -> OutcomeFinding:
-        """Compare records with their state before; if changed since, as that change found them."""
+        """Compare records with their state before an operation of unknown outcome.
+
+        A record that another operation has changed since is compared as that one found it.
+        """
         since = await self._runtime.ask(_found_since, asked, before)
         left = [
             old.handle
@@ -814,7 +822,7 @@ def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
 
 
 def state_of(record: Record | None) -> str | None:
-    """Return a value that differs once a record has changed: its revision, else its fields."""
+    """Return a value that is equal while a record is unchanged: its revision, else its fields."""
     if record is None:
         return None
     return record.revision or record.model_dump_json(include=set(_SAID))

@@ -109,7 +109,7 @@ class Limits(ServiceModule):
         """Return the limits that the caller may see: managers all, others their projects'.
 
         Raises:
-            Denied: the company has members, and the caller is none of them.
+            Denied: the company has members, and the caller is not one.
         """
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
