@@ -932,8 +932,8 @@ class MemtuiApp(App[None]):
         if not texts and not mended and not is_written:
             self._leave(0)
             return
+        from memtui.presenters.format import counted, quoted
         from memtui.screens.dialogs import Confirm
-        from memtui.widgets.format import counted, quoted
 
         texts += [f"{quoted(text)}, meant for what waits for review" for text in mended]
 

@@ -67,6 +67,9 @@ from memtui.filters import (
     refuse_unsupported,
     unsupported,
 )
+from memtui.presenters import format as fmt
+from memtui.presenters import spending
+from memtui.presenters.filter_words import known_values
 from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting, number_in
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
@@ -74,13 +77,10 @@ from memtui.screens.keymap import action_entries
 from memtui.screens.list_columns import choose_columns, choose_order
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase
-from memtui.widgets import format as fmt
-from memtui.widgets import spending
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import made_again
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
-from memtui.widgets.filter_words import known_values
 from memtui.widgets.frame import (
     PAST_SIGN,
     KeyFooter,

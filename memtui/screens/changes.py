@@ -13,6 +13,7 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound, Record
 from memtui.filters import FilterTarget, parse_when, supported_by
+from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.exports import export
@@ -21,7 +22,6 @@ from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
 from memtui.screens.timeline import NO_OPERATION, TimelineScreen
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,

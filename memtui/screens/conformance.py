@@ -13,11 +13,11 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError
 from memtui.json_text import json_text
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.exports import export, write_file
 from memtui.screens.modal import RunScreen
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import BAD, DIM, STRONG, TONES, WARN, display, line, lines

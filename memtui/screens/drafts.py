@@ -14,9 +14,9 @@ from pathlib import Path
 from memtui.contract import Invalid, Model, Record
 from memtui.external_editor import DRAFT_OF, DRAFT_TEXT
 from memtui.paths import replacing
+from memtui.presenters import format as fmt
 from memtui.screens.dialogs import NewRecord
 from memtui.screens.kept import load_document, save_document
-from memtui.widgets import format as fmt
 
 _MEANT_FOR = "meant-for.json"
 _NAMED = 3

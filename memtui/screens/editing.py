@@ -31,6 +31,7 @@ from memtui.contract import (
     WriteRequest,
     owner_scope,
 )
+from memtui.presenters import format as fmt
 from memtui.screens.base import ServiceScreen, conversation
 from memtui.screens.dialogs import (
     Choice,
@@ -47,7 +48,6 @@ from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import edited_outside
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.editor import keeps
 from memtui.widgets.record_names import RecordName

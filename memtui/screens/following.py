@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from memtui.contract import MemtuiError, OperationStatus, OperationType
+from memtui.presenters.format import count
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
-from memtui.widgets.format import count
 
 if TYPE_CHECKING:
     from memtui.screens.session import ServiceSession

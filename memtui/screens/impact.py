@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, RecordHandle
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.modal import RunScreen
 from memtui.screens.operations.view import request_words
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     Line,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.steps import StepRow, StepScreen, progress_content
-from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
 

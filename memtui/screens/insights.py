@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import MemtuiError, Scope, owner_of, owner_scope, owner_words
+from memtui.presenters import format as fmt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines

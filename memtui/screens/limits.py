@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import MemtuiError
+from memtui.presenters import format as fmt
+from memtui.presenters import spending
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.scope_choices import offered_target, read_targets
 from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit, SpendingStatus
-from memtui.widgets import format as fmt
-from memtui.widgets import spending
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines

@@ -24,9 +24,9 @@ from textual.content import Content
 
 from memtui.actions import ACTIONS, Need
 from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.kept import SavedView
-from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
     Highlighted,

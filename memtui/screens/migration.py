@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
 from memtui.screens.state import ConfigurationChanged
 from memtui.screens.steps import StepRow, StepScreen, progress_content
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
 

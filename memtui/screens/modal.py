@@ -40,12 +40,12 @@ from textual.screen import ModalScreen
 from memtui.actions import ACTIONS, KEEPS_ORDER, Need
 from memtui.contract import Filter, MemtuiError
 from memtui.filters import FilterTarget
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation, past_words
 from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
 from memtui.screens.list_screen import RowsScreen
 from memtui.screens.state import AppState, GoTo
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Column
 from memtui.widgets.display import WARN, display

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.modal import ModalListScreen
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines

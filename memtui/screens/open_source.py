@@ -23,10 +23,10 @@ from textual.app import App, SuspendNotSupported
 from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef, Unavailable
 from memtui.external_editor import command_at, edited, editor_words, run_program
 from memtui.filters import format_filter
+from memtui.presenters.format import parse_place, source_line
 from memtui.screens.base import ServiceScreen
 from memtui.screens.state import GoTo
 from memtui.widgets.background import Background
-from memtui.widgets.format import parse_place, source_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from textual.widgets import Input, Static
 
 from memtui.contract import Invalid, MemtuiError
 from memtui.filters import parse_when
+from memtui.presenters import format as fmt
 from memtui.screens.dialogs import READING, Dialog, Waiting
 from memtui.screens.operations.view import about
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.calendar import Calendar
 from memtui.widgets.columns import Column

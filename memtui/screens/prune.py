@@ -30,6 +30,7 @@ from memtui.contract import (
     owner_words,
 )
 from memtui.filters import FilterTarget
+from memtui.presenters import format as fmt
 from memtui.pruning.candidates import PruneRules, Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
@@ -48,7 +49,6 @@ from memtui.screens.prune_review import (
 )
 from memtui.screens.readers import choose_reader
 from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread

@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memtui.contract import NotFound
+from memtui.presenters import format as fmt
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 
 if TYPE_CHECKING:
     from memtui.contract import RecordHandle

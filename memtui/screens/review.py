@@ -17,6 +17,8 @@ from memtui.contract import (
     NotFound,
     OperationType,
 )
+from memtui.presenters import format as fmt
+from memtui.presenters import pending
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
@@ -27,8 +29,6 @@ from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
 from memtui.service.review.queue import PendingDetails, PendingWrite, passed_over
 from memtui.service.usecases.deciding import Decided, decide
-from memtui.widgets import format as fmt
-from memtui.widgets import pending
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import MAX_CHARACTERS, Line, diff_lines, heading, joined, labelled

@@ -10,12 +10,12 @@ from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter
+from memtui.presenters import format as fmt
+from memtui.presenters import runs as words
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
-from memtui.widgets import runs as words
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from memtui.contract import Scope
+from memtui.presenters.format import since
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState
 from memtui.widgets.detail_lines import SCOPE_WORDS
-from memtui.widgets.format import since
 
 if TYPE_CHECKING:
     from memtui.service.answers import CompanyView

@@ -8,10 +8,10 @@ from textual.content import Content
 
 from memtui.contract import Filter, OperationType, SourceKind
 from memtui.filters import format_filter
+from memtui.presenters import format as fmt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 from memtui.widgets.agents import by_cell
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column

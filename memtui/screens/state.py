@@ -23,6 +23,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.demo import percent_made
 from memtui.filters import format_filter, names_bindings, parse_filter
+from memtui.presenters.format import counted
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
     SavedCompany,
@@ -36,7 +37,6 @@ from memtui.screens.keymap import Keymap, load_keymap
 from memtui.screens.session import ServiceSession
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
-from memtui.widgets.format import counted
 from memtui.wording import unknown
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.content import Content
 
 from memtui.contract import MemtuiError
+from memtui.presenters import format as fmt
 from memtui.screens.modal import RunScreen
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import joined
 from memtui.widgets.display import ACCENT, BAD, DIM, TONES, WARN, display, line

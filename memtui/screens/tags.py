@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from memtui.contract import Filter, Record, Scope, distinct_tags, folded
 from memtui.filters import format_filter
+from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 
 
 class ChooseTag(Choose[str]):

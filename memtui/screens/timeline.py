@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Record, SourceRef
+from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,

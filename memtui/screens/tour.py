@@ -11,11 +11,11 @@ from textual.content import Content
 
 from memtui.actions import ACTIONS, SCREENS
 from memtui.contract import Scope
+from memtui.presenters.format import counted
 from memtui.screens.dialogs import Sheet
 from memtui.screens.state import GoTo, Phase, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import ACCENT, DIM, STRONG, display, hanging, line, lines, toast
-from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory

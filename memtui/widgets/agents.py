@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memtui.contract import OperationType
+from memtui.presenters.format import ago, counted
 from memtui.widgets.columns import Cell
-from memtui.widgets.format import ago, counted
 
 if TYPE_CHECKING:
     from memtui.service.home.agents import LastAnswer

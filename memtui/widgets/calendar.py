@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
-from memtui.widgets import format as fmt
+from memtui.presenters import format as fmt
 from memtui.widgets.display import ACCENT, DIM, STRONG
 
 MARKS = " ▁▃▅▇"

@@ -20,6 +20,7 @@ from typing import Literal
 from textual.content import Content
 from textual.widgets import Static
 
+from memtui.presenters.format import count
 from memtui.widgets.display import (
     ACCENT,
     BAD,
@@ -33,7 +34,6 @@ from memtui.widgets.display import (
     line,
     lines,
 )
-from memtui.widgets.format import count
 
 Tone = Literal["primary", "secondary", "accent", "ok", "warn", "bad"]
 

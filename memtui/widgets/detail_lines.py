@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.content import Content
 
 from memtui.contract import Record, Scope
+from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.store.operation import Operation
-from memtui.widgets import format as fmt
 from memtui.widgets.display import (
     ACCENT,
     BAD,

@@ -21,9 +21,9 @@ from textual.widgets import Input
 
 from memtui.contract import Filter, Invalid
 from memtui.filters import parse_filter
+from memtui.presenters.filter_words import completed, completions, last_term, understood
 from memtui.widgets.display import ACCENT, BAD, DIM, display, line, lines
 from memtui.widgets.editor import ForeignInput
-from memtui.widgets.filter_words import completed, completions, last_term, understood
 from memtui.widgets.frame import FILTER_PLACEHOLDER
 from memtui.widgets.keys import bindings_for
 

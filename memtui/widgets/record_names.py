@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
+from memtui.presenters import format as fmt
 from memtui.service.answers import RetrievalCount
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 
 R = TypeVar("R")

@@ -12,8 +12,8 @@ from memtui.migration.cutover import switch
 from memtui.migration.endpoints import Endpoints, ProgressFile
 from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.verifying import verdict, verify
+from memtui.presenters.format import changed
 from memtui.service import Caller, MemoryService
-from memtui.widgets.format import changed
 from tests.migration.conftest import ends_of, fill, held, requests
 
 

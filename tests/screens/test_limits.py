@@ -10,6 +10,7 @@ import pytest
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, OperationType, Scope, Unavailable, Usage
+from memtui.presenters.spending import parse_amount
 from memtui.screens.limits import LimitsScreen
 from memtui.service import (
     Caller,
@@ -21,7 +22,6 @@ from memtui.service import (
 )
 from memtui.service.review.limits import Limits
 from memtui.store.operation import OperationDraft
-from memtui.widgets.spending import parse_amount
 from tests.analytics.logs import append
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import click_on, running, toasts, until, write_notes

@@ -16,13 +16,13 @@ from textual.strip import Strip
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
+from memtui.presenters import format as fmt
 from memtui.screens.operations.log import LogFeed
 from memtui.screens.palette import commands
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation
-from memtui.widgets import format as fmt
 from memtui.widgets.virtual_list import SortAsked, VirtualList
 from tests.analytics.logs import NOW, append, draft, hot
 from tests.screens.hostile import screen_text

@@ -16,6 +16,7 @@ from memtui.actions import SCREENS
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import CorrectRequest, Scope, SourceKind, SourceRef, WriteMode, WriteRequest
+from memtui.presenters import format as fmt
 from memtui.screens import past
 from memtui.screens.changes import ChangesScreen
 from memtui.screens.dialogs import Prompt, Waiting
@@ -23,7 +24,6 @@ from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
-from memtui.widgets import format as fmt
 from memtui.widgets.calendar import Calendar
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate

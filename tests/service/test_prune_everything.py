@@ -26,6 +26,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.presenters.format import changed
 from memtui.pruning.candidates import Reason
 from memtui.pruning.insights import InsightKind
 from memtui.service import (
@@ -39,7 +40,6 @@ from memtui.service import (
     open_service,
 )
 from memtui.service.usecases.forgetting import forget
-from memtui.widgets.format import changed
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 

@@ -33,6 +33,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.presenters.format import author
 from memtui.screens.timeline import row_content, rows_of
 from memtui.service import (
     Caller,
@@ -50,7 +51,6 @@ from memtui.service.recorder import Recorder
 from memtui.service.review.queue import passed_over
 from memtui.store.tables import PENDING
 from memtui.widgets.detail_lines import who_and_when
-from memtui.widgets.format import author
 from tests.homes import furnish
 from tests.processes import killed_by_itself
 from tests.service.accepter import accept_and_die

@@ -9,7 +9,7 @@ import typer
 
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Session
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 from memtui.widgets.agents import last_answer_words
 
 

@@ -14,8 +14,8 @@ from memtui.channels.cli.options import Force
 from memtui.channels.cli.output import Line, columns, fields, jsonable, table
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
-from memtui.widgets import format as shown
-from memtui.widgets.proof import proof_facts
+from memtui.presenters import format as shown
+from memtui.presenters.proof import proof_facts
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck

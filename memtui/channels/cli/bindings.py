@@ -25,7 +25,7 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
-from memtui.widgets.format import counted, embedding_words, exact, record_count, records_words
+from memtui.presenters.format import counted, embedding_words, exact, record_count, records_words
 from memtui.wording import unknown
 
 if TYPE_CHECKING:

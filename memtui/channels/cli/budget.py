@@ -13,7 +13,7 @@ from memtui.channels.cli.records import say_unknown_of_operations
 from memtui.channels.cli.session import FirstSession, Session, build
 from memtui.contract import Invalid
 from memtui.filters import build_filter
-from memtui.widgets import spending
+from memtui.presenters import spending
 
 if TYPE_CHECKING:
     from memtui.service import SpendingLimit, SpendingStatus

@@ -15,7 +15,7 @@ from memtui.channels.cli.records import change_of, from_words, say_unknown_owner
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
 from memtui.filters import FilterTarget
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import CompareAnswer, Difference, MomentsAnswer

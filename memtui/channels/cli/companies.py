@@ -14,7 +14,7 @@ from memtui.channels.cli.output import Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import say_unknown_of_operations
 from memtui.channels.cli.session import FirstSession, Session, build
 from memtui.contract import Filter, Invalid, SourceKind
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import Caller, CompanyView

@@ -24,8 +24,8 @@ from memtui.channels.cli.output import Line, jsonable
 from memtui.channels.cli.session import Invocation, is_utf8
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.paths import is_writable
+from memtui.presenters.format import ago, counted, embedding_words
 from memtui.scratch import remove_left_of
-from memtui.widgets.format import ago, counted, embedding_words
 
 if TYPE_CHECKING:
     from memtui.channels.cli.session import Invocation
@@ -462,7 +462,7 @@ async def _limits(
 ) -> AsyncIterator[DoctorCheck]:
     """Yield the spending limits that are passed."""
     from memtui.channels.cli.session import zone_of
-    from memtui.widgets.spending import sentence
+    from memtui.presenters.spending import sentence
 
     zone = zone_of(settings)
     for one in await service.limits.check(caller, zone=zone):

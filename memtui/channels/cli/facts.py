@@ -39,7 +39,7 @@ from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import NotFound, Record, WriteMode
 from memtui.fact_values import fact_text
 from memtui.filters import FilterTarget
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import FactAnswer, FactKeys, FactMetrics, FactRequest, MutationAnswer

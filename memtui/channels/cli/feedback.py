@@ -9,7 +9,7 @@ import typer
 from memtui.channels.cli.options import RecordId, complete_binding
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 
 async def feedback(

@@ -25,8 +25,8 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import columns, jsonable, table
 from memtui.channels.cli.session import Session, handle_in
 from memtui.contract import ForgetRequest, Invalid, NotFound
+from memtui.presenters import format as shown
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import GetAnswer, MutationAnswer, UndoCandidate

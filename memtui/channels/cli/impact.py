@@ -10,8 +10,8 @@ import typer
 from memtui.channels.cli.output import Dim, Line, ticker
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid, RecordHandle
+from memtui.presenters import format as shown
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import Effect, Impact

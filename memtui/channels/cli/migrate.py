@@ -12,7 +12,7 @@ from memtui.channels.cli.options import DryRun, OwnerOptions, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, table, ticker
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.migration.cutover import Switched

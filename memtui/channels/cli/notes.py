@@ -23,8 +23,8 @@ from memtui.channels.cli.records import say_first_of
 from memtui.channels.cli.session import FirstSession, Session, handle_in
 from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
 from memtui.external_editor import edited
+from memtui.presenters import format as shown
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

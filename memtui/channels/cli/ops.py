@@ -26,9 +26,9 @@ from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, tab
 from memtui.channels.cli.records import change_lines, say_no_operation, say_unknown_of_operations
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import Filter, Invalid, OperationType
+from memtui.presenters import format as shown
 from memtui.store.operation import OperationPage, details
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.importing.importer import Import, ImportReport

@@ -159,7 +159,7 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
 
 def of_bindings(answer: EverywhereAnswer) -> str:
     """Return from how many of the bindings an answer is, and how long it took."""
-    from memtui.widgets.format import counted, duration
+    from memtui.presenters.format import counted, duration
 
     asked = counted(len(answer.bindings), "binding")
     answered = len(answer.bindings) - len(answer.failed)

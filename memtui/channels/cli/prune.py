@@ -28,7 +28,7 @@ from memtui.contract import (
     owner_words,
 )
 from memtui.filters import FilterTarget
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import PruneCandidate, Reason

@@ -12,7 +12,7 @@ from memtui.channels.cli.options import Yes, complete_binding, complete_name
 from memtui.channels.cli.output import Dim, Line, columns, jsonable, table
 from memtui.channels.cli.session import Session, build
 from memtui.contract import Invalid, NotFound
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 from memtui.wording import unknown
 
 if TYPE_CHECKING:

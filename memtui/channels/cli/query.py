@@ -32,8 +32,8 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, asked_with, names_bindings
 from memtui.passages import passage
+from memtui.presenters import format as shown
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import ContextAnswer, QueryAnswer

@@ -49,8 +49,8 @@ from memtui.filters import (
     names_bindings,
     written_value,
 )
+from memtui.presenters import format as shown
 from memtui.record_changes import changed_fields
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import (
@@ -362,7 +362,7 @@ async def say_no_operation(session: Session, chosen: Filter) -> None:
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
     """Name each value of a filter that no operation has, for where it found none; how many."""
-    from memtui.widgets.filter_words import known_values
+    from memtui.presenters.filter_words import known_values
 
     given, log, unknown = _given(chosen), session.service.log, 0
     if not given:

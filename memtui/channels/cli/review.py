@@ -16,9 +16,8 @@ from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
 from memtui.contract import Invalid, NotFound
 from memtui.external_editor import edited
-from memtui.visible import visible
-from memtui.widgets import format as shown
-from memtui.widgets.pending import (
+from memtui.presenters import format as shown
+from memtui.presenters.pending import (
     GONE,
     ORDERS,
     about,
@@ -28,6 +27,7 @@ from memtui.widgets.pending import (
     left_out,
     owners_of,
 )
+from memtui.visible import visible
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -20,9 +20,9 @@ from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, tab
 from memtui.channels.cli.records import say_unknown_of_operations
 from memtui.channels.cli.session import Session
 from memtui.contract import NotFound
+from memtui.presenters import format as shown
+from memtui.presenters import runs as words
 from memtui.visible import visible
-from memtui.widgets import format as shown
-from memtui.widgets import runs as words
 
 if TYPE_CHECKING:
     from memtui.service import AssembledNow, Replay, Run, RunRecord, RunStep

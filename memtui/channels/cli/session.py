@@ -177,7 +177,7 @@ class Session:
         moment = self.past(text)
         if moment is None:
             return self
-        from memtui.widgets.format import exact
+        from memtui.presenters.format import exact
 
         if not self.out.as_json:
             self.out.say(f"As of {exact(moment, self.zone)}:")

@@ -27,8 +27,8 @@ from memtui.channels.cli.records import say_no_operation
 from memtui.channels.cli.session import Session
 from memtui.contract import Filter, Invalid, NotFound, Scope, owner_of, owner_words
 from memtui.json_text import plain, plain_text
+from memtui.presenters import format as shown
 from memtui.visible import visible
-from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from memtui.channels.cli.output import columns, of_bindings, table
 from memtui.channels.cli.records import answer_all
 from memtui.channels.cli.session import Session
 from memtui.contract import BrowseRequest, Invalid
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.service.operations.tags import TagsAnswer

@@ -15,7 +15,7 @@ from memtui.channels.cli.options import DryRun, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, table, ticker
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid, MemtuiError
-from memtui.widgets import format as shown
+from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
     from memtui.contract import Record

@@ -9,8 +9,8 @@ from memtui.analytics import figures
 from memtui.analytics.figures import FigureGroup
 from memtui.contract import Filter, Measure
 from memtui.filters import FIELDS, build_filter
+from memtui.presenters import format as fmt
 from memtui.store.database import quoted
-from memtui.widgets import format as fmt
 from memtui.widgets.charts import bar
 from memtui.widgets.columns import Cell, Column, Tone
 

@@ -13,8 +13,8 @@ from textual.content import Content
 
 from memtui.analytics.figures import BY_HAND, FAILED, FigureGroup, Figures, HitSign
 from memtui.contract import Comparison, Filter, Measure, OperationType
+from memtui.presenters import format as fmt
 from memtui.screens.analytics.board import Board, bucket_label
-from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, Tone
 from memtui.widgets.detail_lines import (
     LABEL_CELLS,

@@ -22,6 +22,7 @@ from memtui.actions import ACTIONS, Action, Need, footer_actions
 from memtui.analytics.figures import Bucket, FigureGroup, HitSign
 from memtui.contract import Filter, MemtuiError, NotFound
 from memtui.filters import format_filter
+from memtui.presenters import format as fmt
 from memtui.screens.analytics import files
 from memtui.screens.analytics.board import (
     Board,
@@ -52,7 +53,6 @@ from memtui.screens.exports import export
 from memtui.screens.following import News
 from memtui.screens.state import GoTo
 from memtui.visible import visible
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint
 from memtui.widgets.display import DIM, STRONG, display, line

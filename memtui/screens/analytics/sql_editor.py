@@ -16,10 +16,10 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
+from memtui.presenters import format as fmt
 from memtui.screens.analytics.statements import choose_statement, keep_statement
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import READING, Drawn, Sheet
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import heading
 from memtui.widgets.display import ACCENT, DIM, display, hanging, line, lines

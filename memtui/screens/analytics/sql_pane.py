@@ -20,12 +20,12 @@ from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
 from memtui.json_text import plain, plain_text
+from memtui.presenters import format as fmt
 from memtui.screens.analytics.files import Table
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
 from memtui.visible import visible
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import SEPARATOR

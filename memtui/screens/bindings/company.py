@@ -7,13 +7,13 @@ from functools import partial
 from typing import Protocol
 
 from memtui.contract import SourceKind
+from memtui.presenters.format import counted
 from memtui.screens.dialogs import Saving
 from memtui.screens.form import FieldRow, Form
 from memtui.service.answers import CompanyView
 from memtui.service.home.companies import LINK_PLACES, link_problem
 from memtui.widgets.display import DIM, display
 from memtui.widgets.editor import ForeignInput
-from memtui.widgets.format import counted
 
 _NAME = "name"
 _ABOUT = (

@@ -22,13 +22,13 @@ from textual.widget import Widget
 from textual.widgets import Button, Select, Switch
 
 from memtui.contract import Health, Json
+from memtui.presenters.format import counted
 from memtui.screens.bindings.view import HEALTH_MARKS
 from memtui.screens.form import FieldRow, Form
 from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, WARN, display, lines
 from memtui.widgets.editor import ForeignInput
-from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
     from memtui.service.home.provider_views import ConfigField, ProviderView

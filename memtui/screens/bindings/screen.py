@@ -27,6 +27,7 @@ from memtui.contract import (
     Scope,
 )
 from memtui.filters import format_filter
+from memtui.presenters.format import counted, embedding_words
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
@@ -51,7 +52,6 @@ from memtui.screens.scope_choices import offered_target, read_targets
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
-from memtui.widgets.format import counted, embedding_words
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
 from memtui.widgets.sized import AT_ONCE_SECONDS

@@ -12,14 +12,8 @@ from textual.content import Content
 
 from memtui.contract import Embedding, Problem, Scope
 from memtui.json_text import json_text
-from memtui.screens.state import AppState
-from memtui.service import Capture
-from memtui.widgets import spending
-from memtui.widgets.agents import last_answer_words
-from memtui.widgets.charts import sparkline
-from memtui.widgets.detail_lines import pairs
-from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.format import (
+from memtui.presenters import spending
+from memtui.presenters.format import (
     count,
     counted,
     duration,
@@ -29,6 +23,12 @@ from memtui.widgets.format import (
     since,
     tokens,
 )
+from memtui.screens.state import AppState
+from memtui.service import Capture
+from memtui.widgets.agents import last_answer_words
+from memtui.widgets.charts import sparkline
+from memtui.widgets.detail_lines import pairs
+from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.frame import PAST_SIGN
 
 if TYPE_CHECKING:

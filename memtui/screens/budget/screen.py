@@ -34,6 +34,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.filters import FilterTarget
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
     COMPANY,
@@ -64,7 +65,6 @@ from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
 from memtui.service.usecases.owned import owned_records
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
 from memtui.widgets.display import DIM, STRONG, display, line, lines

@@ -33,13 +33,13 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.fuzzy import finds
+from memtui.presenters import format as fmt
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
 from memtui.screens.scope_choices import ScopeStep, going, seen_scopes
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState
 from memtui.service.visibility import without_prefix
-from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
 from memtui.widgets.columns import Cell, Column, fit_cell
 from memtui.widgets.detail_lines import (

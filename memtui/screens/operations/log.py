@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, MemtuiError
+from memtui.presenters import format as fmt
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.operations.view import SORTS
 from memtui.store.operation import Operation
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import WindowRows

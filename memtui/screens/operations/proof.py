@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound
+from memtui.presenters import format as fmt
+from memtui.presenters.proof import noted, proof_facts
 from memtui.screens.dialogs import KeyLine, Sheet
 from memtui.screens.session import ServiceSession
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
 from memtui.widgets.detail_lines import HINT_GAP, key_hint, pairs
 from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
-from memtui.widgets.proof import noted, proof_facts
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck

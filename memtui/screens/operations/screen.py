@@ -26,6 +26,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import export
@@ -48,7 +49,6 @@ from memtui.screens.state import (
     GoTo,
 )
 from memtui.store.operation import Operation, Place
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.virtual_list import Scrolled, VirtualList

@@ -15,6 +15,7 @@ from textual.widgets import OptionList, Static
 
 from memtui.contract import Filter, MemtuiError, OperationStatus, OperationType, Record
 from memtui.filters import WORD_OF, format_filter
+from memtui.presenters import format as fmt
 from memtui.store.operation import (
     ASKED,
     Operation,
@@ -22,7 +23,6 @@ from memtui.store.operation import (
     Place,
     details,
 )
-from memtui.widgets import format as fmt
 from memtui.widgets.agents import by_cell
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (

@@ -30,6 +30,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.filters import FilterTarget, asked_with
+from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.editing import refused_by
@@ -40,7 +41,6 @@ from memtui.screens.records.view import RecordView, record_content
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.detail_lines import (

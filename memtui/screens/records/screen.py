@@ -24,6 +24,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.filters import FilterTarget, supported_by
+from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
@@ -40,7 +41,6 @@ from memtui.screens.records.view import (
 )
 from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
-from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.panes import Fitted
 from memtui.widgets.record_names import RecordName

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Links, OperationStatus, OperationType, Record, folded
+from memtui.presenters import format as fmt
 from memtui.store.operation import Operation
-from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memtui.filters import FIELDS, parse_filter
-from memtui.widgets.filter_words import completed, completions, known_values, understood
+from memtui.presenters.filter_words import completed, completions, known_values, understood
 from tests.analytics.logs import draft
 
 KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",), "user": ("ana",)}

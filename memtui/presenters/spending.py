@@ -11,7 +11,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from memtui.contract import Invalid
-from memtui.widgets.format import counted, money
+from memtui.presenters.format import counted, money
 
 if TYPE_CHECKING:
     from memtui.service import SpendingLimit, SpendingStatus

@@ -21,10 +21,10 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
+from memtui.presenters import pending
 from memtui.record_changes import corrected
 from memtui.screens.review import about, beside, difference
 from memtui.service.review.queue import PendingDetails, PendingDifference
-from memtui.widgets import pending
 from memtui.widgets.detail_lines import joined
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

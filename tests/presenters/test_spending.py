@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from memtui.presenters.spending import badge, sentence, share
 from memtui.service import LimitMeasure, LimitPeriod, LimitState, LimitTarget, SpendingStatus
 from memtui.widgets.frame import ScopeView, spending_content
-from memtui.widgets.spending import badge, sentence, share
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 
 SINCE, UNTIL = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 22, tzinfo=UTC)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Location, OperationStatus, OperationType, SourceKind, SourceRef, Usage
+from memtui.presenters import format as fmt
 from memtui.service import Together
 from memtui.store.operation import set_by
-from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import below_heading, outcome_words
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)

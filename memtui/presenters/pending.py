@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from memtui.contract import ForgetRequest, Record, owner_words
+from memtui.presenters import format as fmt
 from memtui.record_changes import asked_fields, changed_fields, written_with
 from memtui.service.review.queue import PendingDetails, PendingDifference, PendingWrite
-from memtui.widgets import format as fmt
 
 GONE = "What it would change is gone, so only refusing it is left"
 ORDERS = "It reads like an order, or hides something."

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from memtui.contract import OperationStatus, OperationType
+from memtui.presenters import format as fmt
 from memtui.store.operation import ASKED
-from memtui.widgets import format as fmt
 
 if TYPE_CHECKING:
     from memtui.service.history.runs import Run, RunRecord, RunStep

@@ -18,8 +18,8 @@ from memtui.contract import (
     UseTest,
 )
 from memtui.filters import FIELDS, MEASURES, USES, WORD_OF, span_words
+from memtui.presenters.format import minute
 from memtui.store.operation import OperationDraft
-from memtui.widgets.format import minute
 
 _VALUES: dict[str, tuple[str, ...]] = {
     "type": tuple(one.value for one in OperationType),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memtui.widgets.format import counted
+from memtui.presenters.format import counted
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck, Gap
