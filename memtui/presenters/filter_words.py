@@ -1,4 +1,4 @@
-"""What completes a filter line: fields, their values, what the log knows; and what it says."""
+"""Completions of a filter line, and the filter in words."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def last_term(line: str) -> str:
 
 
 def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what the term that is being written may become, at most twelve.
+    """Return up to twelve completions of the term that is being written.
 
     Args:
         line: The line up to the cursor.
-        known: Values of fields that stand in the log.
+        known: Values that occur in the log, by field.
     """
     term = last_term(line)
     sign = "-" if term.startswith("-") else ""
@@ -72,7 +72,7 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def completed(line: str, word: str) -> str:
-    """Return a line with a completion in place of its last term; a value is closed by a blank."""
+    """Return a line with a completion in place of its last term; a blank follows a value."""
     term = last_term(line)
     kept = line[: len(line) - len(term)]
     return f"{kept}{word}" if word.endswith((":", ">")) else f"{kept}{word} "
@@ -138,9 +138,9 @@ def _joined(words: Sequence[str], joint: str) -> str:
 
 
 def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, ...]]:
-    """Return the values that fields have in some operations, each once, in their order.
+    """Return the values of each field in some operations, each once, in order of appearance.
 
-    Only those that a person could write: an input shows control characters as they are.
+    Values that are long or not printable are left out, as nobody could type them.
     """
     found: dict[str, dict[str, None]] = {}
     for one in operations:

@@ -1,6 +1,6 @@
-"""How values read on screen: times, money, counts, sources and outcomes, as pure functions.
+"""Values as text: times, money, counts, sources and outcomes, as pure functions.
 
-Strings that come from outside are returned as they are; the caller shows them through `display()`.
+Foreign strings are returned unchanged; the caller shows them through `display()`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHANGES = {
     OperationType.CONFIGURE: "change of settings",
     OperationType.REVIEW: "refusal",
 }
-"""What a change is called in a sentence; any other by its type."""
+"""Names of changes in a sentence; any other is named by its type."""
 _SET = {
     "topic": "change of topic",
     "tags": "change of tags",
@@ -55,7 +55,7 @@ _SET = {
     "pinned": "pin",
     "unpinned": "unpin",
 }
-"""What an edit is called that sets this alone."""
+"""Names of edits that set only this field."""
 _DONE = {
     OperationType.WRITE: "written",
     OperationType.CORRECT: "edited",
@@ -67,7 +67,7 @@ _FILE_LINE = re.compile(r"(?P<path>.+?):(?P<line>\d{1,9})")
 
 
 class Outcome(NamedTuple):
-    """How an operation ended: one symbol, one word, and the tone it is coloured in."""
+    """Symbol, word and tone of an operation's status."""
 
     symbol: str
     word: str
@@ -86,24 +86,24 @@ _OUTCOMES = {
 
 
 def outcome(status: OperationStatus) -> Outcome:
-    """Return the symbol, word and tone of a status, also of one that memtui does not know."""
+    """Return the symbol, word and tone of a status, even an unknown one."""
     return _OUTCOMES.get(status) or Outcome("!", f"{status} (no status)", "error")
 
 
 def ending(operation: Operation, found: OutcomeCheck | None) -> str:
-    """Return why an operation failed; where a check found out what became of it, that."""
+    """Return the result of an outcome check, else the error of an operation."""
     return found.sentence if found is not None else operation.error_message or ""
 
 
 def done(operation: Operation) -> str:
-    """Return what was done to a record: `edited`, `undone`; an undone undo is `redone`."""
+    """Return an operation as a participle: `edited`, `undone`; an undone undo is `redone`."""
     if _redoes(operation):
         return "redone"
     return _DONE.get(operation.operation_type, operation.operation_type.value)
 
 
 def reversal(operation: Operation) -> str:
-    """Return what an undo was of: `undoes the edit`, `redoes it`; empty for any other."""
+    """Return what an undo reversed: `undoes the edit`, `redoes it`; empty: it is no undo."""
     undone = operation.request.get("type")
     if operation.operation_type is not OperationType.UNDO or undone not in tuple(OperationType):
         return ""
@@ -115,7 +115,7 @@ def reversal(operation: Operation) -> str:
 
 
 def _change(kind: OperationType, set_names: Collection[str]) -> str:
-    """Return what a change is called in a sentence: `edit`, `pin`, `change of tags`."""
+    """Name a change in a sentence: `edit`, `pin`, `change of tags`."""
     if kind is OperationType.CORRECT and len(set_names) == 1:
         [name] = set_names
         return _SET.get(name, _CHANGES[kind])
@@ -123,7 +123,7 @@ def _change(kind: OperationType, set_names: Collection[str]) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return the first line of a text, with … behind it where there is more."""
+    """Return the first line of a text, followed by … if there are more."""
     first, _, rest = text.strip().partition("\n")
     return f"{first} …" if rest else first
 
@@ -134,11 +134,14 @@ def quoted(text: str) -> str:
 
 
 _UNSAID = frozenset({"inferred", "together"})
-"""Of a request, what says how it came about, and not what was set."""
+"""Fields of a request that do not say what was set."""
 
 
 def configured(operation: Operation) -> str:
-    """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
+    """Return the change of a setting: `update binding default: add rule hold per-run 2`.
+
+    Empty: the operation changes no setting.
+    """
     if operation.operation_type != OperationType.CONFIGURE:
         return ""
     named = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
@@ -161,12 +164,12 @@ def _redoes(operation: Operation) -> bool:
 
 
 def who(principal: str) -> str:
-    """Return a principal's name as a column has it: `ana` for `user:ana`."""
+    """Return a principal's name without its sort: `ana` for `user:ana`."""
     return principal.partition(":")[2] or principal
 
 
 def read_words(counted: RetrievalCount, now: datetime) -> str:
-    """Return how often a record was returned, and when last, as a sentence."""
+    """Return the number of queries that returned a record, and when the last did, as a sentence."""
     if counted.count == 1:
         return f"1 query has returned it, {since(counted.last_at, now)}."
     return (
@@ -175,7 +178,7 @@ def read_words(counted: RetrievalCount, now: datetime) -> str:
 
 
 def judged(operation: Operation) -> str:
-    """Return what a person said of a memory or of what waited for review; empty where neither."""
+    """Return a person's verdict on a result, or decision on a held write; empty: neither."""
     request = operation.request
     verdict = request.get("verdict")
     if isinstance(verdict, str) and verdict in VERDICTS:  # imported ones may be anything
@@ -190,16 +193,16 @@ _LET_IN = {"accept": "accepted", "fix": "fixed and accepted"}
 
 
 def let_in(operation: Operation) -> tuple[str, str] | None:
-    """Return who wrote what a person let in from review, and what the person did; None: neither."""
+    """Return author and decision of a write accepted in review; None: it is not such a write."""
     done = _LET_IN.get(str(operation.request.get("decision")))
     author = operation.request.get("author")
     return (str(author), done) if done and author else None
 
 
 def doer(operation: Operation, author: str | None = None) -> str:
-    """Return whose change it is: `user:ana`, `agent:coding, accepted by user:ana`.
+    """Return who made a change: `user:ana`, `agent:coding, accepted by user:ana`.
 
-    `author` is whom the record itself names.
+    `author` is the author that the record names.
     """
     let = let_in(operation)
     if let is None:
@@ -210,7 +213,7 @@ def doer(operation: Operation, author: str | None = None) -> str:
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 mo`, `1 y`.
 
-    A moment ahead of `now` reads `in 3 d`, to the nearest unit; none at all is a dash.
+    A moment after `now` reads `in 3 d`, to the nearest unit; None reads as a dash.
     """
     if moment is None:
         return "–"
@@ -254,14 +257,14 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def author(created_by: str) -> str:
-    """Return who wrote a record, without what sort of principal: `ana`, `coding (says ana)`."""
+    """Return a record's author without the sort of principal: `ana`, `coding (says ana)`."""
     own, says, claimed = created_by.partition(" (says ")
     name = own.rpartition(":")[2]
     return f"{name}{says}{claimed.rpartition(':')[2]}" if says else name
 
 
 def not_read(problems: Sequence[Problem]) -> str:
-    """Return what an answer may lack, or cannot know: the first problem, and how many more."""
+    """Return the first problem of an answer, with its place, and the number of others."""
     if not problems:
         return ""
     first, more = problems[0], len(problems) - 1
@@ -270,7 +273,7 @@ def not_read(problems: Sequence[Problem]) -> str:
 
 
 def record_name(record: Record) -> str:
-    """Return a record's title, or the first line of what it shows."""
+    """Return a record's title, or the first line of its text that is not blank."""
     return record.title or next((part for part in record.shown.splitlines() if part.strip()), "")
 
 
@@ -278,7 +281,7 @@ _NAME_CHARS = 60
 
 
 def changed(change: UndoCandidate) -> str:
-    """Name what a change changed: `“Deploys run…”`, `3 records`, `binding default: read only`."""
+    """Name the objects of a change: `“Deploys run…”`, `3 records`, `binding default: read only`."""
     if change.together is not None:
         return taken_back(change.together)
     if change.record is not None:
@@ -295,7 +298,7 @@ def changed(change: UndoCandidate) -> str:
 
 
 def taken_back(all_of: Together) -> str:
-    """Say how much one undo takes back: `16 records in 2 bindings`; empty for nothing."""
+    """Return the extent of an undo: `16 records in 2 bindings`; empty for nothing."""
     counts = {
         "record": all_of.records, "setting": all_of.settings, "held write": all_of.waiting,
     }  # fmt: skip
@@ -312,23 +315,23 @@ def quoted_name(record: Record) -> str:
 
 
 def undo_question(operation: Operation, what: str, now: datetime, me: str) -> str:
-    """Ask whether to undo a change: `Undo the edit from 6 s ago (2 records)?`; `me` is a principal.
+    """Return the question `Undo the edit from 6 s ago (2 records)?`.
 
-    Another's name stands behind the time.
+    It names who made the change, except the principal `me`.
     """
     of = f" ({what})" if what else ""
     return f"Undo {the_change(operation, now, me)}{of}?"
 
 
 def the_change(operation: Operation, now: datetime, me: str) -> str:
-    """Name a change in a sentence: `the edit from 6 s ago by user:ana`; `me` is not named."""
+    """Name a change: `the edit from 6 s ago by user:ana`; the principal `me` is not named."""
     by = "" if operation.principal == me else f" by {operation.principal}"
     change = _change(operation.operation_type, set_by(operation))
     return f"the {change} from {since(operation.started_at, now)}{by}"
 
 
 def marked(number: int, hidden: int) -> str:
-    """Return how many rows are marked, and how many of these the filter hides."""
+    """Return the number of marked rows, and how many of them the filter hides."""
     return f"{count(number)} marked" + (f", {count(hidden)} not shown" if hidden else "")
 
 
@@ -349,24 +352,24 @@ def done_by(principal: str, channel: str) -> str:
 
 
 VERDICTS = {"helped": "✓ helped", "not_helped": "✗ did not help", "withdrawn": "withdrawn"}
-"""What was said of a result, as a person reads it."""
+"""The words for each verdict on a result."""
 
 
 def helpfulness(helped: int, not_helped: int) -> str:
-    """Return what was said of a record's results: `helped 3 times, not once`; empty for nothing."""
+    """Return the verdicts on a record: `3 × helped, 1 × did not help`; empty: there are none."""
     if not (helped or not_helped):
         return ""
     return f"{count(helped)} × helped, {count(not_helped)} × did not help"
 
 
 def left_out(internal: int, *, brief: bool = False) -> str:
-    """Say how many operations are not counted: `312 of memtui's own reads hidden`."""
+    """Return how many of memtui's operations are not counted: `312 of memtui's own reads hidden`."""
     whose = "own" if brief else "of memtui's own"
     return f"{count(internal)} {whose} reads hidden"
 
 
 def record_count(namespace: Namespace) -> str:
-    """Return how many records a namespace holds: `12`, `≥ 100`, or nothing if unknown."""
+    """Return the number of records in a namespace: `12`, `≥ 100`; empty: unknown."""
     if namespace.records is not None:
         return count(namespace.records)
     least = namespace.metadata.get("at_least")
@@ -374,7 +377,7 @@ def record_count(namespace: Namespace) -> str:
 
 
 def records_words(namespace: Namespace) -> str:
-    """Return what a namespace holds as part of a sentence: `its 12 records`."""
+    """Return the number of a namespace's records as part of a sentence: `its 12 records`."""
     if namespace.records is not None:
         return f"its {counted(namespace.records, 'record')}"
     least = namespace.metadata.get("at_least")
@@ -382,7 +385,7 @@ def records_words(namespace: Namespace) -> str:
 
 
 def embedding_words(found: Embedding) -> str:
-    """Return how far texts are embedded: `by meaning with static`, or what is still to do."""
+    """Return the state of embedding: `by meaning with static`, or what is still to do."""
     if found.is_done:
         return f"by meaning with {found.model}"
     if not found.agreed:
@@ -394,10 +397,10 @@ def embedding_words(found: Embedding) -> str:
 
 
 def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
-    """Return US dollars with the unit, exact to the last digit that is not zero.
+    """Return US dollars with at least two decimals, exactly: `$0.0125`.
 
-    No amount, or nothing beside what has no price, is `unpriced`; a dash is nothing measured. An
-    amount of which a part is unpriced says so: `$0.02 + unpriced`.
+    With an unpriced part: `$0.02 + unpriced`, or `unpriced` if the known part is nothing. A dash:
+    nothing was measured.
     """
     if not amount:
         return _of_nothing(amount, unpriced=unpriced)
@@ -408,7 +411,10 @@ def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
 
 
 def short_money(amount: Decimal | None, *, unpriced: bool = False) -> str:
-    """Return money for a column, two significant digits; a `+` marks an unpriced part."""
+    """Return US dollars for a column: cents from $1 on, below two significant digits.
+
+    A `+` marks an unpriced part.
+    """
     if not amount:
         return _of_nothing(amount, unpriced=unpriced)
     if amount >= 1:
@@ -426,7 +432,7 @@ def _of_nothing(amount: Decimal | None, *, unpriced: bool) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return `18 ms`, `2.0 s` or `3 min 20 s`; a dash where it is not known."""
+    """Return `18 ms`, `2.0 s` or `3 min 20 s`; a dash if unknown."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
@@ -449,12 +455,12 @@ def tokens(usage: Iterable[Usage]) -> str:
 
 
 def operation_cost(operation: Operation) -> str:
-    """Return what an operation cost, exactly, with an unpriced part named."""
+    """Return the exact cost of an operation, with a mention of an unpriced part."""
     return money(operation.cost_usd, unpriced=operation.unpriced)
 
 
 def score(value: float | None) -> str:
-    """Return a relevance to three places; a dash where the provider gives none."""
+    """Return a relevance score to three decimals; a dash if the provider gives none."""
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -469,14 +475,14 @@ def digest(value: str) -> str:
 
 
 def source_line(source: SourceRef | None) -> str:
-    """Return where something comes from in a few words: `ISS-31 comment 2`, `run 4412`."""
+    """Return a source in a few words: `ISS-31 comment 2`, `run 4412`."""
     if source is None:
         return "no source"
     return _source_words(source) or source.kind.value.replace("_", " ")
 
 
 def write_source(source: SourceRef, run_id: str | None) -> str:
-    """Return what wrote, in a few words; a note by hand in a run is the run's."""
+    """Return the source of a write; a manual note names its run, if it has one."""
     words = source_line(source)
     is_of_run = source.kind is SourceKind.MANUAL_NOTE and run_id
     return f"{words} in {_named('run', run_id)}" if is_of_run else words
@@ -506,13 +512,13 @@ def _issue_part(issue_id: str | None, part: str, part_id: str | None) -> str:
 
 
 def _bare(identifier: str, word: str) -> str:
-    """Return the id without a leading word that is said already: `run-4412` → `4412`."""
+    """Return the id without `word` before it: `run-4412` → `4412`."""
     head, _, tail = identifier.partition("-")
     return tail if tail and head.lower() == word else identifier
 
 
 def reference(external: str) -> str:
-    """Return an outside reference briefly: host and path of a URL, name and line of a file."""
+    """Return an external reference briefly: a URL without scheme, name and line of a file."""
     if "://" in external:
         return external.partition("://")[2].rstrip("/")
     place = parse_place(external)
@@ -520,7 +526,7 @@ def reference(external: str) -> str:
 
 
 def parse_place(external: str) -> Location | None:
-    """Return the file (and line) that a reference names; None where it is a URL."""
+    """Return the file and line that a reference names; None: it is a URL."""
     if "://" in external:
         return None
     if found := _FILE_LINE.fullmatch(external):
@@ -529,35 +535,35 @@ def parse_place(external: str) -> Location | None:
 
 
 NOWHERE = "no such note here"
-"""Said of a link that leads to no record."""
+"""Words for a link that leads to no record."""
 
 
 def link_words(link: Link) -> str:
-    """Return the sort of a link, where it is said, and the record at its other end."""
+    """Return a link's relation, if it has one, and the record that it leads to."""
     name = link.title or link.words or link.target
     return f"{link.relation}: {name}" if link.relation else name
 
 
 def place_line(location: Location) -> str:
-    """Return `facts.md:7`; the line is left out where it is the first."""
+    """Return `facts.md:7`; without the line if it is the first."""
     name = location.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or location.path
     return f"{name}:{location.line}" if location.line > 1 else name
 
 
 def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
-    """Return what a stage gave each record of an answer: `1: 3.214 · 4: 0.5`."""
+    """Return a stage's score of each record of an answer, by rank: `1: 3.214 · 4: 0.5`."""
     given = ((one.rank, stage.scores.get(one.provider_record_id)) for one in handles)
     return " · ".join(f"{rank}: {value:.4g}" for rank, value in given if value is not None)
 
 
 def trial_words(so_far: ReplayProgress) -> str:
-    """Say how far a trial has come."""
+    """Return the progress of a replay."""
     words = f"{count(so_far.done)} of {counted(so_far.total, 'question')} tried"
     return f"{words}, {count(so_far.differ)} differ" if so_far.differ else words
 
 
 def impact_words(found: Impact) -> Iterator[str]:
-    """Say what forgetting some records would change, and how far that is known."""
+    """Yield what forgetting some records would change, and which queries could not be tried."""
     them = "it" if len(found.records) + len(found.unread) == 1 else "them"
     if not found.asked:
         yield f"No query and no delivered context in the log could have found {them}."
@@ -589,7 +595,7 @@ def _lost_words(found: Impact) -> str:
 
 
 def effect_words(effect: Effect, *, tokens: bool = True) -> str:
-    """Say in a few words how an answer would differ, and by how many `tokens`."""
+    """Return in a few words how an answer would differ; with `tokens`, also by how many tokens."""
     gone, come = len(effect.gone), len(effect.come)
     words = []
     if effect.emptied:
@@ -611,7 +617,7 @@ def effect_words(effect: Effect, *, tokens: bool = True) -> str:
 
 
 def asked_by(effect: Effect) -> str:
-    """Name who asked a question, about whom and what, and in which run."""
+    """Return agents, principals, users and projects of a question, and its run."""
     named = [*effect.agents, *effect.principals, *effect.subjects, *effect.projects]
     runs = effect.runs[0] if len(effect.runs) == 1 else counted(len(effect.runs), "run")
     return ", ".join([*named, *([runs] if effect.runs else [])])

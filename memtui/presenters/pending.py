@@ -1,6 +1,6 @@
-"""How a change that waits for review reads: one description for the command line and the app.
+"""Held writes in words, for the command line and the app.
 
-Strings that come from outside are returned as they are; the caller makes them visible.
+Foreign strings are returned unchanged; the caller makes them visible.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ ORDERS = "It reads like an order, or hides something."
 
 
 def owners_of(one: PendingWrite) -> str:
-    """Return whose memories it would change."""
+    """Return the owners of the memories that the write would change."""
     return ", ".join(map(owner_words, one.owners))
 
 
 def briefly(one: PendingWrite, zone: tzinfo | None = None) -> str:
-    """Return all that is asked, for one line: the text or the records, then each other field."""
+    """Return the request in one line: the text or the records, then each other field."""
     named = ", ".join(handle.provider_record_id for handle in one.handles)
     asked = (f"{name}: {value}" for name, value in _asked(one, zone))
     return " · ".join(filter(None, (one.text or named, *asked)))
 
 
 def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
-    """Yield who asked for it, when, where from, and why it waits, as names and values."""
+    """Yield who requested it, when, from where, and why it is held, as names and values."""
     acts_for = f", for {one.acts_for}" if one.acts_for else ""
     yield "asks to", f"{one.operation_type} in {one.binding_key}"
     yield "of", owners_of(one)
@@ -51,12 +51,12 @@ def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tup
 
 
 def fields(one: PendingDifference, zone: tzinfo | None = None) -> list[tuple[str, str]]:
-    """Return each field beside the text that would be other than it is."""
+    """Return each field, except the text, that the write would change."""
     return changed_fields(one.before, one.after, zone)
 
 
 def beside(found: PendingDetails) -> Iterator[tuple[str, Sequence[Record]]]:
-    """Yield the records to compare it with, each sort under its title."""
+    """Yield the records to compare it with, each group with its title."""
     shown = {one.before.handle for one in found.differences if one.before is not None}
     yield "says otherwise than", [one for one in found.contradicts if one.handle not in shown]
     yield "is there already", found.same
@@ -64,7 +64,7 @@ def beside(found: PendingDetails) -> Iterator[tuple[str, Sequence[Record]]]:
 
 
 def left_out(one: PendingWrite, text: str) -> str:
-    """Return what of the agent's is not stored with another text; empty: nothing."""
+    """Return which fields of the agent are not stored with an edited text; empty: none."""
     gone = [name for name in ("summary", "embedding") if getattr(one.request, name, None)]
     if text == one.text or not gone:
         return ""
@@ -73,7 +73,7 @@ def left_out(one: PendingWrite, text: str) -> str:
 
 
 def kept_with(one: PendingWrite, zone: tzinfo | None = None) -> str:
-    """Return what of the agent's is stored with another text: each field that stays."""
+    """Return the fields of the agent that are stored with an edited text."""
     stays = (pair for pair in _asked(one, zone) if pair[0] not in {"summary", "vector"})
     return "; ".join(f"{name}: {value}" for name, value in stays)
 
@@ -83,5 +83,5 @@ def _asked(one: PendingWrite, zone: tzinfo | None) -> list[tuple[str, str]]:
 
 
 def _own_author(one: PendingWrite) -> tuple[str, str]:
-    """Return what is not said twice: that it is by whoever asked for it."""
+    """Return the author field that only repeats the requester."""
     return "author", one.principal

@@ -1,4 +1,4 @@
-"""How the proof of the log reads; pure."""
+"""The proof of the log in words; pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
-    """Return what a check of the chain found, where nothing is broken."""
+    """Return names and values of a check that found the chain intact."""
     facts = [("intact", counted(found.seq, "operation"))]
     facts += [("gap", _gap(one)) for one in found.gaps]
     seen = (
@@ -23,7 +23,7 @@ def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
 
 
 def noted(found: AuditCheck) -> str:
-    """Return what a later check is to be compared with: number and digest of the last operation."""
+    """Return number and digest of the last operation, to compare a later check with."""
     return f"{found.seq}:{found.digest}" if found.seq else ""
 
 

@@ -1,4 +1,4 @@
-"""A run and its steps in a row, a line and a sentence; pure functions for every channel."""
+"""Runs and their steps in words; pure functions for every channel."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _STATES = {
     "there": "stored, perhaps changed",
     "unread": "not read",
 }
-"""What each state of a record reads as, the best known first."""
+"""Words for each state of a record."""
 
 
 def given(run: Run) -> str:
-    """Return what a run was given: `2 contexts, 412 tokens`."""
+    """Return the contexts of a run: `2 contexts, 412 tokens`."""
     if not run.contexts:
         return "no context"
     tokens = f", {fmt.counted(run.tokens_given, 'token')}" if run.tokens_given else ""
@@ -47,7 +47,7 @@ def given(run: Run) -> str:
 
 
 def did(run: Run) -> str:
-    """Return what a run did: `3 queries (1 found nothing), 2 writes, 1 pending for review`."""
+    """Return a run's operations: `3 queries (1 found nothing), 2 writes, 1 held for review`."""
     asked = fmt.counted(run.queries, "query", "queries")
     if empty := run.queries - run.answered_queries:
         asked += f" ({fmt.count(empty)} found nothing)"
@@ -59,17 +59,17 @@ def did(run: Run) -> str:
 
 
 def failed(run: Run) -> str:
-    """Return how many operations of a run failed, or nothing."""
+    """Return how many operations of a run failed; empty: none."""
     return fmt.counted(run.failures, "operation") if run.failures else ""
 
 
 def cost(run: Run) -> str:
-    """Return what a run's operations cost, exactly, with what is unpriced."""
+    """Return the exact cost of a run's operations, with a mention of an unpriced part."""
     return fmt.money(run.cost_usd, unpriced=bool(run.unpriced_count))
 
 
 def prompts(steps: Iterable[RunStep]) -> str:
-    """Return what the contexts of steps cost the prompts that they stood in; empty without one."""
+    """Return the cost of the steps' contexts as prompt tokens; empty: there are no contexts."""
     prices = [step.context.price for step in steps if step.context is not None]
     known = [price.cost_usd for price in prices if price.cost_usd is not None]
     if not prices:
@@ -79,12 +79,12 @@ def prompts(steps: Iterable[RunStep]) -> str:
 
 
 def short_cost(run: Run) -> str:
-    """Return the same for a column."""
+    """Return a run's cost for a column."""
     return fmt.short_money(run.cost_usd, unpriced=bool(run.unpriced_count))
 
 
 def today(records: Iterable[RunRecord]) -> str:
-    """Return what is there of a run's records, each counted once: `4 still stored, 1 gone`."""
+    """Return the states of a run's records, each counted once: `4 still stored, 1 gone`."""
     states = {(one.binding_key, one.handle.provider_record_id): one.state for one in records}
     counts: Counter[str] = Counter(states.values())
     return ", ".join(
@@ -93,21 +93,21 @@ def today(records: Iterable[RunRecord]) -> str:
 
 
 def changes(records: Collection[RunRecord]) -> str:
-    """Return the same for a column: `all stored`, else what is not: `1 changed, 1 gone`."""
+    """Return the states for a column: `all stored`, else the others: `1 changed, 1 gone`."""
     counts: Counter[str] = Counter(one.state for one in records)
     parts = [f"{counts[name]} {name}" for name in ("changed", "gone", "unread") if counts[name]]
     return ", ".join(parts) or ("all stored" if records else "")
 
 
 def measured(record: RunRecord) -> str:
-    """Return what a record cost its context, else how well it fitted."""
+    """Return tokens and cost of a record in its context, else its score."""
     if record.tokens is None:
         return fmt.score(record.score)
     return f"{fmt.count(record.tokens)} tok {fmt.short_money(record.cost_usd)}"
 
 
 def state(record: RunRecord) -> str:
-    """Return what became of a record: `changed since`, `there as n-2`, `not read (why)`."""
+    """Return the state of a record: `changed since`, `still stored as n-2`, `not read (why)`."""
     words = _STATES[record.state]
     if record.new_id is not None:
         words += f" as {record.new_id}"
@@ -117,14 +117,14 @@ def state(record: RunRecord) -> str:
 
 
 def offset(since_start: timedelta) -> str:
-    """Return how far into a run something was: `+0:06`, `+1:02:09`."""
+    """Return the time since a run's start: `+0:06`, `+1:02:09`."""
     seconds = int(since_start.total_seconds())
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return f"+{hours}:{minutes:02}:{rest:02}" if hours else f"+{minutes}:{rest:02}"
 
 
 def verb(step: RunStep) -> str:
-    """Return what a step was, as a verb: told, asked, wrote."""
+    """Return a step as a verb: told, asked, wrote."""
     operation = step.operation
     if operation.operation_type is OperationType.CONTEXT and step.context is None:
         return "looked at" if "delivered" in operation.request else "replied"
@@ -132,7 +132,7 @@ def verb(step: RunStep) -> str:
 
 
 def what(step: RunStep) -> str:
-    """Return what a step was about, on one line."""
+    """Return the object of a step, on one line: a query's text, or how many records."""
     operation = step.operation
     if step.context is not None:
         prompt = operation.request.get("prompt")
@@ -148,7 +148,7 @@ def what(step: RunStep) -> str:
 
 
 def spent(step: RunStep) -> str:
-    """Return the tokens and the price of a step: of a context what it costs the prompt."""
+    """Return tokens and price of a context in the prompt; else results and cost, or the status."""
     operation, context = step.operation, step.context
     if context is not None:
         priced = context.price

@@ -1,6 +1,6 @@
-"""How spending limits read: amounts, periods, sentences and the badge, as pure functions.
+"""Spending limits in words: amounts, periods, sentences and the badge, as pure functions.
 
-Strings that come from outside are returned as they are; the caller shows them through `display()`.
+Foreign strings are returned unchanged; the caller shows them through `display()`.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _WORDS = {
 
 
 def target(limit: SpendingLimit) -> str:
-    """Return whose spending it limits: `company`, `agent coding`."""
+    """Return whose spending is limited: `company`, `agent coding`."""
     if limit.target_type == "company":
         return "company"
     return f"{limit.target_type} {limit.target_id}"
 
 
 def amount(limit: SpendingLimit) -> str:
-    """Return the limit itself: `$5`, `1,000,000 tokens`."""
+    """Return the amount of a limit: `$5`, `1,000,000 tokens`."""
     return _exact(limit.measure, limit.amount)
 
 
 def spent(status: SpendingStatus) -> str:
-    """Return what was spent, exactly; `≥ $0.12` where some calls have no price."""
+    """Return the exact spending; `≥ $0.12` if some calls have no price."""
     return _at_least(status) + _exact(status.measure, status.spent)
 
 
 def share(status: SpendingStatus) -> str:
-    """Return what was spent as whole percents of the limit, never rounded up."""
+    """Return the spending as a percentage of the limit, rounded down."""
     return f"{_at_least(status)}{int(status.share * 100):,}%"
 
 
@@ -54,7 +54,7 @@ def mark(status: SpendingStatus) -> str:
 
 
 def period(status: SpendingStatus, now: datetime, zone: tzinfo | None) -> str:
-    """Return `today`, `this month`, or the day or month that it was in `zone`."""
+    """Return `today`, `this month`, or the past day or month in `zone`."""
     if status.since <= now < status.until:
         return _CURRENT[status.period]
     first = status.since.astimezone(zone).date().isoformat()
@@ -62,7 +62,7 @@ def period(status: SpendingStatus, now: datetime, zone: tzinfo | None) -> str:
 
 
 def sentence(status: SpendingStatus, now: datetime, zone: tzinfo | None) -> str:
-    """Return how a limit stands as one sentence."""
+    """Return the status of a limit as one sentence."""
     when = period(status, now, zone)
     if when not in _CURRENT.values():
         when = f"{'on' if status.period == 'day' else 'in'} {when}"
@@ -78,7 +78,7 @@ def stand(status: SpendingStatus, when: str) -> str:
 
 
 def parse_amount(measure: str, text: str) -> Decimal | int:
-    """Return the amount that a person writes: dollars (`5`, `$0.25`), or whole tokens (`200,000`).
+    """Parse an amount: dollars (`5`, `$0.25`), or whole tokens (`200,000`).
 
     Raises:
         Invalid: it is not a number above 0.
@@ -95,9 +95,9 @@ def parse_amount(measure: str, text: str) -> Decimal | int:
 
 
 def badge(statuses: Sequence[SpendingStatus]) -> tuple[str, ...]:
-    """Return what the header says, the longest form first; nothing where all is well.
+    """Return the forms of the badge, the longest first; empty if no limit is near.
 
-    It names the limit that is passed or nearest, and how many others are passed too.
+    It shows the limit with the highest share, and how many others are passed.
     """
     if not (alarming := [one for one in statuses if one.state != "ok"]):
         return ()
@@ -134,7 +134,7 @@ def _exact(measure: str, value: Decimal | int) -> str:
 
 
 def _brief(status: SpendingStatus) -> str:
-    """Return `$4.10 of $5`, `820k of 1M tokens`: rounded, and still over it if it is passed."""
+    """Return `$4.10 of $5`, `820k of 1M tokens`, rounded so that a passed limit stays passed."""
     spent_way, limit_way = ROUND_DOWN, ROUND_UP
     if status.state == "passed":
         spent_way, limit_way = ROUND_UP, ROUND_DOWN

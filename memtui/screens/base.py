@@ -296,7 +296,7 @@ class ServiceScreen(SizedScreen[GoTo]):
         return done
 
     async def configure(self, work: Work[T], said: str) -> T:
-        """Change what screens show of the company's settings, say what was done, and read again."""
+        """Change a setting that screens show, say what was done (`said`), and read again."""
         done = await self.change(work)
         self.toast(said)
         self.post_message(ConfigurationChanged())

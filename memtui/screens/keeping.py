@@ -1,4 +1,4 @@
-"""Questions about what a person keeps under names: another name for it, and whether it may go."""
+"""Questions about saved items that have names: renaming and deleting one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N = TypeVar("N", bound=NamedItem)
 async def rename(
     screen: ServiceScreen, path: Path, one: N, taken: Collection[str]
 ) -> tuple[N, ...] | None:
-    """Ask for another name and give it; return all that is kept, None: the person went back."""
+    """Ask for another name and set it; return all saved items, None: the person went back."""
 
     def check(text: str) -> None:
         name = checked_name(text)
@@ -36,7 +36,7 @@ async def rename(
 
 
 async def delete(screen: ServiceScreen, path: Path, one: N) -> tuple[N, ...] | None:
-    """Delete something after a yes; return all that is kept, None: the person went back."""
+    """Delete an item after a yes; return the saved items left, None: the person went back."""
     question = Confirm(f"Delete the {one.NOUN} {one.name}?", verb="delete it", final=True)
     if not await screen.ask(question):
         return None

@@ -1,4 +1,4 @@
-"""Steps between two bindings: each runs until it is done or stopped, and lists what it found."""
+"""Screens of steps between two bindings: each runs until done or stopped, and lists its results."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ _BAR_CELLS = 20
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One thing that a step found."""
+    """One result of a step."""
 
     what: str
     records: int | None = None
     where: str = ""
-    """Where it goes, why it does not, or what is not the same."""
+    """Its target, why it has none, or the difference."""
     tone: Tone = ""
     number: int = 0
-    """Its place in the list, which names it."""
+    """Its index in the list, which is its key."""
 
 
 class StepScreen(RunScreen[StepRow]):
-    """Lists what the last step found, and says how far the one that runs is."""
+    """Lists the results of the last step, and shows the progress of a running one."""
 
     NOUN = "row"
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self.status = Content("")
-        """What goes on, or what came of it."""
+        """The progress of the running step, or the outcome of the last."""
 
     def columns(self) -> list[Column[StepRow]]:
         """Return the columns of the list."""
         return columns()
 
     def key(self, row: StepRow) -> str:
-        """Return the place of a row."""
+        """Return a row's number."""
         return str(row.number)
 
     def detail(self, row: StepRow, width: int) -> Content:
-        """Return a row whole."""
+        """Return the details of a row."""
         return row_content(row, width)
 
     def reasons(self) -> Sequence[tuple[str, object, str]]:
-        """Return why actions cannot run: their verbs, whether the reason holds, and its words."""
+        """Return why actions cannot run: verbs, whether the reason applies, and its sentence."""
         raise NotImplementedError
 
     def refusal(self, verb: str) -> str:
-        """Return the first reason that holds for a verb."""
+        """Return the first reason that applies to a verb, or nothing."""
         found = (why for verbs, holds, why in self.reasons() if holds and verb in verbs.split())
         return next(found, super().refusal(verb))
 
@@ -75,7 +75,7 @@ class StepScreen(RunScreen[StepRow]):
         waiting: Content,
         stopped: str,
     ) -> None:
-        """Run a step; `stopped` is said where it is stopped."""
+        """Run a step; `waiting` is shown meanwhile, and `stopped` if the person stops it."""
 
         def failed(error: MemtuiError) -> None:
             words = display(f"✗ {error}", limit=600, style=BAD)
@@ -93,25 +93,25 @@ class StepScreen(RunScreen[StepRow]):
         self.draw()
 
     def broken(self, status: Content, *notice: str) -> None:
-        """Say why a step has found nothing."""
+        """Show why a step ended without results."""
         self.status = status
         self.ended(*notice)
 
     def tell(self, status: Content) -> None:
-        """Say how far the step is that runs."""
+        """Show the progress of the running step."""
         if self.is_attached and self.stoppable:
             self.status = status
             self.draw()
 
     def list_found(self, rows: Iterable[StepRow], status: Content) -> None:
-        """List what a step found, from the first row on."""
+        """List the results of a step, with the cursor on the first."""
         self.rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
         self.rows_list.rows_changed()
         self.rows_list.go_to(0)
         self.status = status
 
     def action_stop(self) -> None:
-        """Stop what is running; what was done stays."""
+        """Stop the running step; records that it has written stay."""
         self.status = display("… stopping", style=WARN)
         super().action_stop()
 
@@ -122,7 +122,7 @@ class StepScreen(RunScreen[StepRow]):
         self.copy("  ".join(filter(None, [row.what, records, row.where])), "Copied the row.")
 
 
-# How what a step found reads.
+# The results in words.
 
 
 def columns() -> list[Column[StepRow]]:
@@ -141,7 +141,7 @@ def _records(one: StepRow) -> Cell:
 
 
 def progress_content(doing: str, progress: MigrationProgress) -> Content:
-    """Return how much of a run is done, how fast it goes and how long it takes."""
+    """Return the progress of a step: how much is done, its rate, the time left, failures."""
     done = fmt.of_total(progress.done, progress.total)
     if progress.found:
         done = f"{fmt.counted(progress.found, 'record')} found so far"
@@ -166,7 +166,7 @@ def _bar(done: int, total: int | None) -> Content | None:
 
 
 def row_content(row: StepRow, width: int) -> Content:
-    """Return a row whole."""
+    """Return the details of a row."""
     head = display(row.what, limit=2_000, style=f"bold {TONES[row.tone]}".rstrip())
     number = "" if row.records is None else fmt.counted(row.records, "record")
     words = [display(number), display(row.where, limit=2_000)]

@@ -1,4 +1,4 @@
-"""How agents read: in a column beside who acted, and what a connected one was told last."""
+"""Text about agents: the `by` column, and the last answer to a connected agent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def by_cell(principal: str, agent_id: str | None) -> Cell:
-    """Return who acted, for a column beside that of the agent; of the agent itself just that."""
+    """Return who acted, for a column beside the agent's: `itself` where it was the agent."""
     if agent_id is not None and principal == f"agent:{agent_id}":
         return Cell("itself", "muted")
     return Cell(principal, "muted" if principal.startswith("user:") else "")
 
 
 def last_answer_words(last_answer: LastAnswer | None, now: datetime) -> str:
-    """Return an answer in one line: `“deploy branch” 4 memories, 2 min ago`."""
+    """Return an agent's last answer in one line: `“deploy branch” 4 memories, 2 min ago`."""
     if last_answer is None:
         return "nothing yet"
     asked = " ".join((last_answer.asked or "").split())

@@ -1,4 +1,4 @@
-"""A calendar of months on which days are marked by how much happened."""
+"""A calendar of months that marks each day by how much happened on it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from memtui.presenters import format as fmt
 from memtui.widgets.display import ACCENT, DIM, STRONG
 
 MARKS = " ▁▃▅▇"
-"""How much happened on a day, from nothing to as much as on the busiest."""
+"""The marks of a day, from nothing to about as much as on the busiest day."""
 _DAY_CELLS = 4
 _MONTH_CELLS = 7 * _DAY_CELLS
 _GAP_CELLS = 3
 _WEEKS = 6
 _MONTH_LINES = _WEEKS + 2
-"""Title, names of the weekdays, and the weeks; a blank line stands between months."""
+"""Title, names of the weekdays, and the weeks; a blank line separates rows of months."""
 
 
 class Month(NamedTuple):
@@ -38,17 +38,17 @@ class Month(NamedTuple):
     month: int
 
     def back(self, months: int) -> Month:
-        """Return the month so many months before."""
+        """Return the month `months` earlier."""
         year, month = divmod(self.year * 12 + self.month - 1 - months, 12)
         return Month(year, month + 1)
 
     def since(self, earlier: Month) -> int:
-        """Return how many months it is after an earlier one."""
+        """Return how many months this one is after `earlier`."""
         return (self.year - earlier.year) * 12 + self.month - earlier.month
 
     @lru_cache(24)  # noqa: B019 - of a value, and few are kept
     def weeks(self) -> list[list[date | None]]:
-        """Return its weeks from Monday on, six of them; None stands for a day of no such month."""
+        """Return six weeks from Monday on; None: the day belongs to another month."""
         found = calendar.Calendar().monthdayscalendar(*self)
         found += [[0] * 7] * (_WEEKS - len(found))
         return [[date(*self, day) if day else None for day in week] for week in found]
@@ -60,7 +60,7 @@ def month_of(day: date) -> Month:
 
 
 def mark(count: int, most: int) -> str:
-    """Return the mark of a day's count, where the busiest day has `most`."""
+    """Return the mark for a day's count; `most` is the count of the busiest day."""
     return MARKS[1 + min(3, int(4 * sqrt(count / (most + 1))))] if count > 0 else MARKS[0]
 
 
@@ -84,36 +84,36 @@ _Piece = tuple[str, str]
 
 
 class Calendar(Widget):
-    """Months as grids, as many as fit, the latest last.
+    """Shows as many months as fit, as grids, the latest last.
 
-    It never has the focus: the line above it hands it the keys that it knows.
+    It never has the focus: its owner passes keys to `take_key`.
     """
 
     has_cursor: reactive[bool] = reactive(default=True)
-    """Whether keys move in it now."""
+    """Whether keys move the cursor now."""
     day: reactive[date] = reactive(date.today)
     """The day under the cursor."""
     counts: reactive[Mapping[date, int]] = reactive(dict)
-    """How much happened on each day; on one that is missing, nothing."""
+    """How much happened on each day; a missing day has nothing."""
 
     class Moved(Message):
-        """The cursor stands on another day."""
+        """The cursor moved to another day."""
 
     class Chosen(Message):
         """The day under the cursor was chosen."""
 
     def __init__(self, day: date, today: date) -> None:
-        """Set it up with the cursor on a day; what comes after today cannot be reached."""
+        """Put the cursor on `day`; days after `today` cannot be reached."""
         super().__init__()
         self._today = today
         self.set_reactive(Calendar.day, min(day, today))
 
     async def take_key(self, key: str) -> bool:
-        """Do what a key does; return whether it does anything."""
+        """Run the action of a key; return whether the key has one."""
         return key in _KEYS and await self.app.run_action(_KEYS[key], self)
 
     def watch_day(self) -> None:
-        """Tell of it."""
+        """Post `Moved`."""
         self.post_message(self.Moved())
 
     def _go(self, day: date) -> None:
@@ -121,17 +121,17 @@ class Calendar(Widget):
         self.day = max(first, min(day, self._today))
 
     def action_move(self, days: int) -> None:
-        """Move by so many days, from the month of the first marked one to today."""
+        """Move by `days`, no further than the first marked day's month, or today."""
         self._go(self.day + timedelta(days=days))
 
     def action_move_months(self, back: int) -> None:
-        """Move to the same day of another month, or to its last."""
+        """Move to the same day of another month, or to its last day if it is shorter."""
         month = month_of(self.day).back(back)
         length = calendar.monthrange(*month)[1]
         self._go(date(*month, min(self.day.day, length)))
 
     def action_marked(self, step: int) -> None:
-        """Move to the nearest marked day before this one, or after it."""
+        """Move to the nearest marked day, before this one if `step` is negative, else after."""
         earlier = [one for one in self.counts if one < self.day]
         later = [one for one in self.counts if one > self.day]
         self._go(max(earlier, default=self.day) if step < 0 else min(later, default=self.day))
@@ -158,9 +158,9 @@ class Calendar(Widget):
                 self.action_choose()
 
     def _months(self) -> list[list[Month]]:
-        """Return the months that are shown, row by row: the page of them with the day in it.
+        """Return the months to show, row by row: the page of months that contains the day.
 
-        None is shown before the first one that there is anything in.
+        Months before the first marked one are not shown.
         """
         size = self.content_size
         across = max(1, (size.width + _GAP_CELLS) // (_MONTH_CELLS + _GAP_CELLS))
@@ -173,7 +173,7 @@ class Calendar(Widget):
 
     @property
     def _weeks_above(self) -> int:
-        """How many weeks of the month are out of view, above that of the day."""
+        """How many weeks of each month are scrolled out of view, so that the day's week shows."""
         room = self.content_size.height - (_MONTH_LINES - _WEEKS)
         weeks = month_of(self.day).weeks()
         place = next(number for number, week in enumerate(weeks) if self.day in week)
@@ -188,7 +188,7 @@ class Calendar(Widget):
         return months[row][column].weeks()[week][cell // _DAY_CELLS] if 0 <= week < _WEEKS else None
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the months that stand beside each other there."""
+        """Draw one line across the months of a row."""
         row, line = divmod(y, _MONTH_LINES + 1)
         months = self._months()
         shown = months[row] if row < len(months) and line < _MONTH_LINES else []

@@ -1,11 +1,11 @@
-"""Charts over buckets of time, each bucket with cells of its own, so that one can be pointed at.
+"""Charts over buckets of time; each bucket has its cells, so that one can be pointed at.
 
-plotext draws lines; title, scale, axis and the selected bucket are put around it. Series are told
-apart by what they are drawn with, never by colour alone.
+plotext draws lines; this module adds title, scale, axis and the selected bucket. Series differ in
+their markers, never in colour alone.
 
-Bars are drawn here. Those of plotext end at a whole cell, or at signs that many fonts lack; it
-stacks what is below zero onto what is above, leaves no cell between two bars, and no bar where a
-value is small. A bar of one line, as of a budget, it draws only with an axis below.
+Bars are drawn here, for plotext's end at whole cells or use signs that many fonts lack. plotext
+also stacks negative values onto positive ones, leaves no gap between bars, draws no bar for a
+small value, and draws a one-line bar only with an axis.
 """
 
 from __future__ import annotations
@@ -48,33 +48,33 @@ STYLES: dict[Tone, str] = {
 LEAST_LINES = 6
 _LEAST_CELLS = 20
 _WIDEST = 8
-"""Cells of a bucket at most."""
+"""Most cells of a bucket."""
 _GUTTER = 9
-"""Cells of the scale at least, so that charts stand under each other."""
+"""Least cells of the scale, so that charts below each other align."""
 _BETWEEN = 4
-"""Cells between two names on the axis at least."""
+"""Least cells from the end of one axis label to the next."""
 _COLORS: dict[Tone, int] = {tone: number for number, tone in enumerate(STYLES, start=1)}
-"""plotext knows the terminal's colours by number; they stand for the theme's here."""
+"""plotext takes colours by number; `_lines` replaces them by the theme's styles."""
 _ESCAPE = re.compile(r"\x1b\[([\d;]*)m")
 
 _LEAST_VALUE = 0.001
-"""What is drawn for less on a logarithmic scale."""
+"""A smaller value is drawn as this one on a logarithmic scale."""
 _EIGHTHS = " ▁▂▃▄▅▆▇"
 _ROUND = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
-"""What a scale ends at, times a power of ten, so that its half is a short number too."""
+"""A scale ends at one of these times a power of ten, so that half of it is short to write."""
 FULL, EMPTY, OVER = "▓", "░", "▲"
 _NEARLY = 0.9
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def plain_count(value: float) -> str:
-    """Return a count for a scale: `850`, `1,200`; nothing for half a thing."""
+    """Return a count for a scale: `850`, `1,200`; empty for a fraction."""
     return f"{value:,.0f}" if value == round(value) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A value for each bucket; `marker` tells it apart where there is no colour."""
+    """A value for each bucket; `marker` distinguishes the series without colour."""
 
     name: str
     values: tuple[float | None, ...]
@@ -84,39 +84,39 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart shows.
+    """The content of a chart.
 
-    Bars stand on top of each other, the first series at the bottom, and those below zero hang down;
-    lines do neither.
+    Bars are stacked, the first series at the bottom; negative ones hang from zero. Lines are not
+    stacked.
     """
 
     title: str
     labels: tuple[str, ...]
     series: tuple[Series, ...]
     unit: Callable[[float], str] = plain_count
-    """How a value reads on the scale."""
+    """Formats a value of the scale."""
     lines: bool = False
     log: bool = False
     """Whether the scale of lines is logarithmic."""
     limit: float | None = None
-    """Where a line goes across."""
+    """A horizontal line is drawn at this value."""
     squeezed: str = ""
-    """What a bucket is called where all are shown at once, several in one if need be; without it
+    """Name of a bucket ("day"). If not all fit, several are merged into one; without a name, only
     the newest that fit are shown."""
     legend: bool = True
     note: str = ""
     nothing: str = "There is nothing to draw here."
-    """What is said where there are no values."""
+    """Shown instead of a chart without values."""
 
     @property
     def empty(self) -> bool:
-        """Whether no series has a value other than nothing."""
+        """Whether every value is zero or missing."""
         return not any(value for series in self.series for value in series.values)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketLayout:
-    """Where the buckets of a drawn chart stand: so many from `first` on, `cells` wide each."""
+    """Position of the buckets in a drawn chart: `shown` from `first` on, each `cells` wide."""
 
     gutter: int = 0
     first: int = 0
@@ -124,14 +124,14 @@ class BucketLayout:
     cells: int = 1
 
     def at(self, x: int) -> int | None:
-        """Return the bucket in a column."""
+        """Return the bucket at column `x`; None: there is none."""
         index = (x - self.gutter) // self.cells
         return self.first + index if x >= self.gutter and 0 <= index < self.shown else None
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The lines of a chart, each as wide as it was asked for."""
+    """The lines of a chart, each padded to the requested width."""
 
     lines: tuple[Content, ...]
     place: BucketLayout = field(default_factory=BucketLayout)
@@ -143,12 +143,11 @@ def draw(
     """Draw a chart in `width` by `height` cells, its title and legend on the first line.
 
     Args:
-        chart: What it shows.
+        chart: The content.
         width: Cells.
         height: Lines.
         selected: The bucket to point at.
-        lead: What stands before the title of one of several charts; one that is not blank is that
-            of the chosen chart.
+        lead: Put before the title, where there are several charts; not blank for the chosen one.
     """
     if chart.empty or width < _LEAST_CELLS or height < LEAST_LINES - 1:
         words = chart.nothing if chart.empty else "The chart needs more room."
@@ -189,7 +188,7 @@ def _head(chart: Chart, lead: str, width: int) -> Content:
 
 
 def _squeezed(chart: Chart, room: int) -> Chart:
-    """Put several buckets into one where not all fit and all are to be seen."""
+    """Merge buckets where not all fit and `squeezed` asks for all of them."""
     each = -(-len(chart.labels) // max(1, room))
     if each < 2 or not chart.squeezed:
         return chart
@@ -222,7 +221,7 @@ def _place(count: int, room: int, gutter: int, selected: int | None) -> BucketLa
 def _pointed(
     rows: Sequence[Content], place: BucketLayout, selected: int | None
 ) -> Iterator[Content]:
-    """Draw a line down to the selected bucket through what is empty above it."""
+    """Draw a vertical line through the empty cells of the selected bucket."""
     if selected is None or not place.first <= selected < place.first + place.shown:
         yield from rows
         return
@@ -235,7 +234,7 @@ def _pointed(
 
 
 def _axis(labels: Sequence[str], place: BucketLayout, selected: int | None) -> Content:
-    """Return the names of the selected bucket, the first, the last, and of others between them."""
+    """Return the axis: labels of the selected bucket, the first, the last, and some between."""
     width = place.shown * place.cells
     last = place.first + place.shown - 1
     taken = [" "] * width
@@ -265,23 +264,23 @@ def _axis(labels: Sequence[str], place: BucketLayout, selected: int | None) -> C
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to the share of the height that they stand at; `low` and `high` are values."""
+    """Maps values from `low` to `high` to a share of the height."""
 
     low: float
     high: float
     log: bool = False
     bars: bool = False
-    """Whether a value is the upper edge of a line of cells, not its middle."""
+    """Whether a value is the upper edge of a row of cells, not its middle."""
 
     def share(self, value: float) -> float:
-        """Return how high a value is, from 0 to 1."""
+        """Return the height of a value, from 0 to 1."""
         if self.log:
             low, high = math.log10(self.low), math.log10(self.high)
             return (math.log10(max(value, _LEAST_VALUE)) - low) / (high - low)
         return (value - self.low) / (self.high - self.low)
 
     def marks(self, rows: int) -> Iterator[tuple[int, float]]:
-        """Yield the rows from above, and the round value that each is named by."""
+        """Yield the rows (0 is the top) that are labelled, each with its round value."""
         taken: set[int] = set()
         for value in self._round_values():
             row = self._row(value, rows)
@@ -303,7 +302,7 @@ class Scale:
 
 
 def scale_of(chart: Chart) -> Scale:
-    """Return a scale on which everything has room, from zero unless it is logarithmic."""
+    """Return a scale that has room for all values; it includes zero unless it is logarithmic."""
     values = [value for one in chart.series for value in one.values if value is not None]
     if chart.log:
         low = 10.0 ** math.floor(math.log10(max(min(values), _LEAST_VALUE)))
@@ -327,14 +326,17 @@ def _rounded_up(value: float) -> float:
 
 @lru_cache(maxsize=64)
 def canvas(chart: Chart, first: int, shown: int, cells: int, rows: int) -> tuple[Content, ...]:
-    """Draw buckets of a chart, `cells` wide each; kept, for another may be selected next."""
+    """Draw buckets, each `cells` wide; cached, as selecting a bucket draws the chart again."""
     buckets = range(first, first + shown)
     drawn = list((_lines if chart.lines else _bars)(chart, buckets, cells, rows))
     return (*drawn[:rows], *[Content(" " * shown * cells)] * (rows - len(drawn)))
 
 
 def _lines(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Content]:
-    """Draw lines through the middle of the buckets, and each value with its series' marker."""
+    """Draw lines through the middle of the buckets, and markers on the values.
+
+    Where a bucket is one cell wide, only the last value has its marker.
+    """
     import plotext
 
     width, scale = len(buckets) * cells, scale_of(chart)
@@ -372,7 +374,7 @@ def _lines(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Cont
 
 
 def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Content]:
-    """Fill whole cells with the markers of the series, and the highest one by eighths."""
+    """Fill whole cells with the series' markers; the top cell of a bar is filled in eighths."""
     scale, wide = scale_of(chart), max(1, cells - 1)
     drawn = [[(" ", "")] * len(buckets) for _ in range(rows)]
     for place, index in enumerate(buckets):
@@ -386,12 +388,12 @@ def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Conte
 
 
 def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple[str, Tone, int]]:
-    """Yield marker, tone and row from below of every cell of a bucket's bars."""
+    """Yield marker, tone and row (0 is the bottom) of each cell of a bucket's bars."""
     lines_of = rows / (scale.high - scale.low)
     there = [(one, value * lines_of) for one in chart.series if (value := one.values[index])]
     rising = [(one, height) for one, height in there if height > 0]
     falling = [(one, -height) for one, height in there if height < 0]
-    # Each side of zero has a line at least, however much there is on the other.
+    # Each side of zero that has values gets at least one row.
     zero = max(round(scale.share(0.0) * rows), int(scale.low < 0))
     zero = min(zero, rows - int(scale.high > 0))
     if rising:
@@ -413,7 +415,7 @@ def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple
 
 
 def _most_between(parts: Sequence[tuple[Series, float]], low: float, high: float) -> Series:
-    """Return which of the parts standing on each other has most between two heights."""
+    """Return which of the stacked parts has most between two heights."""
     shares: list[tuple[float, Series]] = []
     start = 0.0
     for series, height in parts:
@@ -423,19 +425,19 @@ def _most_between(parts: Sequence[tuple[Series, float]], low: float, high: float
 
 
 class Charts(Static):
-    """Shows as many charts under each other as there is room for, at least the first."""
+    """Shows as many charts below each other as fit, but at least the first."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
         self._charts: tuple[Chart, ...] = ()
 
     def show(self, charts: Sequence[Chart]) -> None:
-        """Draw other charts."""
+        """Show `charts` instead of the present ones."""
         self._charts = tuple(charts)
         self._draw()
 
     def on_resize(self) -> None:
-        """Draw again for the room there is."""
+        """Draw for the new size."""
         self._draw()
 
     def _draw(self) -> None:
@@ -453,7 +455,7 @@ class Charts(Static):
 
 
 def bar(value: float, limit: float, cells: int) -> str:
-    """Return a bar of `cells` cells; anything above nothing fills one, over the limit fills all."""
+    """Return a bar; a value above zero fills at least one cell, the limit or more fills all."""
     if cells <= 0:
         return ""
     part = value / limit if limit > 0 else float(value > 0)
@@ -462,9 +464,9 @@ def bar(value: float, limit: float, cells: int) -> str:
 
 
 def budget_bar(value: int, limit: int, cells: int, *, numbers: int = 0) -> Content:
-    """Return a bar and `212 / 250` behind it, with ▲ where it is over its budget.
+    """Return a bar followed by `212 / 250`, and ▲ where the value is over the limit.
 
-    `numbers` is how many cells the value takes at least, so that bars stand under each other.
+    `numbers` is the least width of the value in cells, so that several bars align.
     """
     style = BAD if value > limit else WARN if value > _NEARLY * limit else OK
     drawn = bar(value, limit, cells)
@@ -480,7 +482,7 @@ def budget_bar(value: int, limit: int, cells: int, *, numbers: int = 0) -> Conte
 
 
 def numbers_width(values: list[int]) -> int:
-    """Return the cells that the widest of some counts takes."""
+    """Return the width in cells of the widest count."""
     return max((len(count(value)) for value in values), default=1)
 
 

@@ -1,4 +1,4 @@
-"""The list of a chooser: any number of choices, of which only what is in view is drawn."""
+"""The list of a chooser, with any number of choices; only lines in view are drawn."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from textual.visual import Visual
 from memtui.widgets.display import hanging
 
 _CHOICE = "choice"
-"""Under which name a line keeps which choice it is of."""
+"""Key of a choice's index in the style of its lines."""
 
 
 class ChoiceList(ScrollView, can_focus=False):
-    """Shows choices with one of them highlighted; the keys are its owner's."""
+    """Shows choices, one of them highlighted; its owner handles the keys."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"choice-list--highlighted", "choice-list--hover"}
 
     highlighted: reactive[int | None] = reactive(None)
-    """The place of the highlighted choice, from 0; None where there is none."""
+    """Index of the highlighted choice; None: there are no choices."""
     hovered: reactive[int | None] = reactive(None)
-    """The place of the choice under the mouse."""
+    """Index of the choice under the mouse."""
 
     class Taken(Message):
         """A choice was clicked."""
@@ -42,16 +42,16 @@ class ChoiceList(ScrollView, can_focus=False):
         self._choices: Sequence[Sequence[Content]] = ()
         self._lead = 0
         self._lines: list[tuple[int, Content]] = []
-        """Each line with the place of its choice."""
+        """Each line with the index of its choice."""
         self._first: list[int] = []
         """The first line of each choice."""
 
     def show(
         self, choices: Sequence[Sequence[Content]], *, lead: int = 0, highlighted: int = 0
     ) -> None:
-        """Show other choices, each given by its lines, and highlight one of them.
+        """Show choices, each given as its lines, and highlight one of them.
 
-        What is wrapped goes on below the cell `lead`.
+        A wrapped line continues indented by `lead` cells.
         """
         self._choices, self._lead = choices, lead
         self._lay_out()
@@ -60,7 +60,7 @@ class ChoiceList(ScrollView, can_focus=False):
         self._show_highlighted()
 
     def step(self, by: int) -> None:
-        """Move the highlight; a single step goes round at the ends."""
+        """Move the highlight by `by`; a single step wraps around at the ends."""
         count, now = len(self._choices), self.highlighted or 0
         if count:
             goes_round = abs(by) == 1
@@ -70,12 +70,12 @@ class ChoiceList(ScrollView, can_focus=False):
 
     @property
     def page(self) -> int:
-        """How many choices are in view, about."""
+        """About how many choices are in view."""
         each = len(self._lines) / max(1, len(self._choices))
         return max(2, int(self.size.height / max(1.0, each)))
 
     def on_resize(self) -> None:
-        """Wrap what is too long for another width."""
+        """Wrap again for the new width."""
         self._lay_out()
         self._show_highlighted()
 
@@ -94,13 +94,13 @@ class ChoiceList(ScrollView, can_focus=False):
                 else:
                     wrapped = hanging(part[:lead], part[lead:], width)
                     self._lines.extend((place, line) for line in wrapped.split("\n"))
-        # Textual would find out after it laid out and drew all, and do both again.
+        # Set now: Textual would notice after layout and drawing, and do both again.
         self.show_vertical_scrollbar = 0 < self.container_size.height < len(self._lines)
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
     def watch_highlighted(self) -> None:
-        """Keep it in view."""
+        """Keep the highlighted choice in view."""
         self._show_highlighted()
 
     def _show_highlighted(self) -> None:
@@ -126,15 +126,15 @@ class ChoiceList(ScrollView, can_focus=False):
         return strip.extend_cell_length(width, style.rich_style).apply_meta({_CHOICE: place})
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Show which choice is under the mouse."""
+        """Mark the choice under the mouse."""
         self.hovered = event.style.meta.get(_CHOICE)
 
     def on_leave(self, _: Leave) -> None:
-        """Show none any more."""
+        """Unmark it."""
         self.hovered = None
 
     def on_click(self, event: Click) -> None:
-        """Tell of the choice that was clicked."""
+        """Post `Taken` for a clicked choice."""
         if (place := event.style.meta.get(_CHOICE)) is not None:
             event.stop()
             self.post_message(self.Taken(place))

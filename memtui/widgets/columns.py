@@ -1,4 +1,4 @@
-"""The columns of a list and how they share the width; pure."""
+"""The columns of a list and how they share the width; pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tone = Literal["", "muted", "success", "warning", "error", "accent"]
 
 
 class Cell(NamedTuple):
-    """What stands in one place: foreign text, and the tone it is coloured in."""
+    """The content of a cell: foreign text and its tone."""
 
     text: str
     tone: Tone = ""
@@ -29,12 +29,12 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """One column. Its width is what it gets at most while others would not fit beside it.
+    """One column; `width` is what it gets before the columns share what is left over.
 
-    A flexible one takes what the others leave over.
+    The last flexible column takes the rest of the line.
 
-    `cell` returns what stands there for a row: any value in the column's tone, a `Cell` in a tone
-    of its own, or None for a dim dash.
+    `cell` returns the content for a row: any value, shown in the column's tone; a `Cell` with its
+    tone; or None for a dim dash.
     """
 
     key: str
@@ -44,21 +44,21 @@ class Column(Generic[R]):
     align: Literal["left", "right"] = "left"
     flexible: bool = False
     keep: int = 0
-    """Where the width is short, columns with the lowest number go first."""
+    """Where the width is short, the column with the lowest number is left out first."""
     share: float = 0.0
-    """The part of the list, 0 to 1, that it gets before others are shown beside it."""
+    """The least part of the list's width, 0 to 1, while its content needs that much."""
     tone: Tone = ""
     late: bool = False
-    """What it says comes after the rows: that it is the same in each means nothing before."""
+    """Its content loads after the rows, so equal cells do not make it redundant."""
     order: Callable[[R], Any] | None = None
-    """What rows are ordered by under it, where that is not what it shows."""
+    """Returns the sort key of a row, where that is not the shown text."""
 
     def rank(self, row: R) -> Any:
-        """Return where a row stands in the order of this column."""
+        """Return the sort key of a row in this column."""
         return self.of(row).text if self.order is None else self.order(row)
 
     def of(self, row: R) -> Cell:
-        """Return what is drawn for a row."""
+        """Return the cell to draw for a row."""
         found = self.cell(row)
         if isinstance(found, Cell):
             return found
@@ -75,13 +75,18 @@ def share_width(
     content: Mapping[str, int] | None = None,
     alike: Collection[str] = (),
 ) -> list[tuple[Column[R], int]]:
-    """Return the columns that fit into `width` cells, and how wide each is.
+    """Return the columns that fit into `width` cells, each with its width.
 
-    `wanted` are those that a person chose to see: they go after all others. `wider` is what a
-    person added to a column's width, or took off it. `content` is the widest cell of a column among
-    the rows in view: no column takes more room than that before the others have what they need, and
-    what is left over goes to the last flexible one. `alike` are columns that say the same in each
-    of those rows: they go first, but for one with a share.
+    Args:
+        columns: All columns, from the left.
+        width: Cells of the list.
+        hidden: Columns that are not shown.
+        wanted: Columns that a person chose to see; they are left out last.
+        wider: Cells that a person added to a column's width, or removed from it.
+        content: The widest cell of each column among the rows in view. No column gets more before
+            the others have what they need; the last flexible one gets the rest.
+        alike: Columns with equal cells in all these rows; they are left out first, except one with
+            a share.
     """
     seen, extra = content or {}, wider or {}
     least = {
@@ -128,7 +133,7 @@ def _most(column: Column[R], width: int) -> int:
 
 
 def cells_of(text: str, limit: int) -> int:
-    """Return how many cells a text takes once it is made visible, `limit` at most."""
+    """Return the width in cells of a text as it is shown, at most `limit`."""
     if len(text) < limit and text.isascii() and text.isprintable():
         return len(text)
     return min(limit, cell_len(visible(text, limit=limit)))

@@ -1,4 +1,4 @@
-"""The lines that details are made of; pure, everything foreign made visible."""
+"""The lines of the detail panes, as pure functions; control characters are made visible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DIFF_LINES, _LINE_CHARS = 60, 2_000
 _SHOWN_LINES = 4
 _SHOWN_CHARS = 160
 _AROUND = 40
-"""So many characters of what stayed stand before a change in a long line."""
+"""Unchanged characters shown before the change in a long line."""
 SCOPE_WORDS = {
     "project_id": "project",
     "agent_id": "agent",
@@ -49,26 +49,26 @@ SCOPE_WORDS = {
 SEPARATOR = " · "
 HINT_GAP = "   "
 MAX_CHARACTERS = 20_000
-"""What is compared of a text."""
+"""Characters of a text that are compared."""
 _MAX_WORDS = 400
 MARKED_WORD = re.compile(r"[^\W_]+")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]+")
 
 
 class Labelled(NamedTuple):
-    """A value behind its dim name; where it wraps, its lines stay in their column."""
+    """A value after its dim label; wrapped lines align with the value."""
 
     label: str
     value: Content
     most: int = 0
-    """Lines it may take; 0 for as many as it needs."""
+    """Most lines of the value; 0: no limit."""
 
 
 Line = Content | Labelled
 
 
 def labelled(label: str, value: Content | str | None, *, most: int = 0) -> Labelled:
-    """Return a value behind its name; `joined` leaves out what has no value."""
+    """Return a value after its label; `joined` leaves out a row without a value."""
     return Labelled(label, value if isinstance(value, Content) else display(value), most)
 
 
@@ -78,13 +78,13 @@ def heading(title: str, note: str = "") -> Content:
 
 
 def outcome_words(operation: Operation) -> Content:
-    """Return symbol and word of how an operation ended."""
+    """Return the symbol and the word of an operation's status."""
     ended = fmt.outcome(operation.status)
     return Content.styled(f"{ended.symbol} {ended.word}", TONES[ended.tone])
 
 
 def ending_lines(operation: Operation, found: OutcomeCheck | None) -> Iterator[Line]:
-    """Yield what a check found of an operation, then why it failed, as nobody saw its end."""
+    """Yield the result of an outcome check, then the error before it; else the error alone."""
     why = operation.error_message
     if found is not None:
         yield display(found.sentence, limit=2_000, style=STRONG)
@@ -94,7 +94,7 @@ def ending_lines(operation: Operation, found: OutcomeCheck | None) -> Iterator[L
 
 
 def scope_words(scope: Scope) -> str:
-    """Return whose memory it is: `project mech-fighters · agent coding`, or the whole company."""
+    """Return a scope in words: `project mech-fighters · agent coding`, or `company acme`."""
     parts = [
         f"{word} {value.removeprefix(f'{word}-')}"
         for name, word in SCOPE_WORDS.items()
@@ -104,9 +104,9 @@ def scope_words(scope: Scope) -> str:
 
 
 def actor(operation: Operation) -> str:
-    """Return whose change it is: the person's, else the agent's in whose scope it was done.
+    """Return who made a change: the person, else the agent of its scope, else the principal.
 
-    What a person let in from review is its author's.
+    A change accepted in review was made by its author.
     """
     if (let_in := fmt.let_in(operation)) is not None:
         return fmt.author(let_in[0])
@@ -115,7 +115,7 @@ def actor(operation: Operation) -> str:
 
 
 def who_and_when(operation: Operation, now: datetime) -> str:
-    """Return `12 d ago by coding, run 4101` for an operation, and who let it in from review."""
+    """Return `12 d ago by coding, run 4101`, and who accepted it in review."""
     let_in, run_id = fmt.let_in(operation), operation.scope.run_id
     run = f", run {run_id.removeprefix('run-')}" if run_id else ""
     accepted = f", {let_in[1]} by {fmt.author(operation.principal)}" if let_in else ""
@@ -123,12 +123,12 @@ def who_and_when(operation: Operation, now: datetime) -> str:
 
 
 def record_words(record: Record) -> str:
-    """Return what a record shows on one line."""
+    """Return the beginning of a record's shown text, on one line."""
     return " ".join(record.shown[:2_000].split())
 
 
 def below_heading(text: str, title: str | None) -> str:
-    """Return a text without the Markdown heading that its title repeats."""
+    """Return a text without its first line, where that is a Markdown heading equal to its title."""
     first, _, rest = text.lstrip().partition("\n")
     marks, _, words = first.partition(" ")
     is_heading = bool(title) and words.strip() == title and not marks.strip("#")
@@ -136,7 +136,7 @@ def below_heading(text: str, title: str | None) -> str:
 
 
 def matches(word: str, words: Collection[str]) -> bool:
-    """Whether a word begins as one of `words` does, or one of them as it does."""
+    """Whether a word begins with one of `words`; or, if longer than 3, one of them with it."""
     folded = word.casefold()
     return any(
         folded.startswith(asked) or (len(folded) > 3 and asked.startswith(folded))
@@ -145,7 +145,7 @@ def matches(word: str, words: Collection[str]) -> bool:
 
 
 def marked(content: Content, words: Collection[str]) -> Content:
-    """Return the content with the words marked that match one of `words`."""
+    """Return the content with all words emphasised that match one of `words`."""
     for found in MARKED_WORD.finditer(content.plain) if words else ():
         if matches(found[0], words):
             content = content.stylize("bold underline", found.start(), found.end())
@@ -153,7 +153,7 @@ def marked(content: Content, words: Collection[str]) -> Content:
 
 
 class DiffLine(NamedTuple):
-    """One line of a diff: `-` gone, `+` new, a space where it stayed.
+    """One line of a diff: sign `-` removed, `+` added, a space unchanged.
 
     `parts` are pairs of a text and whether it changed.
     """
@@ -163,7 +163,7 @@ class DiffLine(NamedTuple):
 
 
 def diff(before: str | None, after: str | None) -> list[DiffLine]:
-    """Compare two texts line by line, and word by word where one line became another.
+    """Compare two texts by line, and by word where lines were replaced by as many others.
 
     Past 20,000 characters the rest is left out of the comparison. None: there is no text.
     """
@@ -206,9 +206,9 @@ def _word_diff(before: str, after: str) -> list[DiffLine]:
 def diff_lines(
     before: str | None, after: str | None, *, most: int = _DIFF_LINES, chars: int = _LINE_CHARS
 ) -> Iterator[Content]:
-    """Yield what changed, signs first, changed words emphasised; stretches that stayed are cut.
+    """Yield the lines of a diff, changed words underlined; long unchanged stretches are shortened.
 
-    Past `most` lines the rest is left out, and of a line past `chars`; both are marked.
+    After `most` lines, and in a line after `chars` characters, the rest is left out, which is said.
     """
     shown = 0
     for same, group in groupby(diff(before, after), key=lambda one: one.sign == " "):
@@ -226,7 +226,7 @@ def diff_lines(
 
 
 def made_again(now: Record, then: Record) -> str:
-    """Return in a few lines what a record becomes that is made again what it was then."""
+    """Return in a few lines what restoring the version `then` changes in the record `now`."""
     lines = [one for one in diff(now.text, then.text) if one.sign != " "]
     shown = [f"{one.sign} {_around_change(one)}" for one in lines[:_SHOWN_LINES]]
     if more := len(lines) - len(shown):
@@ -235,7 +235,7 @@ def made_again(now: Record, then: Record) -> str:
 
 
 def _around_change(one: DiffLine) -> str:
-    """Return a line of a diff, of a long one the part around what changed first."""
+    """Return a line of a diff; of a long one, the part around its first change."""
     text = "".join(part for part, _ in one.parts)
     same = "" if one.parts[0][1] else one.parts[0][0]
     start = len(same) - _AROUND if _AROUND < len(same) < len(text) else 0
@@ -244,7 +244,7 @@ def _around_change(one: DiffLine) -> str:
 
 
 def change_lines(change: Change) -> Iterator[Content]:
-    """Yield what a change did to a record's text."""
+    """Yield the diff of a record's text before and after a change."""
     return diff_lines(
         change.before.text if change.before else None, change.after.text if change.after else None
     )
@@ -260,7 +260,7 @@ def _diff_line(one: DiffLine, chars: int) -> Content:
 
 
 def usage_lines(operation: Operation) -> Iterator[Line]:
-    """Yield tokens and cost together, then who charged it, or each row where there are several."""
+    """Yield total tokens and cost, then each provider and model, with its part if several."""
     if not operation.usage:
         yield labelled("cost", Content.styled("nothing was reported", DIM))
         return
@@ -278,12 +278,12 @@ def usage_lines(operation: Operation) -> Iterator[Line]:
 
 
 def moment(value: datetime | None, now: datetime, zone: tzinfo | None) -> str:
-    """Return a moment exactly and how far it is from now."""
+    """Return the exact moment and its distance from now: `2026-… UTC (3 h ago)`."""
     return f"{fmt.exact(value, zone)} ({fmt.since(value, now)})" if value else "unknown"
 
 
 def joined(blocks: Iterable[Sequence[Line]], width: int) -> Content:
-    """Put the lines of each block under each other, a blank line between blocks."""
+    """Join the lines of each block, with a blank line between blocks; rows without value go."""
     gap = Content("\n\n")
     kept = [[one for one in block if isinstance(one, Content) or one.value] for block in blocks]
     return gap.join([_block(block, max(width, LABEL_CELLS * 2)) for block in kept if block])
@@ -301,12 +301,12 @@ def _block(block: Sequence[Line], width: int) -> Content:
 
 
 def key_hint(key: str, what: str) -> Content:
-    """Return a key and what it does here."""
+    """Return a key and what it does."""
     return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)
 
 
 def spread(parts: Iterable[Content], width: int, gap: str = HINT_GAP) -> Content:
-    """Put parts beside each other; one that has no room left begins the next line."""
+    """Put parts beside each other; a part that does not fit begins the next line."""
     rows: list[Content] = []
     for part in parts:
         if rows and rows[-1].cell_length + len(gap) + part.cell_length <= width:
@@ -317,7 +317,7 @@ def spread(parts: Iterable[Content], width: int, gap: str = HINT_GAP) -> Content
 
 
 def pairs(facts: Iterable[tuple[str, str]], width: int) -> list[Content]:
-    """Return names and values as lines `width` cells wide, leaving out what has no value."""
+    """Return names and values as lines wrapped to `width` cells, without empty values."""
     shown = [(name, value) for name, value in facts if value]
     lead = max((len(name) for name, _ in shown), default=0) + 2
     return [

@@ -1,7 +1,7 @@
-"""The screen that shows, dimmed, around what lies over it.
+"""Dialogs that show the screen below them, dimmed.
 
-Textual's own way styles every piece of it anew each time the dialog is painted, several times
-while it opens, which was a third of what opening one took.
+Textual computes every dimmed style again for each painting of the dialog, which took a third of
+the time to open one; here the styles are cached.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]):
-    """A screen around which the one below it is seen.
+    """A dialog around which the screen below shows.
 
-    What is typed ahead of a question answers it, but not a `final` one, of what nothing brings
-    back: who says yes to that has to have seen it.
+    Keys typed before a dialog opened go to it, except to a `final` one, which asks for something
+    irreversible: nobody may confirm that without having seen it.
     """
 
     final: bool = False
@@ -42,11 +42,11 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
 
     @property
     def takes_since(self) -> float:
-        """From when on keys answer it, by the clock of their events."""
+        """Earliest time of the keys that it accepts, by the clock of events."""
         return self._seen_at if self.final else 0.0
 
     def on_mount(self) -> None:
-        """Take note of when it is seen, where that matters."""
+        """Note when a `final` dialog was first drawn."""
         if self.final:
             self.call_after_refresh(self._seen)
 
@@ -54,7 +54,7 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
         self._seen_at = Message().time
 
     def render(self) -> Any:
-        """Return the screen below, dimmed, or a plain background where nothing of it is seen."""
+        """Return the screen below, dimmed, or Textual's plain background if it does not show."""
         below = super().render()
         if not isinstance(below, BackgroundScreen):
             return below
@@ -67,7 +67,7 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
 
 class _Dimmed(Visual):
     def __init__(self, screen: Screen[Any], tint: Color, plain: TerminalStyle | None) -> None:
-        """Dim with a tint; with one plain style where 16 colours have no dimmed one of each."""
+        """Dim with a tint, or with the one style `plain` where 16 colours have no dim variants."""
         self._screen = screen
         self._tint = tint
         self._plain = plain
@@ -85,7 +85,7 @@ class _Dimmed(Visual):
         return Segment(segment.text, style)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        """Return the width of what it is drawn on."""
+        """Return the container's width."""
         del rules
         return container_width
 
@@ -97,7 +97,7 @@ class _Dimmed(Visual):
 
 @lru_cache(4096)
 def _tinted(style: TerminalStyle, tint: Color) -> TerminalStyle:
-    """Return a style without what a click on it would do; a transparent tint changes no colour."""
+    """Return a style under a tint, without links; a transparent tint changes no colour."""
 
     def under_tint(one: TerminalColor | None) -> TerminalColor | None:
         return one if one is None or not tint.a else (Color.from_rich_color(one) + tint).rich_color

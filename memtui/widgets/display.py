@@ -1,7 +1,7 @@
-"""The one way foreign text reaches the screen, and the one way a toast is shown.
+"""The only way to show foreign text, and the only way to show a toast.
 
-For a screen author: everything a provider, a file, a model or a user wrote goes through `display`
-before it is given to a widget, and every toast through `toast`. Neither ever reads markup.
+For a screen author: pass every text of a provider, file, model or user through `display` before
+you give it to a widget, and show every toast with `toast`. Neither reads markup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 LONGEST = 20_000
-"""Characters of one text that are ever laid out; the rest is counted, not drawn."""
+"""Most characters of one text that are laid out; the rest is counted, not drawn."""
 
 DIM = "dim"
 PRIMARY = "$text-primary"
@@ -34,7 +34,7 @@ STRONG = "bold"
 """Style words for `display`; each is a theme variable or an attribute, never a colour."""
 
 TONES = {"": "", "muted": DIM, "success": OK, "warning": WARN, "error": BAD}
-"""The style of each tone in which an outcome is told."""
+"""The style of each tone of an outcome."""
 
 _SEVERITY = Literal["information", "warning", "error"]
 
@@ -42,9 +42,9 @@ _SEVERITY = Literal["information", "warning", "error"]
 def display(
     text: str | None, *, limit: int | None = None, style: str = "", keep_newlines: bool = False
 ) -> Content:
-    """Return `text` as content that shows control characters, escapes and markup as they are.
+    """Return `text` as content with control characters and escapes visible and markup unread.
 
-    `limit` cuts after that many characters; without one, past `LONGEST` the rest is only counted.
+    `limit` cuts after that many characters; without it, the rest after `LONGEST` is only counted.
     """
     if not text:
         return Content("")
@@ -55,28 +55,28 @@ def display(
 
 
 LEADS = "leads"
-"""Under which name a part of a content keeps where a click on it leads."""
+"""Key of a link's target in the style of a content's part."""
 
 
 def leading(
     content: Content, sort: str, name: str, start: int = 0, end: int | None = None
 ) -> Content:
-    """Let a part of a content lead to something when it is clicked: `("tag", "deploy")`."""
+    """Make a part of a content a link to a target such as `("tag", "deploy")`."""
     return content.stylize(Style.from_meta({LEADS: (sort, name)}), start, end).stylize(
         f"{ACCENT} underline", start, end
     )
 
 
 def line(*parts: Content | str | None, gap: str = " ") -> Content:
-    """Join parts with `gap`, leaving out the empty; a plain string is made safe."""
+    """Join the parts that are not empty with `gap`; a plain string goes through `display`."""
     shown = [part if isinstance(part, Content) else display(part) for part in parts if part]
     return Content(gap).join(shown)
 
 
 def hanging(lead: Content, text: Content, width: int, *, most: int = 0) -> Content:
-    """Put `text` behind `lead`, wrapped to `width` cells with its lines under each other.
+    """Put `text` after `lead`, wrapped to `width` cells; the lines of the text align.
 
-    `most` cuts after that many lines; `width` 0 does not wrap.
+    `most` cuts after that many lines; with fewer than 8 cells for the text it is not wrapped.
     """
     room = width - lead.cell_length
     if room < 8:
@@ -90,7 +90,7 @@ def hanging(lead: Content, text: Content, width: int, *, most: int = 0) -> Conte
 
 
 def lines(parts: Iterable[Content]) -> Content:
-    """Put one content on each line."""
+    """Join contents with line breaks."""
     return Content("\n").join(parts)
 
 
@@ -99,10 +99,10 @@ _SOONEST_SECONDS = 0.01
 
 
 def _made_in_time(self: Toast, notification: Notification) -> None:
-    """Make a toast whose time is not over yet.
+    """Make a toast whose time-out is positive.
 
-    Where it ends while it is made, Textual's timer gets no positive delay and never lets the app go
-    on.
+    If a toast expires while it is made, Textual's timer gets a delay of zero or less, and the app
+    hangs.
     """
     _make_toast(self, notification)
     self._timeout = max(_SOONEST_SECONDS, self._timeout)
@@ -119,11 +119,11 @@ def toast(
     severity: _SEVERITY = "information",
     timeout: float | None = None,
 ) -> None:
-    """Show a toast; the message is shown as it is written, whatever it holds.
+    """Show a toast; markup in the message is not read.
 
-    A warning or an error that is shown already is not repeated. An information takes the place of
-    the one before it, which may be false by now: "u undoes it", once it was undone. One with a
-    title or a time of its own tells of something else, and both stay.
+    A warning or an error that is still shown is not repeated. An information replaces the previous
+    one, which may be outdated: "u undoes it", once it was undone. With a title or a `timeout` it
+    replaces none and is not replaced.
     """
     shown = visible(message, limit=500)
     there = node.app._notifications  # noqa: SLF001 - Textual has no other way to ask
@@ -142,7 +142,7 @@ def toast(
 
 
 def _take_last_away(app: App[Any]) -> None:
-    """Take away the information that has neither a title nor a time of its own."""
+    """Remove the shown information that has neither a title nor its own time-out."""
     for one in list(app._notifications):  # noqa: SLF001 - nor a way to take one away
         is_usual = not one.title and one.timeout == app.NOTIFICATION_TIMEOUT
         if one.severity == "information" and is_usual:

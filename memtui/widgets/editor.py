@@ -1,4 +1,4 @@
-"""Fields that keep every character of a foreign text and show none of them raw."""
+"""Fields that keep every character of a foreign text but draw no control character raw."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 LONGEST_IN_PLACE = 200_000
-"""Characters that are edited in place; longer texts go to the person's own editor."""
+"""Most characters that are edited in place; a longer text opens in the person's own editor."""
 
 LONGEST_LINE = 10_000
-"""Characters that a line takes: it is drawn anew with each that is written."""
+"""Most characters of a one-line field: each key stroke draws all of it again."""
 _LONGEST_WRAPPED = 10_000
-"""Characters of a line that is wrapped."""
+"""Longest line that is wrapped, in characters."""
 _CONTROL_PICTURES = 0x2400
 _STAND_IN = "\ufffd"
 
 
 def stand_in(char: str) -> str:
-    """Return one visible character for one that a terminal would obey or hide."""
+    """Return a visible character in place of one that a terminal would obey or hide."""
     code = ord(char)
     if code == 0x7F:
         return "\u2421"
@@ -38,46 +38,46 @@ def stand_in(char: str) -> str:
 
 @lru_cache(64)
 def _stood_in(line: str) -> str:
-    """Return a line as it is drawn; it is drawn in many parts, and again with each blink."""
+    """Return a line as it is drawn; cached, as each part of it and each blink asks again."""
     if line.isascii() and line.isprintable():
         return line
     return "".join(map(stand_in, line))
 
 
 def keeps(text: str) -> bool:
-    """Return whether a text area would give a text back as it got it."""
+    """Return whether a text area would return a text unchanged."""
     if len(text) > LONGEST_IN_PLACE:
         return False
     return TextArea(text).text == text
 
 
 class ForeignTextArea(TextArea):
-    """Edits the exact text; what is drawn stands in, character for character.
+    """Edits the exact text and draws each hidden character as one visible stand-in.
 
-    A very long line is not wrapped: drawing it takes a second, for each line that it is wrapped to.
+    Lines are not wrapped once one is very long: drawing would take a second for each wrapped line.
     """
 
     def edit(self, edit: Edit) -> EditResult:
-        """Change the text."""
+        """Change the text, and stop wrapping if a very long line comes."""
         if max(map(len, edit.text.splitlines()), default=0) > _LONGEST_WRAPPED:
             self.soft_wrap = False
         return super().edit(edit)
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line as it is drawn."""
+        """Return a line with stand-ins for hidden characters."""
         return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
 
 
 class OneLineArea(ForeignTextArea):
-    """Edits a text that has no line breaks: `enter` is left to the screen, a pasted one a space.
+    """Edits a text without line breaks: the screen handles `enter`, a pasted break is a space.
 
-    While `one_line` is off it takes them as any other area does.
+    While `one_line` is off, it accepts line breaks.
     """
 
     one_line = True
 
     def edit(self, edit: Edit) -> EditResult:
-        """Change the text, by no line break."""
+        """Change the text; while `one_line` is on, line breaks become spaces."""
         if self.one_line:
             edit.text = " ".join(edit.text.splitlines())
         return super().edit(edit)
@@ -88,7 +88,7 @@ class OneLineArea(ForeignTextArea):
 
 
 def whole_words(text: str, width: int) -> str:
-    """Return `text`, without its last words and with "…" for them where it is wider than that."""
+    """Return `text`; if wider than `width` cells, "…" replaces its last words."""
     if cell_len(text) <= width:
         return text
     words = text.split()
@@ -99,19 +99,19 @@ def whole_words(text: str, width: int) -> str:
 
 class _StandIns(Highlighter):
     def highlight(self, text: Text) -> None:
-        """Put stand-ins into what is drawn of a value."""
+        """Replace hidden characters by stand-ins."""
         if (shown := _stood_in(text.plain)) != text.plain:
             text.plain = shown
 
 
 class ForeignInput(Input):
-    """Holds the exact value; what is drawn stands in, as in `ForeignTextArea`."""
+    """Holds the exact value and draws hidden characters as `ForeignTextArea` does."""
 
     class Changed(Input.Changed, namespace="input"):
-        """The value changed; of many that wait only the last one is told."""
+        """The value changed; a newer message replaces a queued one."""
 
         def can_replace(self, message: Message) -> bool:
-            """Return whether a later message says what this one would."""
+            """Return whether `message`, a later one, makes this one superfluous."""
             return isinstance(message, ForeignInput.Changed) and message.input is self.input
 
     def __init__(self, value: str | None = None, placeholder: str = "", **options: Any) -> None:
@@ -120,11 +120,11 @@ class ForeignInput(Input):
         self._hint = placeholder
 
     def on_resize(self, event: Resize) -> None:
-        """Show of the placeholder the words that fit."""
+        """Show the words of the placeholder that fit."""
         del event
         self.placeholder = whole_words(self._hint, self.scrollable_content_region.width)
 
     def on_blur(self) -> None:
-        """Show the beginning of what is written, but where the whole terminal was left for once."""
+        """Scroll to the beginning, unless the whole terminal lost the focus."""
         if self.app.app_focus:
             self.scroll_to(x=0, animate=False, force=True)

@@ -1,4 +1,4 @@
-"""What 16 colours can show so that it can be read."""
+"""Readable text on terminals with 16 colours."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from textual.filter import LineFilter
 
 _BLACK, _WHITE = Style(color="color(0)", dim=False), Style(color="color(15)", dim=False)
 _GREY, _SILVER = Color.parse("#555555"), Color.parse("#aaaaaa")
-"""The two greys between them; silver is hardly seen on white, grey not at all on itself."""
+"""The two greys between black and white, to dim text; see `dimmed_on`."""
 _DARK_GROUNDS = {0, 1, 4, 5, 8, 12}
 """Black, red, blue, magenta, grey and bright blue, as terminals number them."""
 
 
 def dimmed_on(ground: Color) -> Color:
-    """Return the grey in which text on a ground is dimmed and can still be read."""
+    """Return the grey for dimmed text: grey, but silver on a grey ground."""
     return _SILVER if _shown(ground.rich_color) == _shown(_GREY.rich_color) else _GREY
 
 
 class PlainOnGround(LineFilter):
-    """Draws text on a ground of its own, as that of the chosen row, in white or in black alone.
+    """Draws text on a coloured ground, such as the chosen row, in white or black only.
 
-    No tone can be read on every ground that 16 colours have.
+    No tone is readable on each of the 16 grounds.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return a line's pieces so that each can be read; `background` is the widget's."""
+        """Return a line's segments in readable colours; `background` is the widget's."""
         page = background.rich_color
         return [
             Segment(text, style and _readable(style, page), control)

@@ -1,7 +1,7 @@
-"""The filter line: one input, its history, how many rows match, and under it what it may become.
+"""The filter line: an input with history, the number of matching rows, and a line of help.
 
-Under the line stands what completes the term that is being written, else what the line says in
-words, or what is wrong with it.
+The help shows completions of the term that is being written, else the filter in words, or its
+error.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from memtui.widgets.frame import FILTER_PLACEHOLDER
 from memtui.widgets.keys import bindings_for
 
 PAUSE_SECONDS = 0.15
-"""How long a person stops writing before the line counts as typed."""
+"""Pause in typing after which `Typed` is posted or the error is shown."""
 _SIGN = Content.styled("/", f"bold {ACCENT}")
 _INDENT = 2
 _GAP = 2
 _MOST_WRONG = 3
-"""Lines that an error takes at most."""
+"""Most lines of an error."""
 
 
 def _ending(word: str) -> str:
-    """Return what a completion adds to those before it: the last value, or the field."""
+    """Return the new part of a completion: its last value, or its field."""
     return word.rpartition(",")[2] if "," in word else word.partition(":")[2] or word
 
 
 class LineMessage(Message):
-    """Tells of a filter line."""
+    """A message with the text of a filter line."""
 
     def __init__(self, line: str) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ class LineMessage(Message):
 
 
 class FilterLine(Vertical):
-    """Takes a filter; posts `Applied` with a line that parses, `Left` when done with it.
+    """Takes a filter; posts `Applied` with a line that parses, and `Left` when the person is done.
 
-    While the person writes and pauses, `Typed` comes with each line that parses. `Entered` comes
-    with the cursor: whoever knows values of the fields may put them into `known`.
+    At each pause in typing it posts `Typed` if the line parses. It posts `Entered` when it gets the
+    focus, so that the owner can set `known`.
 
-    `history` is the lines applied before, the newest last. `count` is shown at the right end.
+    `history` has the lines applied before, the newest last. `count` is shown at the right end.
     """
 
     ACTION_GROUP = "filter"
@@ -64,18 +64,18 @@ class FilterLine(Vertical):
     count: reactive[str] = reactive("")
     error: reactive[str] = reactive("")
     words: reactive[Content | None] = reactive(None)
-    """What is said below the line; None where nothing is, and it takes no room."""
+    """Help below the line; None: there is none, and it takes no room."""
     known: reactive[Mapping[str, Sequence[str]]] = reactive(dict)
-    """Values of fields that are offered."""
+    """Values to offer, by field."""
 
     class Typed(LineMessage):
-        """The line parses as it is now; the person may write on."""
+        """The person paused, and the line parses."""
 
     class Applied(LineMessage):
         """A filter line that parses was entered."""
 
     class Entered(Message):
-        """The cursor came into the line."""
+        """The line got the focus."""
 
     class Left(Message):
         """The person is done with the line."""
@@ -88,28 +88,28 @@ class FilterLine(Vertical):
         self._pause: Timer | None = None
         self._chosen = Filter()
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-        """Gives the moment that spans go back from."""
+        """Returns now, from which spans such as `7d` count."""
         self.zone: tzinfo = UTC
-        """Where days begin."""
+        """Time zone of days."""
 
     def compose(self) -> ComposeResult:
-        """Lay out the input; all around it is drawn, as Textual lays out every widget by itself."""
+        """Lay out the input; `render` draws the rest, as each further widget costs a layout."""
         yield ForeignInput(placeholder=FILTER_PLACEHOLDER, compact=True, id="filter-input")
 
     def render(self) -> Content:
-        """Draw the sign and the count around the input, and what is said below it."""
+        """Draw the sign and the count around the input, and the help below it."""
         width = self.content_size.width
         count = self._count(width)
         between = max(0, width - 1 - count.cell_length)
         return lines([line(_SIGN, count, gap=" " * between), *self._below(width)])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return one line, and those of what is said below it."""
+        """Return one line, and the lines of the help."""
         del container, viewport
         return 1 + len(self._below(width))
 
     def _below(self, width: int) -> list[Content]:
-        """Return the lines of what is wrong, else of what the line says and may become."""
+        """Return the lines of the error, else of the help."""
         room = max(1, width - 2 * _INDENT)
         said = []
         if self.error:
@@ -122,12 +122,12 @@ class FilterLine(Vertical):
         return display(self.count, style=DIM).truncate(width * 6 // 10, ellipsis=True)
 
     def _make_room(self) -> None:
-        """Have the input end before the count."""
+        """Let the input end before the count."""
         count = self._count(self.content_size.width).cell_length
         self._input.styles.margin = (0, count and count + _GAP, 0, _INDENT)
 
     def on_resize(self) -> None:
-        """Leave the count its part of another width."""
+        """Make room for the count in the new width."""
         self._make_room()
 
     @property
@@ -136,11 +136,11 @@ class FilterLine(Vertical):
 
     @property
     def _before(self) -> str:
-        """What is written up to the cursor."""
+        """The text up to the cursor."""
         return self._input.value[: self._input.cursor_position]
 
     def _tell(self) -> None:
-        """Show what the term may become while it is being written, and what the line says."""
+        """Show completions while a term is being written, else the filter in words."""
         is_written = self._input.has_focus
         words = completions(self._before, self.known) if is_written else []
         said = display(understood(self._chosen, self.zone), limit=400)
@@ -153,7 +153,7 @@ class FilterLine(Vertical):
         self.words = shown if is_written or said else None
 
     def show_line(self, text: str, chosen: Filter) -> None:
-        """Show the filter in force as it is written and read, unless another is being written."""
+        """Show the filter in force, unless the person is writing another."""
         if self.is_mounted and not self._input.has_focus:
             self._chosen = chosen
             if self._input.value != text:
@@ -162,31 +162,31 @@ class FilterLine(Vertical):
             self._tell()
 
     def enter(self) -> None:
-        """Put the cursor into the line."""
+        """Focus the line, and start its history from the newest."""
         self._back, self._draft = 0, self._input.value
         self.screen.set_focus(self._input)
 
     def watch_known(self) -> None:
-        """Offer what is known now."""
+        """Update the completions."""
         if self.is_mounted:
             self._tell()
 
     def watch_count(self) -> None:
-        """Leave the count its room."""
+        """Make room for the count."""
         if self.is_mounted:
             self._make_room()
 
     def watch_error(self) -> None:
-        """Take other room where lines come or go."""
+        """Lay out again, since lines come or go."""
         self.refresh(layout=True)
 
     def watch_words(self, before: Content | None, words: Content | None) -> None:
-        """Take other room where the line comes or goes."""
+        """Lay out again where the help comes or goes."""
         if (before is None) != (words is None):
             self.refresh(layout=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Take an old error away while the person writes."""
+        """Clear the old error, update the help, and wait for a pause."""
         event.stop()
         self.error = ""
         if self._input.has_focus:
@@ -197,12 +197,12 @@ class FilterLine(Vertical):
             self._pause = self.set_timer(PAUSE_SECONDS, self._paused)
 
     def on_descendant_focus(self) -> None:
-        """Offer what completes the line."""
+        """Show completions, and post `Entered`."""
         self._tell()
         self.post_message(self.Entered())
 
     def on_descendant_blur(self) -> None:
-        """Offer nothing any more."""
+        """Hide the completions."""
         self._tell()
 
     def _forget_pause(self) -> None:
@@ -220,7 +220,7 @@ class FilterLine(Vertical):
             self.error = wrong
 
     def _parsed(self) -> tuple[str, str]:
-        """Return what is written, and what is wrong with it; what it says is kept."""
+        """Parse the line into `_chosen`; return its text and its error, empty if it parses."""
         text, self._chosen = self._input.value.strip(), Filter()
         try:
             self._chosen = parse_filter(text, now=self.clock(), zone=self.zone)
@@ -230,7 +230,7 @@ class FilterLine(Vertical):
 
     @on(Input.Submitted)
     def action_apply(self, event: Input.Submitted | None = None) -> None:
-        """Apply the line if it parses, else say what is wrong with it."""
+        """Apply the line if it parses, else show its error."""
         if event is not None:
             event.stop()
         self._forget_pause()
@@ -253,7 +253,7 @@ class FilterLine(Vertical):
         self.post_message(self.Applied(""))
 
     def action_complete(self) -> None:
-        """Take the first word that completes the term; without one, leave the line."""
+        """Take the first completion; without one, leave the line."""
         before, after = self._before, self._input.value[self._input.cursor_position :]
         words = completions(before, self.known) if last_term(before) else []
         if not words:
@@ -264,11 +264,11 @@ class FilterLine(Vertical):
         self._input.cursor_position = len(written)
 
     def action_previous(self) -> None:
-        """Show the filter used before."""
+        """Show the previous filter of the history."""
         self._step(1)
 
     def action_next(self) -> None:
-        """Show the filter used after, and at last what was being written."""
+        """Show the next filter of the history, and after the newest the text being written."""
         self._step(-1)
 
     def _step(self, by: int) -> None:

@@ -1,4 +1,4 @@
-"""The lines around every screen: whose memory it is, the numbered tabs, the keys."""
+"""The lines around every screen: scope bar, banner of the past, numbered tabs, footer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, 
 
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD), "unknown": ("○", DIM)}
 _PRESSED = "pressed"
-"""Where a style keeps which action a part of a line stands for."""
+"""Key of a part's action in its style."""
 _SCOPE_CELLS = 24
-"""How much of the scope the spending badge leaves to see."""
+"""Most cells of the scope that the spending badge leaves free."""
 _GAP = 2
 FILTER_PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
-"""What the filter line shows while nothing is written in it."""
+"""Placeholder of the filter line."""
 PAST_SIGN = "◷"
-"""Stands wherever the past is shown."""
+"""The mark of a past moment."""
 
 
 class Pressed(Message):
-    """What stands for an action was clicked."""
+    """A part that runs an action was clicked."""
 
     def __init__(self, action_id: str) -> None:
         super().__init__()
@@ -39,27 +39,27 @@ class Pressed(Message):
 
 
 def pressable(part: Content, action_id: str) -> Content:
-    """Let a part of a `PressedLine` stand for an action."""
+    """Let a click on a part of a `PressedLine` run an action."""
     return part.stylize(Style.from_meta({_PRESSED: action_id}))
 
 
 class PressedLine(Widget):
-    """One line, some parts of which stand for an action: a click posts `Pressed`.
+    """One line with parts that run actions: a click posts `Pressed`.
 
-    It is one widget, as Textual styles, lays out and paints every widget by itself.
+    It is a single widget, since Textual styles, lays out and paints every widget separately.
     """
 
     tips: Mapping[str, Content] = {}
-    """What to say over the part of an action."""
+    """Tooltips by action."""
     _over: reactive[str] = reactive("")
-    """The action that the mouse is over."""
+    """Action of the part under the mouse."""
 
     @abstractmethod
     def draw(self, width: int) -> Content:
-        """Return the line for so many cells, its parts made `pressable`."""
+        """Return the line for `width` cells, its parts made `pressable`."""
 
     def render(self) -> Content:
-        """Return the line, with the part underlined that the mouse is over."""
+        """Return the line, with the part under the mouse underlined."""
         drawn = self.draw(self.content_size.width)
         for start, end, style in drawn.spans:
             if self._over and isinstance(style, Style) and style.meta.get(_PRESSED) == self._over:
@@ -67,21 +67,21 @@ class PressedLine(Widget):
         return drawn
 
     def watch_hover_style(self, _: RichStyle, hover_style: RichStyle) -> None:
-        """Tell what the mouse is over."""
+        """Underline the part under the mouse, and show its tooltip."""
         self._over = hover_style.meta.get(_PRESSED, "")
         self.tooltip = self.tips.get(self._over)
 
     def on_click(self, event: Click) -> None:
-        """Pass up which action was clicked."""
+        """Post `Pressed` for a clicked part."""
         if action_id := event.style.meta.get(_PRESSED):
             self.post_message(Pressed(action_id))
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeView:
-    """What the scope bar shows.
+    """The content of the scope bar.
 
-    `status` is ok, degraded, down or unknown; `word` says it, and is empty for several bindings.
+    `status` is ok, degraded, down or unknown; `word` is its text, empty for several bindings.
     """
 
     parts: tuple[str, ...] = ()
@@ -90,16 +90,16 @@ class ScopeView:
     word: str = ""
     read_only: bool = False
     live: bool = True
-    """Whether what others do is seen at once."""
+    """Whether changes by others show at once."""
     spending: tuple[str, ...] = ()
-    """What to say of spending limits, the longest form first; nothing where all is well."""
+    """Forms of the spending badge, the longest first; empty if no limit is near."""
     over_limit: bool = False
     waiting: int = 0
-    """How much waits for review."""
+    """Number of writes held for review."""
     demo_percent: int | None = None
-    """How much of a demo is made, while it is being made."""
+    """Percentage of the demo made so far; None: none is being made."""
     past: tuple[str, ...] = ()
-    """What to say of the moment of the past that is looked at, the longest form first."""
+    """Forms of the words for the past moment that is shown, the longest first; empty: now."""
 
 
 def path_content(view: ScopeView) -> Content:
@@ -111,29 +111,29 @@ def path_content(view: ScopeView) -> Content:
 
 
 def binding_content(view: ScopeView) -> Content:
-    """Return the binding with the mark and the word of its health."""
+    """Return the binding with the mark and the word of its health, and its badges."""
     mark, style = _MARKS.get(view.status, _MARKS["unknown"])
     health = Content.styled(f"{mark} ", style) + display(view.word, limit=30, style=style)
     if view.past or not view.word:
-        health = Content("")  # which is that of now, or of no single binding
+        health = Content("")  # health is known only for now, and for a single binding
     badge = Content.styled(" read-only ", "bold reverse") if view.read_only else None
     behind = None if view.live else display("not live", style=WARN)
     return line(display(view.binding, limit=40), health, badge, behind, gap="  ")
 
 
 def review_content(view: ScopeView) -> Content:
-    """Return how much waits for review."""
+    """Return the badge of writes held for review."""
     return display(f"◔ {view.waiting:,} held" if view.waiting else "", style=f"{STRONG} {WARN}")
 
 
 def demo_content(view: ScopeView) -> Content:
-    """Return that what is seen is not all of the demo yet."""
+    """Return the badge of a demo that is being made."""
     percent = view.demo_percent
     return Content("") if percent is None else display(f"demo {percent}% made", style=WARN)
 
 
 def spending_content(view: ScopeView, width: int) -> Content:
-    """Return the longest form of the spending badge that leaves room for the rest in `width`."""
+    """Return the longest form of the spending badge that fits beside the rest of the bar."""
     if not view.spending:
         return Content("")
     scope = min(path_content(view).cell_length, _SCOPE_CELLS)
@@ -146,7 +146,7 @@ def spending_content(view: ScopeView, width: int) -> Content:
 
 
 class ScopeBar(PressedLine):
-    """Shows a `ScopeView`; a click on one of its parts asks to change it or to show more."""
+    """Shows a `ScopeView`; a click on a part runs its action."""
 
     view: reactive[ScopeView] = reactive(ScopeView)
 
@@ -167,46 +167,46 @@ class ScopeBar(PressedLine):
         return path.pad_right(max(0, room - path.cell_length)) + right
 
     def on_click(self, event: Click) -> None:
-        """Take a click on anything else for one on the scope."""
+        """Treat a click outside the parts as one on the scope."""
         if _PRESSED not in event.style.meta:
             self.post_message(Pressed("app.scope"))
 
 
 class PastBanner(Static):
-    """Says across the whole screen that what is shown is the past; gone while it is now."""
+    """A line across the screen that says that the past is shown; hidden for now."""
 
     forms: reactive[tuple[str, ...]] = reactive(())
-    """What to say, the longest form first."""
+    """Forms of the text, the longest first; empty hides the banner."""
 
     def watch_forms(self, forms: tuple[str, ...]) -> None:
-        """Say it, as long as it fits."""
+        """Show the longest form that fits."""
         self.display = bool(forms)
         fitting = (form for form in forms if len(form) <= self.app.size.width - _GAP)
         self.update(display(next(fitting, forms[-1] if forms else "")))
 
     def on_resize(self) -> None:
-        """Choose again what fits."""
+        """Choose the form for the new width."""
         self.watch_forms(self.forms)
 
     def on_click(self) -> None:
-        """Ask for the way back."""
+        """Post the action that goes back to now."""
         self.post_message(Pressed("app.past"))
 
 
 class ScreenTabs(PressedLine):
-    """The row of tabs, with the one of this screen lit."""
+    """The row of tabs, with this screen's tab highlighted."""
 
     COMPONENT_CLASSES = {"screen-tabs--active"}
 
     past: reactive[bool] = reactive(default=False)
-    """Whether the past is looked at."""
+    """Whether a past moment is shown."""
 
     def __init__(self, active: str, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._active = active
 
     def draw(self, width: int) -> Content:
-        """Draw one tab for each screen, with the longest titles that fit; else only its own."""
+        """Draw all tabs with the longest titles that fit; if none fit, only this screen's title."""
         titles = {tab: tab.short for tab in SCREENS}
         row = self._row({tab: tab.title for tab in SCREENS}, "  ")
         if row.rstrip().cell_length > width:
@@ -217,7 +217,7 @@ class ScreenTabs(PressedLine):
         return row
 
     def _row(self, titles: Mapping[ScreenTab, str], around: str) -> Content:
-        """Return all numbers, and the titles; in the past there is a sign between them."""
+        """Return the tabs with numbers and titles; for the past, with its mark between them."""
         sign = PAST_SIGN if self.past else " "
         tabs = []
         for tab in SCREENS:
@@ -230,7 +230,7 @@ class ScreenTabs(PressedLine):
 
 @dataclass(frozen=True, slots=True)
 class FooterEntry:
-    """One key of the footer; `reason` says why it is disabled, or nothing."""
+    """One key of the footer; `reason` says why it is disabled; empty: it is enabled."""
 
     action_id: str
     key: str
@@ -240,14 +240,14 @@ class FooterEntry:
 
 
 def entry_content(entry: FooterEntry) -> Content:
-    """Return a key and its word; a disabled one is dim and struck through, not only paler."""
+    """Return a key and its label; a disabled one is struck through, so that it needs no colour."""
     if entry.reason:
         return Content.styled(f"{entry.key} ", DIM) + display(entry.label, style=f"{DIM} strike")
     return Content.styled(f"{entry.key} ", f"bold {ACCENT}") + display(entry.label)
 
 
 def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, ...]:
-    """Return the entries that fit into `width` cells; the last one stays before all others."""
+    """Return the entries that fit into `width` cells; the last one always stays."""
     if not entries or not width:
         return entries
     *first, last = entries
@@ -262,16 +262,16 @@ def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, 
 
 
 class KeyFooter(PressedLine):
-    """Shows as many of the `entries` as fit; a click on one is passed up."""
+    """Shows the `entries` that fit; a click on one posts `Pressed`."""
 
     entries: reactive[tuple[FooterEntry, ...]] = reactive(())
 
     def watch_entries(self, entries: tuple[FooterEntry, ...]) -> None:
-        """Say over a key what it does, or why it cannot."""
+        """Set the tooltips: what a key does, or why it is disabled."""
         self.tips = {one.action_id: display(one.reason or one.description) for one in entries}
 
     def draw(self, width: int) -> Content:
-        """Draw the keys with their words."""
+        """Draw the keys with their labels."""
         keys = (
             pressable(entry_content(one), one.action_id) for one in fitting(self.entries, width)
         )

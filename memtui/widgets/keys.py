@@ -1,4 +1,4 @@
-"""From the registry of actions to Textual's key bindings."""
+"""Textual key bindings from the registry of actions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What is pasted comes as one event, whatever stands in it.
+"""A parser that turns each paste into one event, whatever it contains.
 
-Textual's parser looks at it character by character, and takes the escape codes in it for keys that
-were pressed: 100 KB of a coloured log kept the app busy for twenty seconds, and could have answered
-questions.
+Textual's parser reads a paste character by character, and takes escape codes in it for pressed
+keys: 100 KB of a coloured log kept the app busy for twenty seconds, and could answer questions.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _LONGEST_END = len(BRACKETED_PASTE_END) - 1
 
 
 class PasteParser(XTermParser):
-    """Reads what the terminal sends, and what is pasted as it is."""
+    """Parses the terminal's input, but passes pasted text on unparsed."""
 
     _pasted: list[str] | None = None
-    """What came of a paste whose end is still to come."""
+    """The parts so far of a paste without its end; None: no paste is under way."""
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Yield what some characters mean; none are the end of all."""
+        """Yield the messages for some input; empty input ends the stream."""
         if not data:
             yield from super().feed(data)
         while data:
@@ -38,8 +37,8 @@ class PasteParser(XTermParser):
                 data = yield from self._paste(self._pasted, data)
 
     def _paste(self, pasted: list[str], data: str) -> Generator[Message, None, str]:
-        """Take characters of a paste, and return those that came after its end."""
-        # The end may have come in two parts.
+        """Collect input of a paste; return the rest after its end."""
+        # The end marker may come in two parts.
         begun = "".join(pasted[-_LONGEST_END:])[-_LONGEST_END:]
         pasted.append(data)
         if BRACKETED_PASTE_END not in begun + data:
@@ -51,7 +50,7 @@ class PasteParser(XTermParser):
 
 
 def use_in(driver: type[Any]) -> None:
-    """Let a driver read what the terminal sends with this parser."""
+    """Make a driver use this parser."""
     module = vars(sys.modules[driver.__module__])
     if "XTermParser" in module:
         module["XTermParser"] = PasteParser

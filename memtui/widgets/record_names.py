@@ -1,4 +1,4 @@
-"""Names of records among those of all bindings, and the column of their reads."""
+"""Names of records across all bindings, and the column of their reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class RecordName(NamedTuple):
-    """What names a record among those of all bindings."""
+    """Identifies a record across all bindings."""
 
     binding_key: str
     record_id: str
@@ -25,7 +25,7 @@ def read_column(
     stats: Mapping[RecordName, RetrievalCount],
     now: Callable[[], datetime],
 ) -> Column[R]:
-    """Return the column of how often each record was read; `name_of` names that of a row."""
+    """Return the column of how often each record was read; `name_of` identifies a row's record."""
 
     def read(row: R) -> Cell:
         if (found := stats.get(name_of(row))) is None:

@@ -26,13 +26,13 @@ class Rows(Protocol[R]):
         """Return the row at an index; None: it is not loaded."""
 
     def index_of(self, key: str) -> int | None:
-        """Return where a held row stands now."""
+        """Return the index of a loaded row; None: it is not loaded."""
 
     def wanted(self, first: int, last: int) -> tuple[int, ...]:
         """Return the pages to fetch for the lines `first` to `last`, the most urgent first."""
 
     def held(self) -> list[tuple[int, R]]:
-        """Return the rows that are held with their indexes, from the top."""
+        """Return the loaded rows with their indexes, from the top."""
 
 
 class WindowRows(Generic[R]):
@@ -107,7 +107,7 @@ class WindowRows(Generic[R]):
         return rows[offset]
 
     def index_of(self, key: str) -> int | None:
-        """Return where a held row stands now."""
+        """Return the index of a loaded row; None: it is not loaded."""
         ordinal = self._ordinals.get(key)
         return None if ordinal is None else self._turn(ordinal)
 
@@ -123,7 +123,7 @@ class WindowRows(Generic[R]):
         )
 
     def held(self) -> list[tuple[int, R]]:
-        """Return the rows that are held with their indexes, from the top."""
+        """Return the loaded rows with their indexes, from the top."""
         pairs = [
             (self._turn(page * self._page_rows + offset), row)
             for page, rows in self._pages.items()
@@ -164,22 +164,22 @@ class AppendedRows(Generic[R]):
 
     @property
     def count(self) -> int:
-        """The rows that came, and one line if there is more."""
+        """Number of loaded rows, plus one line if there are more."""
         return len(self._rows) + self.more
 
     @property
     def loaded(self) -> int:
-        """The rows that came."""
+        """Number of loaded rows."""
         return len(self._rows)
 
     def replace(self, rows: Sequence[R], *, more: bool = False) -> None:
-        """Start over with these rows; a key that comes twice keeps its first place."""
+        """Replace all rows; of rows with the same key only the first is taken."""
         self._hold([])
         self._pages = 0
         self.append(rows, more=more)
 
     def append(self, rows: Sequence[R], *, more: bool) -> None:
-        """Take the next page; a row that is there already is not taken twice."""
+        """Add the next page; rows with a loaded key are skipped."""
         for row in rows:
             key = self.key(row)
             if key not in self._indexes:
@@ -189,7 +189,7 @@ class AppendedRows(Generic[R]):
         self._pages += 1
 
     def change(self, changed: Mapping[str, R]) -> None:
-        """Put rows in the places of those with these keys; without one they go to the top."""
+        """Replace the rows with these keys; a row with a new key goes to the top."""
         rows, new = list(self._rows), []
         for key, row in changed.items():
             if (index := self._indexes.get(key)) is None:
@@ -199,11 +199,11 @@ class AppendedRows(Generic[R]):
         self._hold([*reversed(new), *rows])
 
     def remove(self, keys: Collection[str]) -> None:
-        """Let go of the rows with these keys."""
+        """Remove the rows with these keys."""
         self._hold([row for row in self._rows if self.key(row) not in keys])
 
     def order(self, by: Callable[[R], Any], *, descending: bool) -> None:
-        """Order the rows that came."""
+        """Sort the loaded rows."""
         self._hold(sorted(self._rows, key=by, reverse=descending))
 
     def _hold(self, rows: list[R]) -> None:
@@ -211,15 +211,15 @@ class AppendedRows(Generic[R]):
         self._indexes = {self.key(row): index for index, row in enumerate(rows)}
 
     def row(self, index: int) -> R | None:
-        """Return the row at an index, or None past the last that came."""
+        """Return the row at an index; None: it is not loaded."""
         return self._rows[index] if 0 <= index < len(self._rows) else None
 
     def index_of(self, key: str) -> int | None:
-        """Return where a row stands now."""
+        """Return the index of a row; None: it is not loaded."""
         return self._indexes.get(key)
 
     def wanted(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the next page's number once the lines come near the end, while there is more."""
+        """Return the next page's number once the lines reach the end, if there are more."""
         del first
         return (self._pages,) if self.more and last >= len(self._rows) else ()
 
@@ -229,12 +229,12 @@ class AppendedRows(Generic[R]):
 
 
 class Selection(Generic[R]):
-    """Marks stay on their rows when rows come, go or change places."""
+    """Marks and a range, which stay on their rows when rows are added, removed or moved."""
 
     def __init__(self, rows: Rows[R]) -> None:
         self.model = rows
         self.marks: dict[str, R] = {}
-        """Marked rows by key, as they were when they were marked."""
+        """Marked rows by key, each as it was when it was marked."""
         self._anchor: str | None = None
 
     @property
@@ -249,11 +249,11 @@ class Selection(Generic[R]):
 
     @property
     def hidden(self) -> int:
-        """How many of the marked rows the list does not hold."""
+        """Number of marked rows that are not loaded."""
         return sum(self.model.index_of(key) is None for key in self.marks)
 
     def span(self, cursor: int) -> range:
-        """Return the lines of the range between its begin and the cursor; empty without one."""
+        """Return the lines from the range's begin to the cursor; empty: there is no range."""
         if self._anchor is None:
             return range(0)
         begin = self.model.index_of(self._anchor)
@@ -262,7 +262,7 @@ class Selection(Generic[R]):
         return range(min(begin, cursor), max(begin, cursor) + 1)
 
     def rows(self, cursor: int) -> list[R]:
-        """Return the marked rows as they are now, and those of the range, top first."""
+        """Return the rows marked or in the range, from the top; those not loaded come last."""
         keys = dict(self.marks)
         for index in self.span(cursor):
             row = self.model.row(index)
@@ -274,7 +274,7 @@ class Selection(Generic[R]):
         return now + [row for index, row in placed if index is None]
 
     def toggle(self, cursor: int) -> bool:
-        """Mark or unmark the row at the cursor, or mark the range; whether it was one row."""
+        """Mark or unmark the cursor's row, or mark the range; return whether it was one row."""
         if self.ranging:
             self.toggle_range(cursor)
             return False
@@ -297,33 +297,33 @@ class Selection(Generic[R]):
         self._anchor = None if row is None else self.model.key(row)
 
     def mark_all(self) -> None:
-        """Mark all rows that are held."""
+        """Mark all loaded rows."""
         self.mark(row for _, row in self.model.held())
 
     def mark(self, rows: Iterable[R]) -> None:
-        """Mark rows, held or not."""
+        """Mark rows, loaded or not, and end the range."""
         self._anchor = None
         for row in rows:
             self._mark(row)
 
     def clear(self) -> None:
-        """Take away the range if one is being drawn, else all marks."""
+        """Clear the range if one is being drawn, else all marks."""
         if self.ranging:
             self._anchor = None
         else:
             self.marks.clear()
 
     def reset(self) -> None:
-        """Take away all marks and the range."""
+        """Clear all marks and the range."""
         self.marks.clear()
         self._anchor = None
 
     def keep_held(self) -> None:
-        """Unmark rows that the list does not hold any more."""
+        """Unmark rows that are not loaded any more."""
         self.drop({key for key in self.marks if self.model.index_of(key) is None})
 
     def drop(self, keys: set[str]) -> None:
-        """Unmark rows that are gone."""
+        """Unmark the rows with these keys."""
         self.marks = {key: row for key, row in self.marks.items() if key not in keys}
         if self._anchor in keys:
             self._anchor = None

@@ -1,4 +1,4 @@
-"""Screens that are styled for their size from the start, and again only where styles differ."""
+"""Screens that are styled for their size from the start, and again only if styles changed."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 
 AT_ONCE_SECONDS = 0.1
-"""Within this what is asked for is there at once: it is worth no drawing of its own."""
+"""A read that ends within this time gets no drawing of its own."""
 
 _SETTLE_SECONDS = 0.005
-"""How long widgets take to ask for another layout, once they are told of the last one."""
+"""Time that widgets take to request another layout after a layout."""
 _LAYOUTS = 4
-"""As many as what comes into view asks for, and no more where something asks for ever."""
+"""Most layouts in a row: enough for a screen that opens, and an end to endless requests."""
 
 
 class RestingScreen(Screen[ScreenResultType]):
-    """A screen that comes to rest where the terminal changes its size several times at once."""
+    """A screen that settles when the terminal changes its size several times at once."""
 
     def _screen_resized(self, size: Size) -> None:
-        """Lay out for the size there is by now, whatever it was when this was sent.
+        """Lay out for the app's size, not the size in the message, which may be outdated.
 
-        Of two sizes at once each would send itself again, and all be laid out for ever.
+        Otherwise two queued sizes would cause each other again, in an endless loop of layouts.
         """
         del size
         super()._screen_resized(self.app.size)
 
 
 class SizedScreen(RestingScreen[ScreenResultType]):
-    """A screen that has the classes of its size before anything stands on it.
+    """A screen that has the classes for its size before its widgets are composed.
 
     Textual sets them after the first layout, and then styles and lays out everything again. It also
-    styles everything again whenever a screen is shown, as another theme may have been chosen.
+    styles everything again whenever a screen is shown, as the theme may have changed.
     """
 
     _styled: Hashable = None
-    """What all on the screen is styled for: rules ask a screen for nothing else."""
+    """Theme and classes of the last styling; rules depend on nothing else of a screen."""
 
     def on_compose(self) -> None:
-        """Set the classes; Textual composes next what is styled with them."""
+        """Set the classes before Textual composes the widgets."""
         size = self.app.size
         ways = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
         for cells, breakpoints in ways:
@@ -50,14 +50,14 @@ class SizedScreen(RestingScreen[ScreenResultType]):
         self.update_node_styles(animate=False)
 
     def update_node_styles(self, animate: bool = True) -> None:  # noqa: FBT001, FBT002 - Textual's
-        """Style the screen and all on it, where what that hangs on is not as it was."""
+        """Style the screen and its widgets, if the theme or the classes changed."""
         styled = (self.app.theme, self.app.classes, self.classes)
         if styled != self._styled:
             self._styled = styled
             super().update_node_styles(animate)
 
     def paint_with(self, answered: Callable[[], Awaitable[None]]) -> None:
-        """Paint nothing until what is being read has come, unless that takes longer."""
+        """Paint only after `answered` ends, but wait at most `AT_ONCE_SECONDS`."""
 
         async def hold() -> None:
             with self.app.batch_update():
@@ -70,7 +70,7 @@ class SizedScreen(RestingScreen[ScreenResultType]):
         self.run_worker(hold())
 
     async def _lay_out(self) -> None:
-        """Lay out until nothing asks for it any more: each scrollbar that comes does once."""
+        """Lay out until nothing requests it any more: each new scrollbar does once."""
         for _ in range(_LAYOUTS):
             await asyncio.sleep(_SETTLE_SECONDS)
             if not self._layout_required:
@@ -79,9 +79,9 @@ class SizedScreen(RestingScreen[ScreenResultType]):
             self._layout_required = False
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Answer, and leave; what was opened over it meanwhile goes first, without an answer.
+        """Close with an answer; screens above this one are closed first, without an answer.
 
-        Textual takes away whatever lies on top, and leaves this where it is.
+        Textual would close the top screen instead of this one.
         """
         shown = self.app.screen_stack
         for over in reversed(shown[shown.index(self) + 1 :] if self in shown else ()):
@@ -89,17 +89,17 @@ class SizedScreen(RestingScreen[ScreenResultType]):
         return super().dismiss(result)
 
     def draw_ahead(self) -> None:
-        """Lay out and draw all on it before it is first shown; Textual keeps what was drawn."""
+        """Lay out and draw the screen before it is first shown; Textual caches the drawing."""
         self.stack_updates += 1  # Textual lays out nothing that was never shown
         self._refresh_layout(self.app.size)
         self._layout_required = False
         self._compositor.render_update(full=True)
 
     def _compositor_refresh(self) -> None:
-        """Paint once: Textual also paints in a batch, for nothing, and before it paints all.
+        """Skip superfluous painting: in a batch, and where all is painted next anyway.
 
-        Under a dialog it has what changed painted through that, and not, as Textual does, itself
-        whole again after each message that it gets from then on.
+        Below a dialog, only the changed regions are painted, through the dialog. Textual would
+        paint the whole screen again after each message.
         """
         app = self.app
         if app._batch_count:  # noqa: SLF001 - it has no public name

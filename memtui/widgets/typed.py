@@ -1,8 +1,8 @@
-"""Gives an app what is typed, one key after the other, each once the one before has had its effect.
+"""A queue of typed keys: each goes to the app once the one before has had its effect.
 
-Textual sends a key to the widget in the focus and takes the next one at once. What the first one
-does comes some messages later: it may open a dialog, answer one, or lead to another screen. What
-was typed behind it would go to what was there before, and be lost or act on the wrong screen.
+Textual sends a key to the focused widget and takes the next one at once. The effect of the first
+comes some messages later: it may open a dialog, answer one, or go to another screen. The next key
+would reach the old screen, and be lost or act on the wrong one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from textual.widget import Widget
 
 _Place = tuple[Screen[Any], Widget | None]
 _PASSES = 2
-"""How often what a key goes through is waited for: a line sends it up, and answers after that."""
+"""Rounds of waiting after a key: a filter line passes it up, and acts on it only after that."""
 
 
 class KeysFree(Message):
-    """A screen holds what is typed no longer; what was typed meanwhile may have to go."""
+    """A screen stops holding keys; with `drops`, the keys typed meanwhile are dropped."""
 
     def __init__(self, *, drops: bool = False) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class KeysFree(Message):
 
 
 class Typed:
-    """What is typed into `app` and waits for its turn.
+    """The queue of keys and pastes typed into `app`.
 
-    `give` is called with each in the app's own task. What `stays` says does no more than to write
-    or to move the cursor need not be done before more of that sort is given. A screen with
-    `keeps_keys` is given none but those that `leaves` says lead away from it; what waits before
-    them is dropped. One with `holds_keys` is given none until it says `KeysFree`, and one with a
-    moment `takes_since` none that were pressed before it.
+    `give` handles each of them, in the app's task. Those for which `stays` is true only write or
+    move the cursor, so that several are given without waiting in between. A screen with
+    `keeps_keys` gets only keys for which `leaves` is true; keys queued before such a key are
+    dropped. While a screen has `holds_keys`, no key is given. Keys pressed before a screen's
+    `takes_since` are dropped, except those for which `leaves` is true.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class Typed:
         self._waiting: deque[Key | Paste] = deque()
         self._giving: asyncio.Task[None] | None = None
         self.paused = True
-        """Whether nothing is given for now."""
+        """Whether no key is given for now."""
         self._rested: _Place | None = None
-        """What was shown, and what was in the focus, when all was done with the last key."""
+        """Screen and focus when the effect of the last key was complete."""
         self._passes = 0
-        """How often it still has to be waited for."""
+        """Rounds of waiting that are left."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, event: Key | Paste) -> None:
-        """Give it when it is its turn."""
+        """Queue a key or a paste."""
         self._waiting.append(event)
         self.begin()
 
     def begin(self) -> None:
-        """Give what waits, where that can be."""
+        """Start giving the queued keys, if possible."""
         if self._giving is None and self._may_give():
             self._giving = asyncio.create_task(self._give_all())
 
     def drop(self) -> None:
-        """Give nothing of what waits."""
+        """Drop the queued keys."""
         self._waiting.clear()
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ class Typed:
             self._giving = None
 
     async def _give_some(self) -> None:
-        """Give the next one, and what only moves or writes in the same place behind it."""
+        """Give the next key, and keys after it that only write or move in the same place."""
         stays = True
         while stays and self._place == self._rested and self._may_give():
             event = self._waiting.popleft()
@@ -105,11 +105,11 @@ class Typed:
             stays = stays and bool(self._waiting) and self._stays(self._waiting[0])
 
     def _may_give(self) -> bool:
-        """Whether something waits that can be given now; drop what never will be."""
+        """Whether a queued key can be given now; drop keys that never can."""
         if self.paused or self._app.return_code is not None:
             return False
         shown = self._app.screen
-        # One below may be about to ask: what lies over it lets it do so.
+        # Any screen of the stack, as one below the top may be about to open a dialog.
         if any(getattr(one, "holds_keys", False) for one in self._app.screen_stack):
             return False
         since = getattr(shown, "takes_since", 0.0)
@@ -130,19 +130,19 @@ class Typed:
         return self._app.screen, self._app.screen.focused
 
     async def _rest(self) -> None:
-        """Wait until what was set going is done, and what is shown by then can take keys."""
+        """Wait until the effect of the last key is complete, and the shown screen can take keys."""
         while self._passes or self._place != self._rested:
             before, self._rested = self._rested, self._place
             for one in dict.fromkeys([*_way_up(before), *_way_up(self._rested)]):
                 await _reached(one)
             for screen in reversed(self._app.screen_stack):
-                await _reached(screen)  # which asked a question that was answered
+                await _reached(screen)  # it may have asked a question that was answered
             await _reached(self._app)
             self._passes = max(0, self._passes - 1)
 
 
 def _way_up(place: _Place | None) -> Iterator[MessagePump]:
-    """Yield what a message goes through, of the widget in the focus or of another in a dialog."""
+    """Yield the widgets that a message bubbles through; in a dialog, all its widgets first."""
     if place is not None:
         screen, focused = place
         if screen.is_modal:
@@ -151,8 +151,8 @@ def _way_up(place: _Place | None) -> Iterator[MessagePump]:
 
 
 async def _reached(one: MessagePump) -> None:
-    """Wait until all is done that was sent to it before."""
+    """Wait until `one` has handled all messages sent to it before."""
     reached = asyncio.Event()
-    # `call_later` wraps what it is given, and then Textual looks for its parameters each time.
+    # Not `call_later`: it wraps its argument, and Textual inspects the parameters each time.
     if one.post_message(Callback(callback=reached.set)):
         await reached.wait()
