@@ -363,7 +363,7 @@ def helpfulness(helped: int, not_helped: int) -> str:
 
 
 def left_out(internal: int, *, brief: bool = False) -> str:
-    """Return how many of memtui's operations are not counted: `312 of memtui's own reads hidden`."""
+    """Return how many operations are not counted: `312 of memtui's own reads hidden`."""
     whose = "own" if brief else "of memtui's own"
     return f"{count(internal)} {whose} reads hidden"
 
