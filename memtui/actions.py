@@ -36,11 +36,11 @@ DIALOG_GROUPS = {
     "in_sync": "two bindings in sync",
     "runs": "the runs",
     "replay": "the replay of a run",
-    "sources": "what wrote memories",
+    "sources": "what wrote records",
     "timeline": "the timeline of a record",
     "changes": "what changed between two moments",
     "review": "what waits for review",
-    "insights": "what shows over the memories",
+    "insights": "what shows over all records",
 }
 """Groups of dialogs: while one is open, only its keys and those of its list work."""
 
@@ -276,7 +276,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "remove",
             "d",
-            "Remove the binding; its memories stay where they are.",
+            "Remove the binding; its records stay where they are.",
             _CHANGE_BINDING,
         ),
         _do(
@@ -333,7 +333,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("check", "c", "Ask every binding for its health again."),
-        _do("discover", "f", "Look again for memories on this machine.", label="find"),
+        _do("discover", "f", "Look again for memory stores on this machine.", label="find"),
         _do(
             "company",
             "N",
@@ -406,7 +406,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "sources",
             "w",
-            "Show what wrote memories lately: runs, issues, comments, documents.",
+            "Show what wrote records lately: runs, issues, comments, documents.",
             _SERVICE,
             label="what wrote",
         ),
@@ -697,7 +697,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "rule",
             "R",
-            "Always accept or refuse what is like this: of its agent, channel, text or subject.",
+            "Always accept or refuse writes with this agent, channel, text, key or topic.",
             _CHANGE_LISTED,
             label="always",
         ),

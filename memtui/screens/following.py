@@ -205,7 +205,7 @@ async def _since(
 
 def _words(saved: list[Operation]) -> str:
     content = saved[0].request.get("content")
-    text = content if isinstance(content, str) and content else "a memory of the company"
+    text = content if isinstance(content, str) and content else "a record of the company"
     first = text.strip().partition("\n")[0]
     words = first if len(first) <= _NOTICE_CHARACTERS else f"{first[: _NOTICE_CHARACTERS - 1]}…"
     more = f", and {count(len(saved) - 1)} more" if len(saved) > 1 else ""

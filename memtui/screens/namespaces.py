@@ -83,7 +83,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
     def nothing(self) -> tuple[str, str]:
         """Return what to say where no namespace is known."""
         hint = read_only_reason(self._binding)
-        return "No namespace is known.", hint or "a makes one; memories written by agents do too."
+        return "No namespace is known.", hint or "a makes one; agents make others when they write."
 
     async def _put(self, name: str, when: str) -> None:
         """Make a namespace, or set when it expires; raises why it cannot be."""

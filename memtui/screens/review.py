@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memtui.screens.state import AppState
     from memtui.service import BindingView
 
-_ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
+_ABOUT = "No memory, query or context has it until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
 _UNCHANGED = "Unchanged; a accepts it as it is."
 _GONE = f"{pending.GONE}: d refuses it."
@@ -441,7 +441,7 @@ _ACTIONS: Mapping[RuleTest, tuple[RuleAction, ...]] = {
 """What can happen with what a test finds."""
 _WORDS = {
     RuleTest.ALL: "all that agents write",
-    RuleTest.NEW_SUBJECT: "new subjects",
+    RuleTest.NEW_SUBJECT: "keys and topics that are new",
     RuleTest.CONTRADICTION: "what contradicts or changes what is there",
     RuleTest.INSTRUCTION: "text that looks like an instruction",
     RuleTest.PER_RUN: "what a run writes after its first {}",

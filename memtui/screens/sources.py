@@ -66,7 +66,7 @@ class Sources(ModalListScreen["WriteSource"]):
         count = self.rows.loaded
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
         shown = display(number, style=STRONG) if count else None
-        return lines([line("what wrote memories", shown, gap="   "), *self.narrowed()])
+        return lines([line("what wrote records", shown, gap="   "), *self.narrowed()])
 
     def detail(self, row: WriteSource, width: int) -> Content:
         """Return a source whole."""

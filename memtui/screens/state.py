@@ -789,5 +789,5 @@ def offer(findings: tuple[DiscoveredMemory, ...], key: str) -> str:
     usable = sum(1 for one in findings if one.usable)
     if not usable:
         return ""
-    found = counted(usable, "memory", "memories")
+    found = counted(usable, "memory store")
     return f"Found {found} on this machine. {key} shows them; nothing is added without a yes."

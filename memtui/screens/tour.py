@@ -127,14 +127,14 @@ class Tour(Sheet):
         kinds = list(dict.fromkeys(one.provider for one in found))
         named = ", ".join([*kinds[:_NAMED], *(["…"] if len(kinds) > _NAMED else [])])
         if self._findings is None:
-            words = why_not = "Looking for memories on this machine."
+            words = why_not = "Looking for memory stores on this machine."
         elif found:
             words = f"Add {counted(len(found), 'memory store')}, read-only: {named}"
             why_not = ""
         else:
-            words = why_not = "No memories of other programs were found on this machine."
+            words = why_not = "No memory stores of other programs were found on this machine."
         yield Thing(words, GoTo("bindings", then="bindings.add_all"), why_not)
-        yield Thing("Write your first memory", GoTo("records", then="records.add"))
+        yield Thing("Write your first record", GoTo("records", then="records.add"))
         yield Thing("Let your agents use memtui: two commands", None)
 
     def _drawn(self, width: int) -> Content:

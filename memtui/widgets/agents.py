@@ -28,6 +28,6 @@ def last_answer_words(last_answer: LastAnswer | None, now: datetime) -> str:
     words = [f"“{asked}”" if asked else str(last_answer.operation_type)]
     if last_answer.operation_type is OperationType.CONTEXT:
         words = ["context", *(words if asked else [])]
-    size_words = counted(last_answer.results, "memory", "memories")
+    size_words = counted(last_answer.results, "record")
     size = f", {counted(last_answer.tokens, 'token')}" if last_answer.tokens is not None else ""
     return f"{' '.join(words)} {size_words}{size}, {ago(last_answer.at, now)} ago"

@@ -56,7 +56,7 @@ def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
     wanted = ("PATH", "PYTHONPATH", "VIRTUAL_ENV")
     environment = {name: os.environ[name] for name in wanted if name in os.environ}
     with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
-        terminal.until("4 Records", "No memories here yet.")
+        terminal.until("4 Records", "No records here yet.")
         with connected(tmp_path, environment) as call:
             [first] = call("memory_note", text="The staging port is 9443.")["ids"]
             terminal.until("The staging port is 9443.")

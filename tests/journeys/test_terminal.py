@@ -19,7 +19,7 @@ ENTER = "\r"
 ESCAPE = "\x1b"
 SAVE = "\x13"
 CLEAR = "\x0c"
-EMPTY = "No memories here yet."
+EMPTY = "No records here yet."
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
-        terminal.until("No memories here yet.", "● ok")
+        terminal.until("No records here yet.", "● ok")
         first, tabs, filtered, *_, footer = terminal.lines
         assert first.startswith(" Local")
         assert first.endswith("vault·default  ● ok")
@@ -140,7 +140,7 @@ def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
-        terminal.until("No memories here yet.", "● ok")
+        terminal.until("No records here yet.", "● ok")
         terminal.press("n")
         terminal.until("New record in")
         terminal.press("half a thought")

@@ -222,7 +222,7 @@ async def test_what_wrote_is_listed_and_opens_its_records(
         await loaded(app, pilot)
         await pilot.press("w")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
-        assert "what wrote memories   2 sources" in screen_text(app)
+        assert "what wrote records   2 sources" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.state.filter_line == "run:run-8")
         await until(pilot, lambda: "the lag is in the frame" in screen_text(app))

@@ -608,7 +608,7 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     async with running(paths, settings, "records") as (app, pilot):
-        await until(pilot, lambda: "No memories here yet." in screen_text(app))
+        await until(pilot, lambda: "No records here yet." in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"hello", "tab", *"mech", *["tab"] * 6, *"short", "ctrl+s")

@@ -80,7 +80,7 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("logs", "named"), [(0, "No memories of other"), (1, "1 memory"), (9, "9 m")]
+    ("logs", "named"), [(0, "No memory stores of other"), (1, "1 memory store"), (9, "9 m")]
 )
 async def test_a_first_start_adds_all_that_was_found_with_one_yes(
     machine: Path,

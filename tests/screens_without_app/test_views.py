@@ -159,7 +159,7 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
     rows = [row for row in rows_of(view, state()) if row.finding]
     assert "a adds it" in row_detail(rows[0], view, state(), WIDTH).plain
     assert "cannot be added" in row_detail(rows[1], view, state(), WIDTH).plain
-    assert offer((usable, broken), "1").startswith("Found 1 memory on this machine. 1 shows")
+    assert offer((usable, broken), "1").startswith("Found 1 memory store on this machine. 1 shows")
     assert offer((broken,), "1") == ""
 
 
@@ -224,7 +224,7 @@ def test_each_state_says_what_to_do_next() -> None:
     nothing = state_of(answered())
     failed = state_of(QueryView(error="mem0 is down."))
     assert nothing is not None
-    assert nothing[1] == "No memory here answers that."
+    assert nothing[1] == "No record here answers that."
     assert failed is not None
     assert failed[:2] == ("error", "mem0 is down.")
     assert state_of(answered(snippet("x"))) is None

@@ -230,7 +230,7 @@ async def test_a_person_is_warned_of_what_gives_the_model_orders(service: Memory
     hiding = await write(service, "Deploys on\u200b Friday", ANA)
     await write(service, "Likes tea", ANA)
     warning = (await service.context(CALLER, asked(ANA))).warnings[0]
-    assert warning.message.startswith("2 memories in About This User read like orders")
+    assert warning.message.startswith("2 records in About This User read like orders")
     assert {order, hiding} == {one.provider_record_id for one in warning.handles}
     assert warning.message.endswith(f" See {order} in default, {hiding} in default.")
     assert not (await service.context(CALLER, asked(ANA, delivered=True))).warnings

@@ -133,7 +133,7 @@ class _FolderConfig(Model):
     path: LocalPath | None = None
     """The vault's folder; unset keeps it in the binding's own data folder."""
     exclude: tuple[str, ...] = ("node_modules",)
-    """Names of folders that hold no memories, besides those that begin with a dot."""
+    """Names of folders that hold no records, besides those that begin with a dot."""
     refresh_seconds: float = Field(default=2.0, ge=0)
     """Seconds before outside edits are noticed."""
     lock_seconds: float = Field(default=10.0, gt=0)
@@ -742,7 +742,7 @@ class VaultAdapter(Adapter):
         if len(problems) == 1:
             message = "1 file cannot be read whole."
         if not root.is_dir():
-            message = f"The folder {root} will be made with the first memory."
+            message = f"The folder {root} will be made with the first record."
         if troubles:
             message = troubles[0].message
         return Health(

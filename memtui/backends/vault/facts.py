@@ -93,7 +93,7 @@ def short_hash(text: str) -> str:
 def clean(text: str) -> str:
     """Return the trimmed text of a bullet. Raises `Invalid` unless it is one line with text."""
     if "\n" in text or "\r" in text:
-        raise Invalid("A fact is one line; write a longer memory as a note.")
+        raise Invalid("A fact is one line; write a longer record as a note.")
     trimmed = text.strip(_EDGES)
     if not trimmed:
         raise Invalid("A fact needs text.")

@@ -304,7 +304,7 @@ def _content(request: WriteRequest, place: VaultPath, now: datetime) -> str:
     """
     check_utf8(request.content)
     fields = {"created": request.created_at or now} | _fields(request, place)
-    too_much = Invalid("The memory's metadata is too large, too deep or not UTF-8 for a note.")
+    too_much = Invalid("The record's metadata is too large, too deep or not UTF-8 for a note.")
     yaml = {key: value for key, value in fields.items() if key != "metadata"}
     if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * markdown.MAX_FRONT_CHARS:
         raise too_much  # writing YAML takes a second per megabyte

@@ -416,7 +416,7 @@ async def bindings_providers(
         ),
     ] = None,
 ) -> int:
-    """Say what the installed providers open, can be told, and can do.
+    """Say what the installed providers open, their settings and their abilities.
 
     A provider that is not used says why. Exit 1 if that is the one that was asked for.
     """

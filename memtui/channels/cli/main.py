@@ -121,7 +121,7 @@ COMMANDS = {
         "Say whether a record that a query or a context returned helped; your last word counts.",
         "feedback",
     ),
-    "context": ("Show what a model is told before a run, and its tokens and price.", "query"),
+    "context": ("Show what a model is given before a run, and its tokens and price.", "query"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Ask anything about the operation log in SQL, in DuckDB's dialect.", "stats"),
     "migrate": (

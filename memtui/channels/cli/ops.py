@@ -172,7 +172,7 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 
     The check is logged as an operation; a change that happened can be undone from then on. What a
-    check found out stays, and is told again without asking anew.
+    check found out stays, and is shown again without another check.
     """
     log, caller = session.service.log, session.caller
     checked = (await log.get(caller, operation_id)).operation_id

@@ -1,4 +1,4 @@
-"""`query` and `context`: what an agent finds, and what a model is told."""
+"""`query` and `context`: what an agent finds, and what a model is given."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ async def context(
     ] = False,
     as_of: AsOf = None,
 ) -> int:
-    """Show what a model is told before a run, and its tokens and price.
+    """Show what a model is given before a run, and its tokens and price.
 
     Its records count as read only with --delivered, and only then the log keeps the text.
     """

@@ -210,7 +210,7 @@ class MemoryServer:
             uri=CONTEXT_URI,
             name="context",
             title="What is remembered for this run",
-            description="The facts that a run is told before it starts, as they are delivered.",
+            description="The facts that are delivered to a run before it starts.",
             mime_type="text/markdown",
         )
         return types.ListResourcesResult(resources=[delivered])

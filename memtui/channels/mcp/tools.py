@@ -918,7 +918,7 @@ TOOLS = (
     Tool(
         "save_memory",
         "Save a fact",
-        "Save one short fact that every later conversation is told.\n\n"
+        "Save one short fact that is delivered to every later conversation.\n\n"
         "Save a fact when you learn:\n"
         "- what the user prefers: how they like to communicate, what they know\n"
         "- what was decided about the project: choices made, alternatives rejected\n"

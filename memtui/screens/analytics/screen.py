@@ -331,7 +331,7 @@ class AnalyticsScreen(MemtuiScreen):
             if self.period is Period.ALL:
                 return (
                     "No operations yet.",
-                    "What reads or changes a memory is counted here; press 3 and ask something.",
+                    "Reads and changes of records are counted here; press 3 and ask something.",
                 )
             return f"Nothing happened in the last {self.period.words}.", "p looks further back."
         return (

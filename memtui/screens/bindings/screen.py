@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOOK_SECONDS = 2.0
-_LOOKING = "memtui is still looking for memories on this machine."
+_LOOKING = "memtui is still looking for memory stores on this machine."
 _NAMED = 9
 """Memories found that a question names; the others are counted."""
 _VAULT = "vault"
@@ -426,7 +426,7 @@ class BindingsScreen(MemtuiScreen):
         if len(found) > _NAMED:
             named.append(f"and {len(found) - _NAMED} more")
         asked = Confirm(
-            f"Add {counted(len(found), 'memory', 'memories')} found on this machine, read-only?",
+            f"Add {counted(len(found), 'memory store')} found on this machine, read-only?",
             detail="\n".join([*named, "", "Nothing in them is changed."]),
             verb="add all",
             otherwise="leave them",
@@ -596,7 +596,7 @@ class BindingsScreen(MemtuiScreen):
             return
         question = Confirm(
             f"Disable {key}?",
-            detail="Nothing is asked of it until it is enabled; its memories stay.",
+            detail="It is not queried until it is enabled; its records stay.",
             verb="disable",
         )
         await self._update(question, f"Disabled {key}. e enables it again.", enabled=False)
@@ -792,14 +792,14 @@ class BindingsScreen(MemtuiScreen):
         """Take the binding away, after a yes."""
         binding = self._binding
         serving = ", ".join(target_words(one) for one in binding.targets)
-        detail = "Its memories stay where they are; the log keeps what was done."
+        detail = "Its records stay where they are; the log keeps its operations."
         question = Confirm(
             f"Remove the binding {binding.provider_key}·{binding.key}?",
             detail=f"It serves {serving}.\n{detail}" if serving else detail,
             verb="remove",
         )
         if await self.ask(question):
-            said = f"Removed {binding.key}; its memories are where they were."
+            said = f"Removed {binding.key}; its records are where they were."
             await self._change(self._service.remove, binding.key, said=said)
 
 

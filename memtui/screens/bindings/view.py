@@ -243,7 +243,7 @@ def _found_title(view: BindingsView) -> Content:
     if view.findings is None:
         return display("Found on this machine: looking …", style=DIM)
     if not view.unbound:
-        return display("No other memories were found on this machine.", style=DIM)
+        return display("No other memory stores were found on this machine.", style=DIM)
     head = display("Found on this machine", style=STRONG)
     return head + display("   a adds one, A all of them: read-only, after a yes", style=DIM)
 
@@ -383,7 +383,9 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
         for kind, template in (company.link_templates if company else {}).items()
     ]
     shown = links or [("none", "a source opens at its own reference; E gives it an address")]
-    hint = "A binding joins this company to a place that holds memories; its targets say whose."
+    hint = (
+        "A binding connects this company to a memory store; its targets say whose records go there."
+    )
     blocks = [*pairs(facts, width), Content(""), display("How sources open", style=STRONG)]
     blocks += [*pairs(shown, width), Content(""), display(hint, style=DIM)]
     return lines(blocks)
@@ -422,7 +424,7 @@ def _binding_detail(
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
         *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),
         *_step_facts(binding, view, state),
-        *([("shared", "another company's memories lie there too")] if binding.shared else []),
+        *([("shared", "another company's records are there too")] if binding.shared else []),
         *(_health_facts(health, state) if binding.enabled else []),
         ("added", exact(binding.created_at, state.zone)),
     ]

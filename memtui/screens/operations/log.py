@@ -209,7 +209,7 @@ class LogFeed:
             )
         return (
             "No operations yet.",
-            "What reads or changes a memory is logged here; press 3 and ask something.",
+            "Reads and changes of records are logged here; press 3 and ask something.",
         )
 
     def demo_grew(self) -> None:

@@ -759,7 +759,7 @@ def state_of(view: QueryView) -> tuple[State, str, str] | None:
         return "empty", "Nothing was asked here yet.", hint
     if view.answer is not None and not view.answer.snippets and not view.waiting:
         hint = "i asks in other words, s widens the scope, h shows earlier questions."
-        return "empty", "No memory here answers that.", hint
+        return "empty", "No record here answers that.", hint
     return None
 
 

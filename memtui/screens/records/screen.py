@@ -386,11 +386,11 @@ class RecordsScreen(EditingScreen[Record]):
         if self._at_least:
             return (
                 "Nothing that this provider can list.",
-                "s chooses whose memories to ask for, 3 asks it a question, B looks elsewhere.",
+                "s chooses whose records to ask for, 3 asks it a question, B looks elsewhere.",
             )
         return (
-            "No memories here yet.",
-            "n writes one, 0 shows all bindings, B another one, 1 finds memories on this machine.",
+            "No records here yet.",
+            "n writes one, 0 shows all bindings, B another one, 1 finds memory stores here.",
         )
 
     def _broken(self, error: MemtuiError) -> None:

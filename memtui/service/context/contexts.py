@@ -588,7 +588,7 @@ def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
             if order_in(fact.text) or (hidden_in(fact.text) and fact.handle not in known)
         ]
         if found:
-            count = "1 memory" if len(found) == 1 else f"{len(found):,} memories"
+            count = "1 record" if len(found) == 1 else f"{len(found):,} records"
             verb = "reads like an order or hides" if len(found) == 1 else "read like orders or hide"
             yield ContextWarning(
                 kind=WarningKind.POISONED,

@@ -171,5 +171,5 @@ def test_who_is_connected_and_was_told_what(here: Run) -> None:
     )
     assert one["last_answer"]["results"] == 1
     told = here("agents").out
-    assert "“when are␛[31m deploys” 1 memory, " in told
+    assert "“when are␛[31m deploys” 1 record, " in told
     assert "\x1b" not in told
