@@ -1,9 +1,9 @@
-"""Providers: finding them, and calls to them that may be slow, down or broken.
+"""Find installed providers by entry point, and isolate those of other packages.
 
-They are found by entry point: their names without loading one, one without loading all. One of
-somebody else's package runs on an event loop of its own, its replies checked. What such a package
-does, it does to its own binding alone: code that blocks, loops for ever or exits never holds the
-loop that serves everybody else, and a reply of a wrong type is the package's fault and says so.
+Listing the names loads no provider, and loading one loads no other. A provider of another package
+("foreign") runs on a separate event loop in a thread, and its replies are checked. So its code
+affects its own binding only: if it blocks, loops for ever or exits, memtui's event loop continues,
+and a reply of a wrong type is reported as the package's error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 def unexpected(provider: str, error: Exception) -> Unavailable:
-    """Log a provider's own bug and return what it means for the caller."""
+    """Log an unexpected error of a provider, and return the error for the caller."""
     _log.error("The provider %s failed unexpectedly", provider, exc_info=error)
     return Unavailable(
         f"{provider} failed unexpectedly ({type(error).__name__}); the log file says more.",
@@ -73,13 +73,13 @@ def unexpected(provider: str, error: Exception) -> Unavailable:
 
 
 _is_theirs: ContextVar[bool] = ContextVar("is_theirs", default=False)
-"""Whether the code that runs now is another package's."""
+"""Whether the running code is another package's."""
 
 
 class _OwnOutput:
-    """Standard output for memtui alone: what another package prints goes to standard error.
+    """Standard output for memtui alone; output of other packages goes to standard error.
 
-    A command's answer is read by programs, and a protocol may be spoken there.
+    Programs parse a command's output, and a protocol such as MCP may use it.
     """
 
     def __init__(self, output: TextIO) -> None:
@@ -102,7 +102,7 @@ _SHOWN_CHARS = 300
 
 @cache
 def own_providers() -> dict[str, EntryPoint]:
-    """Return those of memtui itself, for which no other package need be looked at."""
+    """Return memtui's own providers; reads no other package's metadata."""
     try:
         registered = distribution(_OWN).entry_points
     except PackageNotFoundError:
@@ -111,17 +111,17 @@ def own_providers() -> dict[str, EntryPoint]:
 
 
 class Providers:
-    """The providers installed here. Tests and embedders may add classes of their own."""
+    """The installed providers. Tests and embedding programs may add further classes."""
 
     def __init__(
         self, extra: Mapping[str, type[Adapter]] | None = None, *, timeout_ms: int = 10_000
     ) -> None:
-        """Take classes beside the installed ones, and how long another's package may load."""
+        """Create with further classes by name, and the time limit for another package to load."""
         self._timeout_s = timeout_ms / 1000
         self._extra = dict(extra or {})
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
         self._views: dict[str, ProviderView] = {}
-        """What is said of those that are usable."""
+        """Cached descriptions of usable providers."""
 
     @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
@@ -131,28 +131,29 @@ class Providers:
         return {name: list(entries.values()) for name, entries in found.items()}
 
     def names(self) -> list[str]:
-        """Return every provider's name, sorted; loads none."""
+        """Return the names of all providers, sorted, without loading any."""
         return sorted({*self._entry_points, *self._extra})
 
     def package(self, name: str) -> str:
-        """Return the package that a provider comes in."""
+        """Return the package of a provider; several, joined by `and`, if their names collide."""
         if name in self._extra or name in own_providers():
             return _OWN
         return " and ".join(sorted(map(_package, self._entry_points.get(name, []))))
 
     def is_foreign(self, name: str) -> bool:
-        """Whether a provider comes from a package of somebody else."""
+        """Whether a provider comes from another package than memtui."""
         return self.package(name) != _OWN
 
     def loaded(self, name: str) -> type[Adapter] | None:
-        """Return a provider's class if it is loaded already."""
+        """Return a provider's class if it is already loaded, else None."""
         return self._loaded.get(name)
 
     def load(self, name: str) -> type[Adapter]:
-        """Return a provider's adapter class. Blocking: its package does what it likes meanwhile.
+        """Return a provider's adapter class. Blocking, and runs the package's import code.
 
         Raises:
-            Invalid: there is no such provider, more than one, or its package does not import.
+            Invalid: there is no such provider, or several; or its package cannot be imported, or
+                registers something else than an adapter class.
         """
         if (known := self._loaded.get(name)) is not None:
             return known
@@ -164,14 +165,14 @@ class Providers:
             )
         try:
             loaded = entries[0].load()
-        except BaseException as error:  # a third-party package may fail in any way, and exit too
+        except BaseException as error:  # a third-party package may fail in any way, or exit
             raise self._faulty(name, "does not import", error) from error
         _check(loaded, name, self.package(name))
         self._loaded[name] = loaded
         return loaded  # type: ignore[no-any-return]  # just checked
 
     async def view(self, name: str) -> ProviderView:
-        """Say what a provider is; one that does not load says why.
+        """Return the description of a provider; if it does not load, with the reason.
 
         Raises:
             Invalid: there is no such provider.
@@ -199,11 +200,15 @@ class Providers:
         provider = self.load(name)
         try:
             return look(provider)
-        except BaseException as error:  # a third-party class runs code of its own
+        except BaseException as error:  # a third-party class may run code, and fail in any way
             raise self._faulty(name, "does not say what can be set", error) from error
 
     def _registered(self, name: str) -> list[EntryPoint]:
-        """Return a provider's entry points: of one that was added none, else one as a rule."""
+        """Return a provider's entry points, normally one; none for an added class.
+
+        Raises:
+            Invalid: there is no such provider.
+        """
         if name in self._extra:
             return []
         own = own_providers().get(name)
@@ -224,7 +229,7 @@ class Providers:
         )
 
     def _namesakes(self, name: str) -> Iterator[str]:
-        """Say which other packages take the name of one of ours."""
+        """Yield a sentence for each other package that uses the name of a memtui provider."""
         for entry in self._entry_points.get(name, ()):
             if self.package(name) == _OWN != _package(entry):
                 yield (
@@ -233,10 +238,10 @@ class Providers:
                 )
 
     async def within(self, name: str, work: Callable[[], T]) -> T:
-        """Run code of a provider's package in a thread, where it can block nobody else.
+        """Run code of a provider's package in a thread, so that it does not block the event loop.
 
         Raises:
-            Unavailable: it is another's package and does not come to an end.
+            Unavailable: it is another package's, and does not end within the time limit.
         """
         use_loose_threads()
         if not self.is_foreign(name):
@@ -257,7 +262,7 @@ class Providers:
             ) from error
 
     async def problems(self) -> list[str]:
-        """Say which providers of other packages are not used and why; loads them all."""
+        """Return why providers of other packages are not used, in sentences; loads them all."""
 
         def namesakes() -> list[str]:
             return [said for name in self._entry_points for said in self._namesakes(name)]
@@ -271,7 +276,7 @@ class Providers:
         return found
 
     def check_config(self, name: str, config: Mapping[str, object]) -> Json:
-        """Return a binding's config as the provider understands it. Blocking as `load` is.
+        """Return a binding's config, validated by the provider's model. Blocking, like `load`.
 
         Raises:
             Invalid: the provider does not load, or a key or value does not fit.
@@ -285,10 +290,10 @@ class Providers:
 
 
 class BadConfig(Invalid):
-    """A config that does not fit its provider; `fields` says of each setting what is wrong."""
+    """A config that does not fit its provider; `fields` has the problem of each setting."""
 
     def __init__(self, provider: str, known: Sequence[str], error: ValidationError) -> None:
-        # What is misspelled is missing under its right name too: it is the mistake to name.
+        # A misspelled key is also missing under its right name: name the misspelled one first.
         found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in found[0]["loc"])
         super().__init__(
@@ -302,7 +307,7 @@ def _package(entry: EntryPoint) -> str:
     return _name(entry.dist) if entry.dist else entry.value.partition(":")[0].partition(".")[0]
 
 
-@cache  # a package's metadata is read whole for its name
+@cache  # reading the name parses the whole metadata of the package
 def _name(package: Distribution) -> str:
     return package.name
 
@@ -333,11 +338,11 @@ _CLEARING_S = 1.0
 async def open_foreign(
     provider: type[Adapter], context: BindingContext, *, package: str
 ) -> Adapter:
-    """Open a third-party provider on a loop of its own.
+    """Open a third-party provider on a separate event loop.
 
     Raises:
-        Unavailable: it failed in a way of its own.
-        MemtuiError: whatever the adapter said.
+        Unavailable: it failed with another error than a `MemtuiError`.
+        MemtuiError: the adapter's error.
     """
     loop = OwnLoop(f"The provider {provider.key} of the package {package}")
     try:
@@ -349,7 +354,7 @@ async def open_foreign(
 
 
 class OwnLoop:
-    """An event loop in a daemon thread, and who runs on it."""
+    """An event loop in a daemon thread, for one provider (`who`)."""
 
     def __init__(self, who: str) -> None:
         self.who = who
@@ -362,18 +367,18 @@ class OwnLoop:
         while not self._is_stopped:
             try:
                 self._loop.run_forever()
-            except (SystemExit, KeyboardInterrupt):  # of a task that the package itself began
+            except (SystemExit, KeyboardInterrupt):  # from a task that the package started
                 continue
         with suppress(BaseException):
             self._loop.run_until_complete(_cleared())
         self._loop.close()
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work` there and wait for it here.
+        """Run `work` on that loop, and wait for it on the caller's.
 
         Raises:
-            Unavailable: it failed in a way of its own.
-            MemtuiError: whatever it said.
+            Unavailable: it failed with another error than a `MemtuiError`.
+            MemtuiError: the error that it raised.
         """
         running = asyncio.run_coroutine_threadsafe(self._contained(work), self._loop)
         try:
@@ -400,7 +405,7 @@ class OwnLoop:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     def _sound(self, error: MemtuiError) -> MemtuiError:
-        """Return an error whose further fields are what the contract says."""
+        """Return the error if its fields have the contract's types, else an `Unavailable`."""
         fits = isinstance(error.moved, RecordHandle | None)
         if isinstance(error, Conflict):
             fits &= isinstance(error.current, Record | None)
@@ -408,7 +413,7 @@ class OwnLoop:
         return error if fits else unexpected(self.who, error)
 
     def wrong(self, method: str, wanted: str, found: str) -> Unavailable:
-        """Return what a reply of a wrong type means."""
+        """Return the error for a reply of a wrong type."""
         return Unavailable(
             f"{self.who} answered {method} with something else than {wanted} ({found}); "
             "update or remove the package.",
@@ -416,13 +421,13 @@ class OwnLoop:
         )
 
     def stop(self) -> None:
-        """Let the thread end once it is free."""
+        """End the thread as soon as the loop is free."""
         self._is_stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 async def _cleared() -> None:
-    """End what a package left running on its loop."""
+    """Cancel the tasks that a package left running on its loop."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -432,13 +437,13 @@ async def _cleared() -> None:
 
 
 async def _opened(provider: type[Adapter], context: BindingContext) -> tuple[Adapter, object]:
-    """Open an adapter and ask what it can do: that may be a property that runs its code too."""
+    """Open an adapter and read its capabilities, which may be a property that runs code."""
     adapter = await provider.open(context)
     return adapter, getattr(adapter, "capabilities", None)
 
 
 class _Foreign:
-    """A third-party adapter, seen from this side: every coroutine of the contract, forwarded."""
+    """A proxy for a third-party adapter; forwards each coroutine of the contract to its loop."""
 
     def __init__(
         self, adapter: Adapter, able: object, provider: type[Adapter], loop: OwnLoop
@@ -462,7 +467,7 @@ class _Foreign:
         reply = await self._loop.call(lambda: getattr(self._adapter, name)(*given, **named))
         wanted, words = _replies()[name]
         try:
-            # A model is taken at its word, so what it holds is checked from its values.
+            # Pydantic does not validate a model instance again, so dump and validate its values.
             values = wanted.dump_python(wanted.validate_python(reply), warnings=False)
             return wanted.validate_python(values)
         except ValidationError as error:
@@ -474,7 +479,7 @@ class _Foreign:
             raise self._loop.wrong(name, words, str(error)) from error
 
     async def close(self) -> None:
-        """Close the adapter, and let its thread end."""
+        """Close the adapter, and end its thread."""
         try:
             await self._loop.call(self._adapter.close)
         finally:
@@ -493,7 +498,7 @@ class _Foreign:
         return cast("Adapter", _ForeignCopy(copy, able, type(copy), self._loop))
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield what the adapter yields."""
+        """Yield the adapter's changes, checked."""
         changes = await self._loop.call(partial(_begun, self._adapter))
         try:
             while (batch := await self._loop.call(partial(_next, changes))) is not None:
@@ -506,16 +511,16 @@ class _Foreign:
 
 
 class _ForeignCopy(_Foreign):
-    """A copy that a third-party adapter made of itself; its loop is the adapter's."""
+    """A copy of a third-party adapter without some records, on the adapter's loop."""
 
     async def close(self) -> None:
-        """Throw the copy away."""
+        """Close the copy, but not the loop, which is the adapter's."""
         await self._loop.call(self._adapter.close)
 
 
 _HANDLES = TypeAdapter(Sequence[RecordHandle])
 _OWN_WAY = frozenset({"close", "without"})
-"""Coroutines whose replies are not values."""
+"""Coroutines that `_Foreign` implements itself, as their replies are not values."""
 
 
 async def _begun(adapter: Adapter) -> AsyncIterator[Sequence[RecordHandle]]:
@@ -528,7 +533,7 @@ async def _next(changes: AsyncIterator[Sequence[RecordHandle]]) -> object:
 
 @cache
 def _replies() -> dict[str, tuple[TypeAdapter[Any], str]]:
-    """Each coroutine of the contract with what it returns, and that in words."""
+    """Return the reply type of each coroutine of the contract, also in words."""
     found = {}
     for name, member in vars(Adapter).items():
         if inspect.iscoroutinefunction(member) and name not in _OWN_WAY:

@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 class ContextRequest(Model):
-    """The scope of a context, its model, its budget and its further parts.
+    """The scope of a context, its model, its budget and its optional parts.
 
     A scope with a subject includes the user's facts, with a project the workspace's, with an agent
     the agent's identity, facts and guidance; each includes the company's facts.
@@ -91,7 +91,7 @@ class ContextRequest(Model):
     """Tokens, advisory; the records found for the prompt fill the tokens that the rest leaves."""
     max_tokens: int | None = None
     max_characters: int | None = None
-    """Hard limits, for a channel that cannot carry more."""
+    """Hard limits, for a channel that cannot transport more."""
     topic: str | None = None
     """Include the notes of this topic (tier L2)."""
     prompt: str | None = None
@@ -345,7 +345,7 @@ class _Reading:
 
 
 class Contexts(ServiceModule):
-    """The contexts of models."""
+    """Assembles the contexts of models."""
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble the context of a model before a run, with its tokens and its price.
@@ -481,17 +481,17 @@ async def own_records(
 ) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
     """Yield the pages of some owners' records of a kind and topic, the oldest first.
 
-    For the owner company, records of users, projects and agents are left out unless `everybodys`.
-    A provider that can narrow a list to the company's records is asked to, and one that has no
-    place for them is not read.
+    If the owner is the company, records of users, projects and agents are left out unless
+    `everybodys`. Where the provider can list the company's records alone, only these are read; a
+    binding without a place for them is not read.
 
     Args:
         connection: The connection of the binding.
-        owners: Several need a provider with the capability `chosen_owners`.
+        owners: The owners; several need a provider with the capability `chosen_owners`.
         visibility: What the caller may see.
         kind: The kind of record; None: all.
         topic: The topic; None: all.
-        everybodys: Of the company, list everybody's records.
+        everybodys: For the company: include the records of all owners.
         expired: Include expired records.
     """
     adapter, [scope, *others] = connection.adapter, owners
@@ -537,7 +537,7 @@ def _may_include(owner: Scope, scope: Scope) -> bool:
 
 
 def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> AssembledContext:
-    """Assemble the records that were read, without what `texts`, delivered before, contain."""
+    """Assemble the records that were read, without those in `texts`, delivered before."""
     request = reading.request
     listed = [one for one in reading.found if one.kind is not SectionKind.RELATED]
     known = {(one.binding_key, record.handle) for one in listed for record in one.records}

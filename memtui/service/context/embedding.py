@@ -1,8 +1,8 @@
 """Embeds texts in the background, so that they are found by meaning.
 
 A write does not wait for a model. New texts are embedded by a long-running process such as the app,
-or by a command; one process at a time for each binding. Each round is an operation with the usage
-of its calls. Texts are sent to another machine only after a person has agreed to its address.
+or by a command; one process at a time per binding. Each round is logged as an operation with the
+usage of its calls. Texts go to another machine only after a person has agreed to its address.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class BindingEmbeddings(ServiceModule):
     ) -> Embedding:
         """Embed all texts without a vector, and return the progress.
 
-        If it is stopped, only the current round is lost. It ends early where another process embeds
-        this binding.
+        It ends early if another process embeds this binding. If it is cancelled, at most the
+        current round is lost.
 
         Args:
             caller: Who asks.
             key: The binding.
             report: Called after each step.
-            in_background: It ends as soon as the binding's switch (`embeds`) is off.
+            in_background: End as soon as the binding's switch (`embeds`) is off.
 
         Raises:
             Denied: nobody has agreed to the model's address, or the caller is not a member.
@@ -167,7 +167,7 @@ class BindingEmbeddings(ServiceModule):
             except MemtuiError as error:
                 now = await self._runtime.ask(find_binding, caller.company_id, view.key)
                 if redact_config(now.config)[0] != view.config:
-                    continue  # it was given other settings, and was closed for that
+                    continue  # its settings changed meanwhile, which closed the connection
                 self._waits[view.key] = (time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
                 failed(view.key, error)
 
@@ -238,7 +238,7 @@ async def _step(entry: RunningOperation, connection: Connection, found: Embeddin
             # The usage of the calls so far is not known.
             provider = urlsplit(found.address).hostname or found.address
             entry.usage += (Usage(provider=provider, model=found.model),)
-        if isinstance(error, Unavailable):  # no record is changed: no outcome is unknown
+        if isinstance(error, Unavailable):  # without `sent`, as no record was changed
             raise Unavailable(str(error)) from error
         raise
     entry.usage += reply.usage

@@ -1,10 +1,10 @@
-"""What would change if some records were forgotten: logged queries and contexts, replayed.
+"""Predict the effect of forgetting records, by replaying logged queries and contexts.
 
-The last queries and delivered contexts that could have reached the records are answered on the
-present memories twice, with the records and without them, and compared. Both answers come from
-copies (`Adapter.without`), through the code that answers an agent. They are not logged, so they are
-no use of a record and change no figure. Operations that cannot be replayed are listed with the
-reason. The log gets one row per binding: a read of the records "for impact".
+The last queries and delivered contexts that could have reached the records are answered twice from
+the present memories, with the records and without them, and compared. Both answers come from
+copies (`Adapter.without`), through the code that answers an agent. They are not logged, so they
+count as no use of a record and change no figure. Operations that cannot be replayed are listed with
+the reason. The log gets one row per binding: a read of the records with the purpose `impact`.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ class Impacts(ServiceModule):
         """Replay the last logged queries and contexts, with some records and without them.
 
         Raises:
-            Invalid: no record is named, or the caller looks at the past.
+            Invalid: no record is named, or the caller has `as_of`.
             NotFound: none of the records exists.
         """
         if caller.as_of is not None:

@@ -1,7 +1,7 @@
-"""What could be pruned, of one owner's memories or of all: a plan, and what shows over them.
+"""Plan which memories to prune, of one owner or of everybody, and find insights about them.
 
-Forgetting what a plan marks applies it. Over all bindings each one is read as it is alone, in its
-own time: one that is slow or fails is named with its reason, and the plans of the others stand.
+A plan changes nothing; forgetting its marked records applies it. Over all bindings, each one is
+read with a time limit: one that is slow or fails is named with the reason, the others have plans.
 """
 
 from __future__ import annotations
@@ -55,62 +55,63 @@ from memtui.store import journal
 from memtui.store.details import BrowseDetails
 
 _WITHIN_MS = 60_000
-"""Longer than for a list: a plan reads all records of a binding, not one page."""
+"""Longer than for a list, as a plan reads all records of a binding, not one page."""
 _FORGOTTEN = 2_000
-"""Most texts deleted by people that are compared, newest first."""
+"""Most texts that people deleted and that records are compared with, newest first."""
 
 
 class PruneRequest(Model):
-    """What to look through, and what counts as a reason. `kind` None takes every record."""
+    """The records to look through, and the rules for pruning."""
 
     scope: Scope
     kind: str | None = "fact"
+    """None: every kind."""
     rules: PruneRules = PruneRules()
     model: str = DEFAULT_MODEL
     binding_key: str | None = None
     only_company: bool = False
-    """Of a scope of the company alone: only what is nobody else's; else it holds everybody's."""
+    """For a scope of the company alone: only the company's own records; False: everybody's."""
     filter: Filter = Filter()
-    """Narrows what could go; what stays beside it and is compared with it is everything."""
+    """Only matching records are candidates; they are compared with all records."""
 
 
 class PruneAnswer(Answer):
-    """A plan that has changed nothing yet; forgetting what it marks applies it."""
+    """A plan for one binding; it has changed nothing."""
 
     plan: PrunePlan
 
 
 class PruneEverywhere(EverywhereAnswer):
-    """The plans of several bindings, and what shows over the memories of each owner."""
+    """The plans of several bindings, and insights about all their memories."""
 
     answers: tuple[PruneAnswer, ...]
-    """One a binding that answered, in the order of the bindings."""
+    """The plan of each binding that answered, in the order of the bindings."""
     insights: tuple[Insight, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _BindingRecords:
-    """What one binding holds, and what is known of it."""
+    """The records of one binding, with their uses and versions."""
 
     answer: Json
-    """What every answer says of the operation that read it."""
+    """The fields of `Answer` for the operation that read them."""
     records: Sequence[Record]
     uses: Mapping[RecordHandle, RetrievalTally]
     versions: Sequence[FactVersion]
     kept: Mapping[Scope, str]
-    """Why the records of an owner cannot be forgotten, where they cannot."""
+    """Why the caller cannot forget an owner's records; owners not named here can be."""
 
 
 class Pruning(ServiceModule):
-    """What could be pruned."""
+    """Plans which memories to prune."""
 
     async def plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
-        """Plan what to prune from a scope's own records; forgetting the marked ones applies it.
+        """Plan what to prune of a scope's own records; forgetting the marked ones applies it.
 
-        The binding is the one that is named, by the request or by its filter, else the scope's.
+        The binding is the one named by the request, else by its filter, else the scope's.
 
         Raises:
-            Invalid: the filter leaves that binding out.
+            Invalid: the filter excludes that binding.
         """
         found = await self._read(caller, request, request.binding_key or request.filter.binding_key)
 
@@ -131,22 +132,22 @@ class Pruning(ServiceModule):
         within_ms: int | None = None,
         so_far: Callable[[PruneEverywhere], None] = lambda _answer: None,
     ) -> PruneEverywhere:
-        """Plan what to prune of all that the caller sees: every owner's, in every binding.
+        """Plan what to prune of every record that the caller sees, in every binding.
 
-        Records are held against those of their own owner in their own binding. What is saved is the
-        sum of the records' lines, as no model reads all of them at once.
+        Records are compared with those of the same owner in the same binding. The tokens saved are
+        the sum of the records' lines, as no model reads all of them in one context.
 
         Args:
             caller: Who asks.
-            request: What to look through, of the whole company and no binding in particular.
-            within_ms: How long reading each binding may take; None: a minute, or longer where
-                `all_bindings_timeout_ms` is.
-            so_far: Is given what is known as each binding answers.
+            request: The request, whose scope is the company and which names no binding.
+            within_ms: Time limit for reading each binding; None: a minute, or
+                `all_bindings_timeout_ms` if that is longer.
+            so_far: Called with the plans so far, each time a binding answers.
 
         Raises:
             Invalid: the scope names an owner, or the request a binding.
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
+            NotFound: there is no enabled binding.
         """
         if not is_org(request.scope) or request.binding_key is not None:
             raise Invalid("Everything is looked through, so name no owner and no binding.")
@@ -158,7 +159,7 @@ class Pruning(ServiceModule):
         known: dict[str, list[RatedRecord]] = {}
         tokens_of, fits = _tokens_of(request.model), matcher(request.filter)
         planning = asyncio.Lock()
-        """One after the other, so that whoever else runs here gets half of a processor's time."""
+        """Plans are made one at a time, to leave processor time for the other threads."""
 
         began = self._runtime.clock()
 
@@ -207,7 +208,7 @@ class Pruning(ServiceModule):
         binding_key: str | None,
         fan_out: FanOut | None = None,
     ) -> _BindingRecords:
-        """Read what one binding holds of the scope; with a share it is part of everything."""
+        """Read the scope's records in one binding; `fan_out`: as part of a read of all bindings."""
         runtime = self._runtime
         rules = request.rules.model_dump(mode="json")
         asked = BrowseDetails(kind=request.kind, purpose="prune", rules=rules)
@@ -232,12 +233,12 @@ class Pruning(ServiceModule):
                 entry.visibility,
                 kind=request.kind,
                 everybodys=not request.only_company,
-                expired=True,  # nobody is told of them, and they are still stored
+                expired=True,  # no query returns them, but they are still stored
             )
             records = [record async for _, part in own for record in part]
             entry.result_count = len(records)
             versions = await versions_of(runtime, entry, connection, records)
-        # What memtui itself looks up is not the binding's time.
+        # After the operation, as reading memtui's database does not count as the binding's latency.
         uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
         return _BindingRecords(entry.answer(), records, uses, versions, kept)
@@ -245,7 +246,7 @@ class Pruning(ServiceModule):
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
     ) -> dict[RecordHandle, RetrievalTally]:
-        """Return how often each record was read, when last, and `to_whom` where that is asked."""
+        """Return how often each record was read, when last, and, if `to_whom`, by which agents."""
         handles = {one.handle.provider_record_id: one.handle for one in records}
         counts = await self._runtime.module(LoggedOperations).retrieval_stats(
             caller, binding_key, list(handles)
@@ -268,7 +269,7 @@ class Pruning(ServiceModule):
     async def _kept(
         self, caller: Caller, connection: Connection, records: Sequence[Record]
     ) -> dict[Scope, str]:
-        """Return why the caller cannot forget the records of each owner, where that is so."""
+        """Return why the caller cannot forget records, for each owner where that is so."""
         key = connection.binding.key
         owners = {owner_scope(one.scope) for one in records}
         routed = await self._runtime.resolve(caller, Scope(company_id=caller.company_id), key)
@@ -338,12 +339,12 @@ class Pruning(ServiceModule):
 
 
 def _tokens_of(model: str) -> Callable[[str], int]:
-    """Return what counts the tokens of a text, once for all who ask: long notes take a while."""
+    """Return a cached function that counts the tokens of a text, as long notes take a while."""
     return cache(partial(fact_tokens, counter=TokenCounter(model)))
 
 
 def _agents(readers: Collection[str]) -> tuple[str, ...]:
-    """Return the names of those who read a record; none where a person did as well."""
+    """Return the names of the agents that read a record; empty if a person read it too."""
     is_read_by_people = any(not one.startswith(AGENT_PREFIX) for one in readers)
     names = () if is_read_by_people else readers
     return tuple(sorted(one.removeprefix(AGENT_PREFIX) for one in names))

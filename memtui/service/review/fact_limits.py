@@ -40,7 +40,7 @@ class FactLimits(Model):
 
 
 def check_text(text: str, limits: FactLimits) -> None:
-    """Refuse a text that is not a fact.
+    """Refuse a text that is not one short line.
 
     Raises:
         Invalid: it has a line break, or is too long.

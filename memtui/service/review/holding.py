@@ -1,8 +1,8 @@
-"""Which writes of an agent wait for a person's review: the rules of a binding, and the queue.
+"""Hold writes of agents for a person's review, by the rules of a binding.
 
 The rules apply on every channel to each principal that is not a person, that is, one that does not
-begin with `user:`. A pending write is in the control plane alone: no provider has it, so no query,
-context or list shows it.
+begin with `user:`. A pending write is stored only in the control plane, not by a provider, so no
+query, context or list shows it.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ async def _is_new_subject(
 ) -> bool:
     """Whether the owner has no record of this key or topic; with neither, no record at all.
 
-    True where the provider cannot list: nobody can tell, so a person decides.
+    True where the provider cannot list, so that a person decides.
     """
     from memtui.service.context.contexts import own_records
 
@@ -285,7 +285,11 @@ class _Asked:
         return [corrected(one, request) for one in self.met.changes]
 
     def _is_of(self, subject: str, *, wholly: bool) -> bool:
-        """Whether it is about a subject; `wholly`: every changed record is, before and after."""
+        """Whether a changed record is about a subject; `wholly`: all are, before and after.
+
+        `wholly` is the test for accepting and compares exact names; the other one folds look-alike
+        characters, so that they evade no rule.
+        """
         from memtui.pruning.folding import spaced_plain
 
         if wholly:
@@ -296,7 +300,7 @@ class _Asked:
         return spaced_plain(subject) in folded
 
     def _says(self, words: str, *, wholly: bool) -> bool:
-        """Whether a text has these words; `wholly`: each changed text has, before and after."""
+        """Whether a text contains words; `wholly`: every changed text does, before and after."""
         from memtui.pruning.folding import spaced_plain
 
         if not wholly:
@@ -310,8 +314,8 @@ class _Asked:
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
         """Whether the agent has made as many writes as a rule allows in this run or the last hour.
 
-        The hour is counted too, as an agent chooses the names of its runs; the channel sets its
-        principal.
+        The hour counts too, since an agent may choose new names for its runs, but not its
+        principal, which the channel sets.
         """
         caller, run_id = self.entry.caller, self.entry.scope.run_id
         hour = self.entry.started_at - _HOUR
@@ -352,7 +356,7 @@ class _Asked:
 
 
 class _Beyond(Denied):
-    """The named rule holds the request: other writes have begun since they were counted."""
+    """The named rule holds the request, as other writes have begun since the first count."""
 
 
 async def hold(
@@ -364,7 +368,9 @@ async def hold(
     *,
     check: Check | None,
 ) -> PendingChange | None:
-    """Hold a request for review where a rule says so; None: not held, and its intent is written.
+    """Hold a request for review if a rule says so; None: not held, and its intent is written.
+
+    A `refuse` rule that fits comes first, then an `accept` rule, which overrides all `hold` rules.
 
     The operation is logged as pending in the transaction that adds the request to the queue.
 
@@ -468,7 +474,7 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
 
 
 def _subjects(one: Record) -> set[str]:
-    """Return the names that may be meant by the subject of a record, casefolded."""
+    """Return the names that count as a record's subject: key, topic, title and user; casefolded."""
     pair = pair_of(one.text)
     named = (pair and pair.key, one.topic, one.title, one.scope.subject_id)
     return {name.casefold() for name in named if name}
@@ -530,7 +536,7 @@ class Acceptance:
     decision: str
     """`accept`, or `fix` where the person changed the text first."""
     seen: str | None
-    """`state_of` the records as the person was shown them; None: as they were when it was held."""
+    """`state_of` the records shown to the person; None: they must be as when it was held."""
     _claimed_by: str = ""
 
     def log_entry(self) -> ChangeDetails:
@@ -599,9 +605,9 @@ class Acceptance:
         self._claimed_by = entry.operation_id
 
     def end(self, database: DatabaseConnection, entry: RunningOperation) -> None:
-        """Remove it from the queue once written; release it if the write failed.
+        """Remove the pending write from the queue once written; release it if the write failed.
 
-        An unknown outcome keeps the claim.
+        If the outcome is unknown, the claim stays.
         """
         if entry.status is OperationStatus.OK:
             entry.settings = (pending.remove(database, self.row),)
@@ -620,10 +626,10 @@ def decided_meanwhile(now: PendingRow | None, row: PendingRow) -> Conflict:
 
 
 def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
-    """Return the pending write with an id, or with an id that begins so.
+    """Return the pending write with an id, or the only one whose id begins with it.
 
     Raises:
-        NotFound: there is none, or several ids begin so.
+        NotFound: there is none, or several ids begin with it.
     """
     found = [one for one in rows if one.pending_id == pending_id] or [
         one for one in rows if pending_id and one.pending_id.startswith(pending_id)

@@ -39,7 +39,7 @@ _KEPT_SUMS = 16
 
 
 class LimitTarget(StrEnum):
-    """Kind of target whose spending is limited."""
+    """The kind of a limit's target."""
 
     COMPANY = "company"
     AGENT = "agent"
@@ -225,7 +225,7 @@ class Limits(ServiceModule):
             .stats(
                 Filter(since=since, until=until, internal=True),
                 by=("agent", "project", "binding"),
-                hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+                hit_sign=HitSign.SCORE,  # hits are not used here, and this sign is the cheaper one
             )
         )
         return [
@@ -286,7 +286,7 @@ def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime,
 
 
 def _begin(day: date, zone: tzinfo | None) -> datetime:
-    """The first moment of a day; where the clock skips midnight, the moment of the skip."""
+    """Return the first moment of a day; where the clock skips midnight, the moment of the skip."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 

@@ -145,8 +145,8 @@ class Review(ServiceModule):
         """Return the pending writes that the caller may see, oldest first. Not an operation.
 
         Raises:
-            Denied: the caller is no person, or no member.
-            Invalid: the caller looks at the past.
+            Denied: the caller is not a person, or not a member.
+            Invalid: the caller has `as_of`.
         """
         roles = self._runtime.memberships(caller)
         return [
@@ -159,8 +159,8 @@ class Review(ServiceModule):
         """Return a pending write by its id or the beginning of it. Not an operation.
 
         Raises:
-            Denied: the caller is no person, or no member.
-            NotFound: no visible pending write has this id, or several do.
+            Denied: the caller is not a person, or not a member.
+            NotFound: no visible pending write has this id, or several ids begin with it.
         """
         row = find(await asyncio.to_thread(self._rows, caller), pending_id)
         return _view(row, await asyncio.to_thread(self._runtime.memberships, caller))
@@ -208,19 +208,19 @@ class Review(ServiceModule):
         seen: str | None = None,
         together: str | None = None,
     ) -> MutationAnswer:
-        """Accept a pending write: do it in the caller's name.
+        """Accept a pending write, and carry it out in the caller's name.
 
         Args:
             caller: The person who decides.
             pending_id: The id, or the beginning of it.
             text: A text to store instead; None: the agent's.
-            seen: `PendingDetails.seen` as shown to the person; None: the records must be as they
-                were when it was held.
-            together: Id of a group of decisions that one undo takes back.
+            seen: `PendingDetails.seen` as shown to the person: the records must still be so. None:
+                they must be as they were when it was held.
+            together: The id of a group of decisions that one undo takes back.
 
         Raises:
             Conflict: a record that it would change has changed, or somebody else has decided.
-            Denied: the caller may not, is no person, or something is read-only.
+            Denied: the caller may not make the change, is not a person, or something is read-only.
             Invalid: `text` is given, but the request has no text.
             NotFound: no visible pending write has this id.
         """
@@ -250,7 +250,7 @@ class Review(ServiceModule):
 
         Raises:
             Conflict: somebody else has decided, or is deciding.
-            Denied: the caller may not, or is no person.
+            Denied: the caller may not make the change, is not a person, or something is read-only.
             NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "refuse")
@@ -339,7 +339,7 @@ class Review(ServiceModule):
         return await self._change_rules(caller, binding_key, asked, without)
 
     def rule_from(self, one: PendingWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
-        """Return the rule for writes that are like a pending one in what `test` compares.
+        """Return a rule for writes that have the same value for `test` as a pending one.
 
         Raises:
             Invalid: the pending write has no value for the test.
@@ -413,7 +413,7 @@ class Review(ServiceModule):
         return caller.by_person and _is_seen(_row_of(change), visibility)
 
     async def _authorise(self, caller: Caller, row: PendingRow) -> None:
-        """Raise `Denied` where the caller is no person, or may not make the change."""
+        """Raise `Denied` where the caller is not a person, or may not make the change."""
         if not caller.by_person:
             raise Denied("An agent decides on nothing that waits for review.")
         await self._runtime.authorise(caller, _action_of(row), _owners(row))

@@ -1,8 +1,8 @@
-"""How many memories an agent may write (seed 004 §10): in a run, and in an hour.
+"""Limits on how many memories an agent may write, in a run and in an hour (seed 004 §10).
 
-Its own writes count, through whatever channel, those of unknown outcome too, and what a model
-writes over MCP with a person's token. What a person does does not, and neither do corrections, what
-undo brings back, and what a hook captures because the person has enabled that for the binding.
+An agent's writes on every channel count, those of unknown outcome too, and a model's writes over
+MCP with a person's token. Not counted are writes by people, corrections, records that an undo
+restores, and texts that a hook captures, since a person has enabled that for the binding.
 """
 
 from __future__ import annotations
