@@ -1,6 +1,6 @@
-"""Where agents' programs keep their settings, and the MCP servers that stand there.
+"""Finds and reads the settings of agents' programs, and the MCP servers in them.
 
-A file is JSON, with or without comments, or TOML. Only known places are looked at.
+A file is JSON, with or without comments, or TOML. Only known places are searched.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CLAUDE_CODE = ".claude.json"
 CURSOR = ".cursor/mcp.json"
 GEMINI = ".gemini/settings.json"
 ANTIGRAVITY = ".gemini/config/mcp_config.json"
-"""Files of clients in a person's home; Cursor's and Gemini's are in projects too."""
+"""Files of clients in the home folder; Cursor's and Gemini's may also be in projects."""
 CLAUDE_DESKTOP = "Claude/claude_desktop_config.json"
 VS_CODE = "Code/User/mcp.json"
-"""Files in the folder of programs with windows."""
+"""Files in the settings folder of desktop programs."""
 _IN_PROJECT = (
     ".mcp.json",
     CURSOR,
@@ -48,7 +48,7 @@ _IN_HOME = (
 )
 _OF_PROGRAMS = (CLAUDE_DESKTOP, VS_CODE, "zed/settings.json")
 _CODES = ("Code", "Code - Insiders", "VSCodium")
-"""What VS Code and its kin call their folder."""
+"""The folder names of VS Code and its variants."""
 _OF_CODES = (
     "User/mcp.json",
     "User/profiles/*/mcp.json",
@@ -57,20 +57,20 @@ _OF_CODES = (
 )
 _PROFILES = 100
 _SERVERS = ("mcpServers", "servers", "mcp_servers", "context_servers")
-"""What clients call the member that holds their servers."""
+"""The members under which clients list their servers."""
 _STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 def managed_folder() -> Path:
-    """Return where an administrator keeps what Claude Code is told on a whole machine."""
+    """Return the folder of Claude Code's machine-wide settings, set by an administrator."""
     mac = "/Library/Application Support/ClaudeCode"
     return Path(mac if sys.platform == "darwin" else "/etc/claude-code")
 
 
 def program_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
-    """Return where programs with windows keep their settings, on whichever platform."""
+    """Return the settings folders of desktop programs, for all platforms."""
     folders = [program_folder(home, env, platform) for platform in ("darwin", "linux")]
     if windows := env.get("APPDATA"):
         folders.append(Path(windows))
@@ -78,7 +78,7 @@ def program_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def program_folder(home: Path, env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return where programs with windows keep their settings on a platform."""
+    """Return the settings folder of desktop programs on a platform."""
     if platform == "darwin":
         return home / "Library" / "Application Support"
     return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
@@ -92,7 +92,7 @@ def codex_folder(home: Path, env: Mapping[str, str]) -> Path:
 def client_files(
     home: Path, projects: Sequence[Path], managed: Path, env: Mapping[str, str]
 ) -> list[Path]:
-    """Return the files in which MCP clients keep their servers, each once."""
+    """Return the files in which MCP clients list their servers, each once."""
     paths = [folder / name for folder in projects for name in _IN_PROJECT]
     paths += [home / name for name in _IN_HOME]
     for folder in program_folders(home, env):
@@ -105,7 +105,7 @@ def client_files(
 
 
 def read_configuration(path: Path) -> Json | str | None:
-    """Return what a file says, why it cannot be read, or None where there is no file."""
+    """Return a file's content, a sentence on why it is unreadable, or None if it is missing."""
     found = sign(path)
     if found is None:
         return None
@@ -125,13 +125,13 @@ def read_configuration(path: Path) -> Json | str | None:
 def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:  # some programs allow comments, and a comma after the last
+    except ValueError:  # some programs allow comments and trailing commas
         plain = _COMMENT.sub(lambda match: match[1] or " ", text)
         return json.loads(_LAST_COMMA.sub(lambda match: match[1] or "", plain))
 
 
 def servers(config: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the MCP servers of a configuration, those of its projects too, by name."""
+    """Yield the MCP servers of a configuration by name, including those of its projects."""
     projects = config.get("projects")
     for holder in (config, *(projects.values() if isinstance(projects, dict) else ())):
         for section in _SERVERS if isinstance(holder, dict) else ():
@@ -141,6 +141,6 @@ def servers(config: Json) -> Iterator[tuple[str, Json]]:
 
 
 def projects(config: Json) -> list[str]:
-    """Return the folders that a client has worked in, as far as its configuration names them."""
+    """Return the project folders that a client's configuration names."""
     named = config.get("projects")
     return [path for path in named if isinstance(path, str)] if isinstance(named, dict) else []

@@ -1,9 +1,8 @@
 """The memories of Codex: `$CODEX_HOME/memories`, which Codex rewrites and memtui only reads.
 
-Codex notes each session in `rollout_summaries/` and `raw_memories.md`, distils them by groups of
-tasks into `MEMORY.md`, and loads what `memory_summary.md` says, cut to 2,500 tokens, into every
-session. A record's topic is the task group that it stands in; its source is the session, where one
-is named.
+Codex records each session in `rollout_summaries/` and `raw_memories.md`, distils them by groups of
+tasks into `MEMORY.md`, and loads `memory_summary.md`, truncated to 2,500 tokens, into every
+session. A record's topic is its task group; its source is the session, if one is named.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class CodexMemoryConfig(FilesConfig):
 
 
 class CodexMemoryAdapter(FilesAdapter[CodexMemoryConfig]):
-    """Shows what Codex remembers: sections of what it distilled, and a record a session."""
+    """Shows Codex's memories: one record per section of a distilled file, and per session."""
 
     key = "codex-memory"
     config_model = CodexMemoryConfig
     holds = "folder"
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read what is loaded first, then what it was made of."""
+        """Read the file that sessions load first, then those from which it was distilled."""
         folder = self.config.path
         parsers: dict[str, Callable[[str], ParsedFile]] = {
             SUMMARY: partial(parse_sections, name=SUMMARY, kind="summary"),
@@ -66,7 +65,7 @@ class CodexMemoryAdapter(FilesAdapter[CodexMemoryConfig]):
 
 
 def parse_sections(text: str, name: str, kind: str) -> ParsedFile:
-    """Parse one of the distilled files; a task's sessions and keywords belong to its record."""
+    """Parse a distilled file; a task's sessions and keywords become part of its record."""
     found = sections(text)
     pointers = {one.trail[:-1]: one.body for one in found if one.heading == _POINTERS}
     keywords = {one.trail[:-1]: one.body for one in found if one.heading == _KEYWORDS}
@@ -106,7 +105,7 @@ def _distilled(
 
 
 def parse_raw_memories(text: str) -> ParsedFile:
-    """Parse the notes of all sessions: each under its thread, a few fields before the text."""
+    """Parse the notes of all sessions: a heading per thread, fields, then the text."""
     heads = list(_THREAD.finditer(text))
     ends = [*(head.start() for head in heads), len(text)][1:]
     return _sessions(
@@ -140,7 +139,7 @@ def parse_rollout(text: str, name: str) -> ParsedFile:
 def _session(
     text: str, record_id: str, line: int, kind: str, thread: str | None
 ) -> ParsedRecord | None:
-    """Return what is noted of a session, its fields first; None where there is no text."""
+    """Return the record of a session's notes, which begin with fields; None without text."""
     fields: dict[str, str] = {}
     lines = text.split("\n")
     at = 0

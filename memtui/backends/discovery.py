@@ -1,7 +1,7 @@
-"""Find the memories that are already on this machine and say how each could be bound.
+"""Finds the memories that exist on this machine, with the config of a binding for each.
 
-Discovery only reads, looks at known places alone, and adds nothing. It blocks, for a bounded time,
-and never raises. What another user keeps is not looked at, whoever names it.
+Discovery only reads known places and creates no bindings. It blocks for a bounded time and never
+raises. It does not read other users' home folders, even if a configuration names one.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from memtui.contract import Json, Model
 from memtui.threads import LooseThreads
 
 ENTRY_LIMIT = 2_000
-"""Entries of one folder that are looked at."""
+"""Most entries of one folder that are examined."""
 _COUNT_BYTES = 4 * 1024 * 1024
 _SERVER_LIMIT = 1_000
 _PARENTS = 20
 _PROJECT_LIMIT = 200
-"""Other projects, which a client names, that are looked at."""
+"""Most projects named by clients that are examined."""
 _SECONDS = 10.0
-"""How long a search may take."""
+"""Time limit of a search."""
 _VAULTS = ("vault", ".agent-queue/vault", "agent-queue/vault", ".memtui/vault")
 _MILVUS = ("", ".memsearch", ".agent-queue", "agent-queue")
-"""Where a program that keeps memories in Milvus Lite may have put its file."""
+"""Folders in which programs may store a Milvus Lite file."""
 _NOT_OURS = (
     "It holds no collections of agent-queue; memsearch's are searched through the binding of its "
     "logs."
 )
 _OLD_MILVUS = "It was made by Milvus Lite before version 3, which nothing newer opens."
 _AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
-"""Where Claude Code keeps a folder for each subagent that remembers."""
+"""Folders of Claude Code with one folder per subagent that has a memory."""
 _OBSIDIAN_LISTS = (
     ".var/app/md.obsidian.Obsidian/config/obsidian/obsidian.json",
     "snap/obsidian/current/.config/obsidian/obsidian.json",
@@ -71,7 +71,7 @@ _UNOPENED = (
         "mcp-memory-service",
     ),
 )
-"""Memories that no provider of memtui opens: system, place under the home folder, and title."""
+"""Memories without a provider in memtui: system, path under the home folder, and title."""
 _VAULT_PARTS = ("system", "orchestrator", "projects/*", "agent-types/*", "users/*")
 _TURN = re.compile(rb"^###[ \t]", re.MULTILINE)
 _HEADING = re.compile(rb"^#{1,6}[ \t]", re.MULTILINE)
@@ -83,7 +83,7 @@ _KEY_LIMIT = 48
 _HOMES = (Path("/home"), Path("/Users"))
 _ANOTHERS = "It lies in another user's folder, which is not looked into."
 _HOSTED = {"openmemory": "OpenMemory", "mem0": "mem0"}
-"""What tells in an MCP server's entry that memories are kept with mem0."""
+"""Words in an MCP server's entry that identify mem0."""
 _MEM0 = "https://api.mem0.ai"
 _MEM0_KEY = "MEM0_API_KEY"
 _HOW_MEM0 = {
@@ -105,27 +105,27 @@ class DiscoveredMemory(Model):
     provider: str
     """The name of the provider that can open it."""
     key: str
-    """A binding key to suggest: lower case, digits and hyphens, unique among the findings."""
+    """A suggested binding key: lower case, digits and hyphens, unique among the findings."""
     title: str
     path: str
-    """Where it is."""
+    """Its path or address."""
     config: Json = {}
-    """The binding's config; empty where there is nothing to open, and `problems` say why."""
+    """The binding's config; empty if it cannot be opened, for the reasons in `problems`."""
     records: int | None = None
-    """How many records it holds; None: not counted."""
+    """Number of records; None: not counted."""
     estimated: bool = True
     """`records` was counted without parsing, so the true number may differ."""
     why: str
-    """Why it was looked for there, as a sentence."""
+    """Why this place was searched, as a sentence."""
     problems: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:
-        """Whether a binding can be made of it."""
+        """Whether a binding can open it."""
         return bool(self.config)
 
     def is_read_by(self, provider: str, config: Json) -> bool:
-        """Whether a binding of that provider and config reads it already."""
+        """Whether a binding of that provider and config already reads it."""
         is_same = provider == self.provider and self.config.items() <= config.items()
         return (self.usable and is_same) or self.path in map(str, config.values())
 
@@ -140,12 +140,12 @@ def discover(
 ) -> list[DiscoveredMemory]:
     """Return the memories found on this machine, the nearest to `cwd` first. Blocking.
 
-    Looks at `cwd` and its parents up to the git root, at the known folders of `home`, at the
-    `managed` folder of the whole machine, and at what `env` and the configuration of agents'
-    programs name; it walks no tree, reads a bounded part of each place, writes nothing and raises
-    nothing. What is there and cannot be read, or that memtui has no provider for, is a finding
-    without a config whose problems say why. After so many `seconds` it returns what it has, and
-    says so: a file system that does not answer cannot hold it.
+    Searches `cwd` and its parents up to the git root, the known folders of `home`, the `managed`
+    folder of the whole machine, and the places that `env` and the configuration of agents' programs
+    name. It walks no tree, reads a bounded part of each place, writes nothing and raises nothing.
+    A memory that is unreadable, or without a provider, is a finding without a config, with the
+    reason in its problems. After `seconds` it returns the findings so far, with a note: a file
+    system that hangs cannot block it.
     """
     place = resolved(home) or home, resolved(cwd) or cwd
     found: list[DiscoveredMemory] = []
@@ -164,17 +164,17 @@ def discover(
 
 
 def discover_here() -> list[DiscoveredMemory]:
-    """Discover from this person's home and from the working folder up. Blocking."""
+    """Discover from the user's home, and from the working folder upwards. Blocking."""
     home = Path.home()
     try:
         cwd = Path.cwd()
-    except FileNotFoundError:  # it was removed under us
+    except FileNotFoundError:  # the working folder was deleted
         cwd = home
     return discover(home, cwd, os.environ)
 
 
 def _with_keys(findings: Iterable[DiscoveredMemory]) -> list[DiscoveredMemory]:
-    """Return the findings in order, each place once, each with a key of its own."""
+    """Return the findings in order, each place once and with a unique key."""
     kept: dict[tuple[str, str], DiscoveredMemory] = {}
     taken: set[str] = set()
     for finding in findings:
@@ -198,7 +198,7 @@ def _with_keys(findings: Iterable[DiscoveredMemory]) -> list[DiscoveredMemory]:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The visible names in a folder, in order; `problems` say why they could not be read, if so."""
+    """The visible names in a folder, sorted; `problems` say why the folder is unreadable."""
 
     names: tuple[str, ...] = ()
     capped: bool = False
@@ -225,7 +225,7 @@ def _list_folder(folder: Path) -> _Listing:
 
 
 def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> int | None:
-    """Count in files, `least` in each; None where that would mean reading more than 4 MiB."""
+    """Count matches in files, at least `least` in each; None if there are more than 4 MiB."""
     total = size = 0
     for path in paths:
         found = sign(path)
@@ -258,7 +258,7 @@ def _found(
 
 
 def _named(provider: str, path: Path | str, title: str, why: str, problem: str) -> DiscoveredMemory:
-    """Return the finding of what cannot be opened."""
+    """Return the finding of a memory that cannot be opened."""
     key = Path(path).name or provider
     return DiscoveredMemory(
         provider=provider, key=key, title=title, path=str(path), why=why, problems=(problem,)
@@ -268,14 +268,14 @@ def _named(provider: str, path: Path | str, title: str, why: str, problem: str) 
 def _settings(
     provider: str, file: Path, title: str, why: str
 ) -> tuple[Json, list[DiscoveredMemory]]:
-    """Return what a program's file says, or the finding that tells why it cannot be read."""
+    """Return a program's configuration, or a finding that says why it is unreadable."""
     config = read_configuration(file)
     broken = [_named(provider, file, title, why, config)] if isinstance(config, str) else []
     return config if isinstance(config, dict) else {}, broken
 
 
 class _Search:
-    """One look at a machine."""
+    """One search of a machine."""
 
     def __init__(self, home: Path, cwd: Path, managed: Path, env: Mapping[str, str]) -> None:
         self._home, self._managed, self._env = home, managed, env
@@ -284,12 +284,12 @@ class _Search:
         climbed = [cwd, *cwd.parents][:_PARENTS]
         roots = (n for n, folder in enumerate(climbed) if sign(folder / ".git") is not None)
         self._projects = climbed[: next(roots, 0) + 1]
-        """The folder and its parents up to the git root; without one, the folder alone."""
+        """The folder and its parents up to the git root; without a root, only the folder."""
 
     def _is_anothers(self, path: Path) -> bool:
-        """Whether a path leads, links followed, into the home folder of another user.
+        """Whether a path, with links resolved, is in the home folder of another user.
 
-        One that the person works in is theirs to look at.
+        The folder that the user works in is always allowed.
         """
         leads, home = resolved(path) or path, self._home
         if any(leads.is_relative_to(own) for own in (home, *self._projects)):
@@ -301,7 +301,7 @@ class _Search:
         )
 
     def findings(self) -> Iterator[DiscoveredMemory]:
-        """Yield what is there, the nearest first."""
+        """Yield the findings, the nearest first."""
         yield from self._in_projects()
         yield from self._in_home()
         files = client_files(self._home, self._projects, self._managed, self._env)
@@ -328,7 +328,7 @@ class _Search:
         for number, folder in enumerate(self._projects):
             why = "It is above the folder you are in." if number else "You are in this folder."
             if not self._home.is_relative_to(folder):
-                # A home full of projects looks like a vault and is none.
+                # A home folder with projects looks like a vault, but is none.
                 yield from self._vault(folder, why)
             yield from self._vault(folder / "vault", why)
             yield from self._memsearch(folder, why)
@@ -362,7 +362,7 @@ class _Search:
         )
 
     def _in_known_projects(self, known: list[str]) -> Iterator[DiscoveredMemory]:
-        """Look at what agents wrote in the other projects that their programs name."""
+        """Search the other projects that agents' programs name."""
         why = "An agent's program has worked there."
         for folder in map(Path, known[:_PROJECT_LIMIT]):
             if folder.is_absolute() and not self._is_anothers(folder):
@@ -370,7 +370,7 @@ class _Search:
                 yield from self._agent_memories(folder / ".claude", why, **self._project(folder))
 
     def _project(self, folder: Path) -> dict[str, str]:
-        """Name the project whose folder it is, as hooks name it: what lies there is its own."""
+        """Return the project of a folder, by the name that hooks use; none for the home folder."""
         is_one = folder.name and folder != self._home
         return {"project_id": folder.name} if is_one else {}
 
@@ -382,14 +382,14 @@ class _Search:
     def _notes(
         self, folder: Path, key: str, title: str, why: str, provider: str = "vault"
     ) -> Iterator[DiscoveredMemory]:
-        """Look for a folder of markdown, which a vault can open; what is another's is named."""
+        """Yield a folder of markdown, for a vault; another user's only as a problem."""
         if self._is_anothers(folder):
             yield _named(provider, folder, title, why, _ANOTHERS)
         elif is_folder(folder):
             yield _found(provider, folder, key, title, why)
 
     def _agent_memories(self, folder: Path, why: str, **config: str) -> Iterator[DiscoveredMemory]:
-        """Look for what subagents of Claude Code remember, a folder each."""
+        """Yield the memories of Claude Code's subagents, one folder each."""
         for root in (folder / name for name in _AGENT_MEMORIES):
             for agent in _list_folder(root).names if is_folder(root) else ():
                 path = root / agent
@@ -408,7 +408,7 @@ class _Search:
             )  # fmt: skip
 
     def _moved_memories(self) -> Iterator[DiscoveredMemory]:
-        """Look where the settings of Claude Code put its auto memory."""
+        """Yield the auto memories that the settings of Claude Code put elsewhere."""
         everybodys = (self._managed / "managed-settings.json", self._claude / "settings.json")
         settings: dict[Path, dict[str, str]] = {file: {} for file in everybodys}
         for folder in self._projects:
@@ -430,7 +430,7 @@ class _Search:
                 yield from self._claude_memory(path, path.name, title, why, **whose)
 
     def _obsidian(self) -> Iterator[DiscoveredMemory]:
-        """Look for the vaults that Obsidian lists, and for others where people keep them."""
+        """Yield the vaults that Obsidian lists, and others in their usual places."""
         lists = [folder / "obsidian" / "obsidian.json" for folder in
                  program_folders(self._home, self._env)]  # fmt: skip
         for file in (*lists, *(self._home / name for name in _OBSIDIAN_LISTS)):
@@ -450,7 +450,7 @@ class _Search:
                     yield from self._notes(path, path.name, title, why)
 
     def _basic_memory(self) -> Iterator[DiscoveredMemory]:
-        """Look for the projects of basic-memory: folders of markdown."""
+        """Yield the projects of basic-memory: folders of markdown."""
         own = self._env.get("BASIC_MEMORY_CONFIG_DIR")
         file = (Path(own) if own else self._home / ".basic-memory") / "config.json"
         why = "basic-memory lists its projects there."
@@ -470,7 +470,7 @@ class _Search:
             yield from self._notes(root / agent / "memory", f"letta-{agent}", title, why)
 
     def _mem0(self) -> Iterator[DiscoveredMemory]:
-        """Look for an account of mem0, and name what its library left."""
+        """Yield an account of mem0's platform, and the files of its library."""
         if self._env.get(_MEM0_KEY):
             why = f"The environment variable {_MEM0_KEY} is set."
             config = {"url": _MEM0, "api_key_secret": _MEM0_KEY}
@@ -485,12 +485,12 @@ class _Search:
             yield _named("mem0", folder, "mem0 library", why, _HOW_MEM0["library"])
 
     def _expanded(self, written: str) -> Path:
-        """Return a path as somebody wrote it, from the home folder where it begins with `~`."""
+        """Return a written path, with a leading `~` replaced by the home folder."""
         return self._home / written[2:] if written.startswith("~/") else Path(written)
 
     @staticmethod
     def _vault(folder: Path, why: str) -> Iterator[DiscoveredMemory]:
-        """Recognise a vault: a known part of it that holds `facts.md` or `memory/`."""
+        """Yield a vault, recognised by a known folder with `facts.md` or `memory/`."""
         tops = (part.partition("/") for part in _VAULT_PARTS)
         parts = (
             (top, name)
@@ -520,7 +520,7 @@ class _Search:
             )  # fmt: skip
 
     def _milvus(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
-        """Look for files of Milvus Lite, which are folders, and tell what they hold."""
+        """Yield the files of Milvus Lite, which are folders, with their collections."""
         for place in _MILVUS:
             files = (name for name in self._listed(folder / place).names if name.endswith(".db"))
             for path in (folder / place / name for name in files):
@@ -536,7 +536,7 @@ class _Search:
     def _instruction_files(folder: Path, names: Sequence[str], rules: str) -> list[Path]:
         files = [folder / name for name in (*names, OTHERS) if is_file(folder / name)]
         files += [folder / rules / name for name in _list_folder(folder / rules).documents()]
-        # Of a file and a link to it, the first stands for both.
+        # A file and a link to it count once, as the first of them.
         return [*{resolved(path) or path: path for path in reversed(files)}.values()][::-1]
 
     def _instructions(
@@ -554,7 +554,7 @@ class _Search:
             )  # fmt: skip
 
     def _claude_memories(self, known: list[str]) -> Iterator[DiscoveredMemory]:
-        """Look for auto memories; their folders name a project by its slug."""
+        """Yield Claude Code's auto memories, whose folders are named by the project's slug."""
         yield from self._moved_memories()
         known = [*map(str, self._projects), *known]
         named = {re.sub(r"[^A-Za-z0-9]", "-", path): path for path in reversed(known)}
@@ -567,7 +567,7 @@ class _Search:
             yield _found(provider, root, "projects", "Claude Code projects", why, problems=notes)
         for slug in listing.names:
             project = named.get(slug)
-            # As sessions are named for their folder (`importing.projects`).
+            # The same name that imported sessions get (`importing.projects`).
             name = (Path(project).name if project else "") or slug
             title = f"Claude Code memory of {project or slug}"
             path = root / slug / "memory"
@@ -576,7 +576,7 @@ class _Search:
     def _in_configuration(
         self, path: Path, config: Json | str | None
     ) -> Iterator[DiscoveredMemory]:
-        """Look at every server of one client's configuration."""
+        """Yield the memories of the MCP servers in one client's configuration."""
         if isinstance(config, str):
             title, why = f"MCP servers in {path}", "An MCP client keeps its servers there."
             yield _found("mcp-memory", path, path.stem, title, why, problems=(config,))
@@ -593,7 +593,7 @@ class _Search:
                 yield _named("mem0", path, title, why, _HOW_MEM0[_HOSTED[mark]])
 
     def _default_graphs(self) -> Iterator[DiscoveredMemory]:
-        """Look where the server keeps its file when it is told no path and was started by npx."""
+        """Yield the default files of memory servers that npx started without a path."""
         cache = self._home / ".npm" / "_npx"
         for name in _list_folder(cache).names:
             for file in ("memory.jsonl", "memory.json"):
@@ -605,7 +605,7 @@ class _Search:
     def _graph(
         self, written: str, why: str, env: Mapping[str, str] | None = None
     ) -> DiscoveredMemory:
-        """Return the finding of a knowledge graph's file, as somebody wrote its path."""
+        """Return the finding of a knowledge graph's file, by its written path."""
         variables = {**(self._env if env is None else env), "HOME": str(self._home)}
         expanded = _PLACEHOLDER.sub(
             lambda match: variables.get(match[1], match[2] if match[2] is not None else match[0]),

@@ -1,8 +1,8 @@
 """The instruction files of coding agents: `CLAUDE.md`, rules, `CLAUDE.local.md`, `AGENTS.md`.
 
-A record is a section: the text under one heading. `@path` imports are followed four hops deep,
-into text files of the same project or of the person's own `.claude` folder and nowhere else, so
-that a repository from elsewhere cannot have private files read.
+A record is a section: the text under one heading. `@path` imports are followed four hops deep, but
+only into text files of the same project or of the user's `.claude` folder, so that a foreign
+repository cannot make memtui read private files.
 
 A record's topic says when Claude Code loads it, as its documentation has it
 (https://code.claude.com/docs/en/memory, "How Claude remembers your project"): `loaded` at the start
@@ -41,7 +41,7 @@ PROJECT_RULES = ".claude/rules"
 USER_FILES = ("CLAUDE.md",)
 USER_RULES = "rules"
 OTHERS = "AGENTS.md"
-"""What other agents read; Claude Code reads it only where it is imported."""
+"""The file for other agents; Claude Code reads it only if it is imported."""
 _RULES_DEPTH = 5
 IMPORT_DEPTH = 4
 LOADED, BY_PATH, NOT_LOADED = "loaded", "by-path", "not-loaded"
@@ -50,14 +50,14 @@ _BELOW = {"CLAUDE.md": BY_PATH, "CLAUDE.local.md": BY_PATH, OTHERS: NOT_LOADED}
 _IMPORT_BYTES = 1024 * 1024
 _DOCUMENTS = frozenset((".md", ".mdc", ".markdown", ".txt", ".rst", ".adoc"))
 _TEXT = _DOCUMENTS | {"", ".json", ".toml", ".yaml", ".yml"}
-"""What a project may import of its own; elsewhere such files may well hold secrets."""
+"""File types that a project may import from itself; elsewhere such files may contain secrets."""
 _OPEN_HIDDEN = frozenset((".claude", ".github", ".cursor", ".agents"))
 _IMPORT_COUNT = 1_000
 _IMPORT = re.compile(
     r"""(?:^|(?<=\s))@(?:(?P<quote>["'])(?P<quoted>[^"'\n]{1,1000})(?P=quote)"""
     r"""|(?P<path>(?:\\ |[^\s@`]){1,1000}))"""
 )
-"""`@docs/a.md`; a space in a path has a backslash before it."""
+"""`@docs/a.md`; a space in a path is escaped by a backslash."""
 _COMMENT_LINE = re.compile(r" {0,3}<!--")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
@@ -65,7 +65,7 @@ _NOT_OWN = frozenset((
     "node_modules", "vendor", "third_party", "site-packages", "venv", "dist", "build", "target",
     "__pycache__",
 ))  # fmt: skip
-"""Subfolders that hold what others wrote, or what was made of it."""
+"""Subfolders of third-party or generated files, which are not searched."""
 _MOST_FOLDERS = 2_000
 
 
@@ -80,16 +80,16 @@ class InstructionsConfig(FilesConfig):
 
 
 class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
-    """Shows what coding agents are told, a record a section."""
+    """Shows the instructions of coding agents, one record per section."""
 
     key = "instructions"
     config_model = InstructionsConfig
     holds = "folder"
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read the instruction files in the order in which they are loaded, imports after each.
+        """Read the instruction files in the order of loading, each before its imports.
 
-        What is not loaded comes last: a file that is both is what a session sees.
+        Files that are not loaded come last, so that one that is also imported counts as loaded.
         """
         folder, is_user = self.config.path, self.config.layout == "user"
         walk = _Walk(reader, folder, _bounds(folder, is_user=is_user))
@@ -119,7 +119,7 @@ def _below(reader: FileReader, folder: Path) -> Iterator[Path]:
         try:
             with os.scandir(above) as entries:
                 found = sorted(entries, key=lambda one: one.name)
-        except OSError:  # what may not be listed holds nothing for this person
+        except OSError:  # an unreadable folder is skipped
             continue
         for one in found:
             if one.name in _BELOW and above != folder:
@@ -130,18 +130,18 @@ def _below(reader: FileReader, folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file stands in the chain of imports."""
+    """A file's place in the chain of imports."""
 
     kind: str
     loading: str
     """When it is loaded."""
     origin: str | None = None
-    """The `file:line` that imports it; None for a file that is loaded by itself."""
+    """The `file:line` that imports it; None for a file that is not imported."""
     above: tuple[Path, ...] = ()
 
 
 class _NotRead(Exception):
-    """Why a file is left alone, as a sentence."""
+    """A file must not be read; the message is a sentence."""
 
 
 @dataclass
@@ -155,7 +155,7 @@ class _Walk:
     visited: set[Path] = field(default_factory=set)
 
     def start(self, path: Path, kind: str, loading: str) -> None:
-        """Read a file that stands by itself, if it does, and what it imports."""
+        """Read a file that is not imported, if it exists, and its imports."""
         if self.reader.look(path) is None and not path.is_symlink():
             return
         try:
@@ -195,7 +195,7 @@ class _Walk:
         self.found.insert(at, (path, ParsedFile(records, (*sheet.parsed.flaws, *flaws))))
 
     def _import(self, path: Path, wanted: str, place: _Place) -> Iterator[str]:
-        """Follow one import and yield why not, if not; merely naming a file imports nothing."""
+        """Follow one import, or yield why it fails; a mere mention of a file is ignored."""
         try:
             target = path.parent / Path(wanted).expanduser()
         except (RuntimeError, ValueError):
@@ -237,10 +237,10 @@ class _Walk:
 
 
 def _bounds(folder: Path, *, is_user: bool) -> tuple[Path, ...]:
-    """Return the folders, links followed, that instruction files and imports may stand in.
+    """Return the folders, links resolved, from which instruction files may be read.
 
-    A project's reach over its git root and the person's `.claude`; a person's own over the whole
-    home folder.
+    For a project, these are its git root and the user's `.claude`; for the user's own files, the
+    whole home folder.
     """
     own, home = resolved(folder) or folder, _home()
     if is_user:
@@ -266,11 +266,11 @@ class _Sheet:
     imports: tuple[tuple[str, int], ...] = ()
     """Each `@path` and its line."""
     has_paths: bool = False
-    """Its frontmatter names the files that it is for."""
+    """Its frontmatter names the files that it applies to."""
 
 
 def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
-    """Parse one file; `name` begins its records' ids."""
+    """Parse one file; `name` is the prefix of its records' ids."""
     if "\0" in text[:4096]:
         return _Sheet(ParsedFile(flaws=(Flaw("The file is binary, so it is not shown."),)))
     document = read_document(text)
@@ -312,7 +312,7 @@ def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
 def _without_comments(body: str) -> str:
     """Return the text without the HTML comments that begin a line outside of code.
 
-    What else stands on their lines stays, and so does the number of lines.
+    Other text on their lines stays, and so does the number of lines.
     """
     lines = body.split("\n")
     fenced = fenced_lines(lines)

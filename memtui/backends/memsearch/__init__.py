@@ -1,9 +1,9 @@
 """The daily markdown logs of memsearch: `.memsearch/memory/YYYY-MM-DD.md`, and its search.
 
-A day holds `## Session HH:MM` headings and under them a `### HH:MM` entry a turn, an HTML comment
-`session:<id> turn:<uuid> transcript:<path>` and bullets. One turn is one record: its bullets tell
-one story and share one source. Clock times are this machine's local time, as memsearch writes
-them. Text outside of this form becomes a record too, without a time or without a run.
+A day has `## Session HH:MM` headings, and under them one `### HH:MM` entry per turn: an HTML
+comment `session:<id> turn:<uuid> transcript:<path>` and bullets. One turn is one record, since its
+bullets belong together and share one source. Times are local, as memsearch writes them. Text
+outside of this form also becomes a record, without a time or without a run.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class MemsearchConfig(FilesConfig):
     @field_validator("command")
     @classmethod
     def _is_memsearch(cls, command: Path | None) -> Path | None:
-        """Let a binding run no other program, whoever wrote it."""
+        """Ensure that a binding's config cannot run another program."""
         if command is not None and command.stem != PROGRAM:
             raise ValueError(f"the program is called {PROGRAM}, in whatever folder it is")
         return command
 
 
 class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
-    """Shows the daily logs, a record a turn; searches them by words, or as memsearch does."""
+    """Shows the daily logs, one record per turn; searches by words or by memsearch's own search."""
 
     key = "memsearch"
     config_model = MemsearchConfig
@@ -88,7 +88,7 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
     _stale: Problem | None = None
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Search by words, or through the program; what that costs in its model nobody says."""
+        """Search by words, or by the program, whose model reports no cost."""
         if request.matching is not Matching.AGENTS:
             return await super().query(request)
         if not request.query.strip():
@@ -128,7 +128,7 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
         return list(found.values())
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Say what cannot be read, and whether memsearch's index was behind the files."""
+        """Return the unreadable parts, and whether memsearch's index was older than the files."""
         known = await super().problems(scope)
         stale = self._stale
         return [*known, stale] if stale and sees(scope, self._scope) else known
@@ -153,9 +153,9 @@ def _behind(stale: int, found: int, path: Path, scope: Scope) -> Problem:
 
 
 def _records_in(chunk: Chunk, records: Sequence[Record]) -> list[Record]:
-    """Return the records of a file that a chunk holds, or the one that it is a part of.
+    """Return the records of a file that a chunk contains, or the one that contains the chunk.
 
-    A record whose text the chunk does not share is not the one that memsearch has indexed.
+    Records without a common line are left out: memsearch has indexed another version of the file.
     """
     lines = {record.handle: record.location.line for record in records if record.location}
     inside = [one for one in records if chunk.start_line <= lines[one.handle] <= chunk.end_line]
@@ -175,7 +175,7 @@ class _Block:
 
 
 def parse_day(text: str, name: str) -> ParsedFile:
-    """Parse one log; `name` is its path below the folder without `.md`, a date as a rule."""
+    """Parse one log; `name` is its path below the folder without `.md`, usually a date."""
     entries: list[ParsedRecord] = []
     flaws: list[Flaw] = []
     day = name.rpartition("/")[2]
@@ -220,7 +220,7 @@ def _entry(
 
 
 def _blocks(section: MarkdownSection) -> Iterator[_Block]:
-    """Cut a section's body at the comments that name the turn; each begins a block."""
+    """Split a section's body at the comments that name a turn; each starts a block."""
     if not section.body:
         return
     lines = section.body.split("\n")

@@ -1,4 +1,4 @@
-"""memsearch's own search, through its command: vectors and words, as its agents have it.
+"""memsearch's own search by vectors and words, run as its command.
 
 `memsearch search --top-k N --json-output --collection NAME -- QUERY` prints a list of chunks with
 `content, source, heading, start_line, end_line, score`. Its plugins name a project's collection
@@ -26,13 +26,13 @@ from memtui.contract import NotFound, Unavailable, Unsupported
 PROGRAM = "memsearch"
 _MOST_BYTES = 8_000_000
 _QUERY_CHARS = 4_000
-"""A system takes no longer argument than 128 KB."""
+"""Most characters of a query; the system limits an argument to 128 KB."""
 _NAME_CHARS = 40
 _SAID_CHARS = 200
 
 
 class Chunk(BaseModel):
-    """A piece of a file as memsearch found it; lines are counted from 1."""
+    """A part of a file in memsearch's results; lines are counted from 1."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -44,21 +44,21 @@ class Chunk(BaseModel):
 
 
 def project_of(memory: Path) -> Path:
-    """Return the project whose `.memsearch/memory` a folder is, or the folder itself."""
+    """Return the project folder of a `.memsearch/memory`, or else the folder itself."""
     folder = Path(os.path.realpath(memory))
     parts = folder.parent.name, folder.name
     return folder.parent.parent if parts == (".memsearch", "memory") else folder
 
 
 def collection_of(project: Path) -> str:
-    """Return the collection that memsearch's plugins keep a project in."""
+    """Return the collection of a project, by the naming rule of memsearch's plugins."""
     name = re.sub(r"[^a-z0-9]+", "_", project.name.lower())
     name = name.removeprefix("_").removesuffix("_")[:_NAME_CHARS]
     return f"ms_{name}_{hashlib.sha256(os.fsencode(project)).hexdigest()[:8]}"
 
 
 def find_program(given: Path | None) -> str:
-    """Return the path of the command. Raises `Unsupported` where there is none."""
+    """Return the path of the command. Raises `Unsupported` if it is not found."""
     found = shutil.which(str(given) if given else PROGRAM)
     if found is None:
         where = f"at {given}" if given else "on the PATH"
@@ -75,8 +75,8 @@ async def search(
     """Return the chunks that memsearch finds, best first.
 
     Raises:
-        NotFound: it has no such collection.
-        Unavailable: it has no model, fails, or takes too long; to ask again at once does not help.
+        NotFound: memsearch has no such collection.
+        Unavailable: it has no model, fails, or times out; an immediate retry does not help.
     """
     text = query[:_QUERY_CHARS].replace("\0", " ").encode("utf-8", "replace").decode()
     asked = ("--top-k", str(top_k), "--json-output", "--collection", collection, "--", text)
@@ -100,11 +100,11 @@ async def search(
 
 
 async def _run(command: Sequence[str], folder: Path, seconds: float) -> tuple[int, bytes, bytes]:
-    """Run a program to its end and return its code, output and errors; kill it when late.
+    """Run a program and return its exit code, output and errors; kill it after the time-out.
 
     Raises:
-        TimeoutError: it took too long.
-        OSError: it cannot be run.
+        TimeoutError: the program took too long.
+        OSError: the program cannot be run.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -127,7 +127,7 @@ async def _run(command: Sequence[str], folder: Path, seconds: float) -> tuple[in
 
 
 async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
-    """Return what comes until a stream ends; kill the process that sends too much of it."""
+    """Return a stream's whole output; kill the process if the output is too long."""
     output = bytearray()
     while part := await stream.read(65_536):
         output += part[: _MOST_BYTES + 1 - len(output)]
@@ -137,13 +137,13 @@ async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.P
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and those that it has started."""
+    """Kill a process and its children."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _failed(said: str, collection: str) -> NotFound | Unavailable:
-    """Return what memsearch's errors mean: the last line of them says it."""
+    """Return the error for memsearch's messages, of which the last line has the reason."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = " ".join((lines or ["it does not say why"])[-1].split())[:_SAID_CHARS].rstrip(".")
     if "does not exist" in last and collection in last:
@@ -159,7 +159,7 @@ def _failed(said: str, collection: str) -> NotFound | Unavailable:
 
 
 def _read(out: bytes) -> list[Chunk]:
-    """Return the chunks of an answer; what a library printed before it is passed over."""
+    """Parse the chunks of an output; text that libraries printed before it is skipped."""
     text = out.decode("utf-8", "replace")
     try:
         rows: Any = json.loads(text[max(text.find("["), 0) :])

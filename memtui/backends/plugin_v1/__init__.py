@@ -63,15 +63,15 @@ _PLUGINS_OWN = (
 
 
 class PluginAdapter(Adapter):
-    """A client of any memory plugin. The wire has neither a lookup by id nor a cursor.
+    """A client of any memory plugin. The contract has neither a lookup by id nor a cursor.
 
-    A server of memtui's own has both, and lists `memtui.ids` and `memtui.cursor`. What follows
-    elsewhere: `get` and the handles of queries work by searching, so a record that is not among a
-    namespace's newest 100, nor found by words it was seen with, is `NotFound` with a sentence that
-    says so; lists of larger namespaces are "at least". Opening succeeds while the plugin is down,
-    with the capabilities last known; calls raise `Unavailable` until it is back.
+    memtui's own server has both, and lists `memtui.ids` and `memtui.cursor`. With other plugins,
+    `get` finds a record by searching: one that is neither among a namespace's newest 100 nor found
+    by words it was seen with raises `NotFound`, with a sentence on that; totals of larger
+    namespaces are "at least". Opening succeeds while the plugin is down, with the capabilities last
+    known; calls raise `Unavailable` until it is back.
 
-    A plugin says nothing of cost: usage is unpriced unless the binding's config says `free`.
+    A plugin reports no cost: usage is unpriced unless the binding's config says `free`.
     """
 
     key: ClassVar[str] = KEY
@@ -87,7 +87,7 @@ class PluginAdapter(Adapter):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Name the server and the namespaces that are written or read there."""
+        """Return the server and the namespaces that are written or read there."""
         config = read_config(PluginConfig, context)
         server = place_of_path(config.uds) if config.uds else place_of_url(config.place)
         names = NamespaceMap(config.templates, context.company_id).spelled(config.namespaces)
@@ -95,7 +95,7 @@ class PluginAdapter(Adapter):
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
-        """Name the namespace of a scope; None where the templates do not fit."""
+        """Return the namespace of a scope; None if the templates are invalid."""
         try:
             templates = Templates.model_validate(config.get("templates", {}))
         except ValidationError:
@@ -119,9 +119,9 @@ class PluginAdapter(Adapter):
 
     @asynccontextmanager
     async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[[], Json]]:
-        """Refresh what is known of the plugin before a call, and show what is known after it.
+        """Refresh the plugin's abilities before a call, and update the capabilities after it.
 
-        Gives what the call's reply says of its usage; a plugin that is not free is unpriced.
+        Yields a function that returns the call's usage; a plugin that is not free is unpriced.
         """
         if changes:
             require_writable(self._context, "This plugin is")
@@ -149,11 +149,11 @@ class PluginAdapter(Adapter):
             return (await changing.write(self._plugin, request)).model_copy(update=usage())
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Search the scope's namespaces in one call; `as_of` is not honoured by the wire."""
+        """Search the scope's namespaces in one call; the contract does not support `as_of`."""
         return (await self._query(request))[0]
 
     async def explain(self, request: QueryRequest) -> Explanation:
-        """Say which namespaces were asked, what came, and what was left out."""
+        """Return the namespaces searched, the hits, and the hits that were left out."""
         bundle, stages = await self._query(request)
         return Explanation(stages=stages, usage=bundle.usage)
 
@@ -166,7 +166,7 @@ class PluginAdapter(Adapter):
         """Find a record by searching its namespace.
 
         Raises:
-            NotFound: it is not within reach, so nobody can say whether it exists.
+            NotFound: it is out of reach, so its existence is unknown.
         """
         async with self._call():
             record_id, readable = handle.provider_record_id, await self._plugin.readable(scope)
@@ -181,18 +181,18 @@ class PluginAdapter(Adapter):
             return (await changing.forget(self._plugin, request)).model_copy(update=usage())
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
-        """Write a record again under its id, or anew where the plugin keeps no ids."""
+        """Write a record again under its id, or under a new one if the plugin keeps no ids."""
         async with self._call(changes=True) as usage:
             return (await changing.correct(self._plugin, request)).model_copy(update=usage())
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """List what can be reached; pages after the first are of the first one's list."""
+        """List the records within reach; later pages come from the first page's list."""
         async with self._call() as usage:
             found = await reading.browse(self._plugin, self._lister, request)
             return found.model_copy(update=usage())
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record's memory as it came."""
+        """Return each record's memory as the plugin sent it."""
         async with self._call():
             self._require_exact()
             return await changing.snapshot(self._plugin, handles, scope)
@@ -210,7 +210,7 @@ class PluginAdapter(Adapter):
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
-        """Take the words of gone records out of the id cache; the plugin's own copies stay."""
+        """Erase the words of deleted records from the id cache; the plugin's own copies stay."""
         cache, beyond = self._plugin.cache, _PLUGINS_OWN.format(self._context.binding_key)
         namespaces = tuple(cache.namespaces())
         wanted = [one for record_id in request.record_ids for one in places(record_id, namespaces)]
@@ -221,7 +221,7 @@ class PluginAdapter(Adapter):
         return EraseReply(kept={_CACHE: len(kept)} if kept else {}, beyond=(beyond,))
 
     async def health(self) -> Health:
-        """Ask the plugin: down if it cannot be reached, degraded if it says so or answers 503."""
+        """Return the plugin's health: down if unreachable, degraded if it says so or sends 503."""
         try:
             reply = await self._plugin.ask_health()
         except MemtuiError as error:
@@ -232,10 +232,10 @@ class PluginAdapter(Adapter):
         return Health(status=reply.status, message=message, version=reply.version)
 
     async def namespaces(self) -> Sequence[Namespace]:
-        """Return the namespaces that memtui has met or was told of; the plugin cannot list them.
+        """Return the known namespaces, seen or configured; a plugin cannot list its own.
 
-        Of one that holds as many records as a search shows, or more, `records` is None, and
-        `metadata["at_least"]` says how many that are.
+        For one with at least as many records as a search returns, `records` is None, and
+        `metadata["at_least"]` is that number.
         """
         plugin = self._plugin
 
@@ -258,10 +258,10 @@ class PluginAdapter(Adapter):
     async def create_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Create a namespace, or replace one whole: an expiry or metadata left out is cleared.
+        """Create a namespace, or replace it: an expiry or metadata left out is cleared.
 
         Raises:
-            Invalid: the name is none of a namespace.
+            Invalid: the name is not valid for a namespace.
         """
         async with self._call(changes=True):
             if not is_namespace(name):
@@ -275,7 +275,7 @@ class PluginAdapter(Adapter):
     async def patch_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Set a namespace's expiry, or its metadata whole; raises `NotFound`, `Unsupported`."""
+        """Set a namespace's expiry, or replace its metadata; raises `NotFound`, `Unsupported`."""
         async with self._call(changes=True):
             if expires_at is None and metadata is None:
                 raise Invalid("Give an expiry or metadata to set.")
@@ -287,7 +287,7 @@ class PluginAdapter(Adapter):
         return found
 
     async def delete_namespace(self, name: str) -> None:
-        """Remove a namespace and every record in it, beyond recall; raises `NotFound`."""
+        """Delete a namespace and its records, irreversibly; raises `NotFound`."""
         async with self._call(changes=True):
             self._plugin.generation += 1
             await self._plugin.client.delete_namespace(name)

@@ -1,7 +1,7 @@
-"""Store, correct, forget and restore memories.
+"""Stores, corrects, forgets and restores memories.
 
-The wire has no condition on a write: a revision is checked by reading just before, so a change by
-another client within those milliseconds is not seen.
+The contract has no conditional writes: a revision is checked by reading just before, so a change by
+another client within those milliseconds goes unnoticed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _CONFIRM_SECONDS = 1.0
 
 
 async def unsent(call: Awaitable[T]) -> T:
-    """Await a read that comes before a change: where it fails, nothing was changed."""
+    """Await a read before a change; its failure is raised as `Unavailable` with `sent` False."""
     try:
         return await call
     except Unavailable as error:
@@ -69,7 +69,7 @@ async def unsent(call: Awaitable[T]) -> T:
 
 
 def out_of_reach(record_id: str, found: Lookup) -> NotFound:
-    """Return the error for a record that is not there, or not to be seen."""
+    """Return the error for a record that does not exist, or is out of reach."""
     if found.certain:
         return NotFound(f"There is no record {record_id} in this scope.")
     return NotFound(
@@ -79,7 +79,7 @@ def out_of_reach(record_id: str, found: Lookup) -> NotFound:
 
 
 def _refuse_lost(plugin: Plugin, *, expires_at: datetime | None, pinned: bool | None) -> None:
-    """Refuse what the plugin would lose in silence. Raises `Unsupported`."""
+    """Raise `Unsupported` for an expiry or a pin that the plugin would silently drop."""
     if expires_at is not None and not plugin.abilities.keeps("ttl"):
         raise Unsupported("This plugin keeps no expiry (ttl); write the record without one.")
     if pinned and not plugin.abilities.keeps("pin"):
@@ -90,13 +90,13 @@ def _refuse_lost(plugin: Plugin, *, expires_at: datetime | None, pinned: bool | 
 
 
 async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
-    """Store a record under the given id, else under a new UUID of ours.
+    """Store a record under the given id, or else under a new UUID of ours.
 
-    An id that stands in a namespace out of reach is replaced unseen; the snapshot says so.
+    A record of that id that is out of reach is replaced unread; the snapshot says so.
 
     Raises:
         Conflict: another record has the given id, and the mode is not upsert.
-        Unsupported: the plugin keeps no expiry or no pin, and one is asked for.
+        Unsupported: the request has an expiry or a pin that the plugin does not keep.
     """
     _refuse_lost(plugin, expires_at=request.expires_at, pinned=request.pinned)
     place, given = _place(plugin, request, await plugin.readable(request.scope))
@@ -105,7 +105,7 @@ async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
         found = await unsent(plugin.find([place], text=request.content))
         await _refuse_taken(plugin, request, place, found)
     stored = await _post(plugin, place[0], _body(plugin, request, place[1], given, found))
-    if plugin.abilities.details_seen is None:  # the first write shows what comes back
+    if plugin.abilities.details_seen is None:  # the first write shows whether details come back
         back = (await plugin.find([(place[0], stored)], text=request.content)).memory
         if back is not None:
             await plugin.learn("details", seen=is_ours(back))
@@ -118,7 +118,7 @@ async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
 def _place(
     plugin: Plugin, request: WriteRequest, readable: Sequence[str]
 ) -> tuple[Place, str | None]:
-    """Return where to store a record, and the caller's own id where it is not the plugin's."""
+    """Return the place of a new record, and the caller's id if it is not the plugin's id."""
     given = request.record_id
     named = split(given) if given else None
     if named is not None and named[0] in readable:
@@ -136,7 +136,7 @@ async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, fou
     homes = await asyncio.to_thread(plugin.cache.homes, place[1])
     elsewhere = [(name, place[1]) for name in homes if name != place[0]]
     if found.memory is None and elsewhere:
-        # The same id in another namespace would take the record away from there.
+        # Writing the same id would move the record here from its other namespace.
         taken = (await unsent(plugin.find(elsewhere, text=request.content))).memory
     if taken is not None:
         raise Conflict(
@@ -173,7 +173,7 @@ def _body(
 
 
 def _source(request: WriteRequest) -> str:
-    """Return the wire's word for who wrote it."""
+    """Return the contract's `source` value: the kind of author."""
     author = (request.created_by or "").partition(":")[0]
     if author in SOURCES:
         return author
@@ -183,13 +183,13 @@ def _source(request: WriteRequest) -> str:
 
 
 async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
-    """Store a body and return the id it is under; a namespace that is not there is made.
+    """Store a body and return its id; a missing namespace is created.
 
-    An answer that cannot be read is looked into: the id is ours, so the memory is found by it.
+    After an unreadable reply, the memory is looked up by its id, which is ours.
 
     Raises:
-        Invalid: the record holds a NUL, which the reference server's database cannot keep.
-        Unavailable: with `sent` where the memory may have been stored.
+        Invalid: the record contains a NUL, which the reference server's database cannot store.
+        Unavailable: with `sent` if the memory may have been stored.
     """
     if _NUL.search(json_bytes(body)):
         raise Invalid("A memory plugin cannot keep a NUL character; take it out of the record.")
@@ -212,7 +212,7 @@ async def _post_somewhere(plugin: Plugin, namespace: str, body: Json) -> str:
     except NotFound:
         async with plugin.changing_namespaces:
             try:
-                # Somebody else may have made it by now.
+                # Another client may have created the namespace by now.
                 return await plugin.client.write(namespace, body)
             except NotFound:
                 made = await plugin.client.put_namespace(namespace, kind_of(namespace))
@@ -241,13 +241,13 @@ async def _is_there(plugin: Plugin, namespace: str, body: Json) -> bool:
 async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
     """Write the memory again under its id with every field, and read it back.
 
-    A plugin that keeps no ids gets a new memory, and the old one is forgotten; the reply names the
-    new one. An embedding is not returned by the wire, so a correction loses it.
+    In a plugin that keeps no ids, a new memory is stored and the old one forgotten; the reply names
+    the new one. A correction loses the embedding, which searches do not return.
 
     Raises:
         NotFound: there is no such record, or none within reach.
         Conflict: it changed since its revision was read.
-        Unavailable: with `sent` where the plugin did not do what it answered.
+        Unavailable: with `sent` if the plugin confirmed the change but did not make it.
     """
     readable = await plugin.readable(request.scope)
     record_id = request.handle.provider_record_id
@@ -306,7 +306,7 @@ def _corrected(plugin: Plugin, old: PluginMemory, request: CorrectRequest) -> Js
 
 
 def _resent(memory: PluginMemory) -> Json:
-    """Return a memory as a write that changes nothing: an upsert resets every field left out."""
+    """Return the write that keeps a memory as it is: an upsert resets every field left out."""
     body: Json = {
         "id": memory.id,
         "content": memory.content,
@@ -321,13 +321,13 @@ def _resent(memory: PluginMemory) -> Json:
 
 
 async def _read_back(plugin: Plugin, place: Place, body: Json) -> PluginMemory | None:
-    """Return the memory as it is now, None where it is out of reach."""
+    """Return the present memory; None if it is out of reach."""
     try:
         found = await plugin.find([place], text=body["content"])
     except Unavailable as error:
         raise Unavailable(str(error), sent=True) from error
     ends = moment(body.get("expires_at"))
-    is_past = ends is not None and ends <= plugin.now()  # then nothing returns it
+    is_past = ends is not None and ends <= plugin.now()  # then no search returns it
     if found.memory is None and found.certain and not is_past:
         raise Unavailable(
             "The plugin took the correction, and the record is no longer there; look it up again.",
@@ -362,12 +362,12 @@ async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
 
     Raises:
         Conflict: a revision is stale; nothing is removed.
-        NotFound: a record that must be looked at first is out of reach; nothing is removed.
+        NotFound: a record that must be checked first is out of reach; nothing is removed.
     """
     readable = await plugin.readable(request.scope)
     ids = [one.provider_record_id for one in request.handles]
     wanted = [places(record_id, readable) for record_id in ids]
-    # A plugin with ids of its own may not check the namespace, so its memories are looked at first.
+    # A plugin with ids of its own may ignore the namespace, so its memories are checked first.
     trusted = plugin.abilities.keeps_ids
     unseen = [
         number
@@ -390,7 +390,7 @@ async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
 
 
 async def _remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[bool]:
-    """Remove the memory at one of the places of each list; False where there was none."""
+    """Remove the memory at one of the places of each list; False if there was none."""
     plugin.generation += 1
     done = [False] * len(wanted)
 
@@ -416,7 +416,7 @@ async def _remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[boo
 
 
 async def snapshot(plugin: Plugin, handles: Sequence[RecordHandle], scope: Scope) -> list[Snapshot]:
-    """Return each record's memory as it came; of one out of reach the state says that."""
+    """Return each record's memory as the plugin sent it; the state marks one out of reach."""
     readable = await plugin.readable(scope)
     found = await plugin.find_all([places(one.provider_record_id, readable) for one in handles])
     return [_snapshot_of(plugin, one, each) for one, each in zip(handles, found, strict=True)]
@@ -430,20 +430,20 @@ def _snapshot_of(plugin: Plugin, asked: RecordHandle, found: Lookup) -> Snapshot
 
 
 async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-    """Write memories again as they were, and remove those that were not there.
+    """Write memories again as they were, and remove those whose snapshot has no record.
 
-    `created_at` cannot be set over the wire: of a record that was gone it is carried in
-    `propagation`, so memtui shows the old one and other clients the moment of the restoring.
+    The contract cannot set `created_at`: for a deleted record it is stored in `propagation`, so
+    memtui shows the old time and other clients that of the restore.
 
     Raises:
-        Conflict: nobody could see whether there was a record, so nothing is touched.
+        Conflict: a snapshot could not tell whether there was a record; nothing is changed.
     """
     readable = await plugin.readable(scope)
     gone: list[list[Place]] = []
     back: list[PluginMemory] = []
     for one, memory in [(one, _kept(one)) for one in snapshots]:
         if memory is not None:
-            # A company's namespace that was removed is known no more, and comes back with them.
+            # A deleted namespace is no longer known; a company-wide restore creates it again.
             if memory.namespace not in readable and not plugin.is_company_wide(scope):
                 raise NotFound(f"The namespace {memory.namespace} is not of this scope.")
             back.append(memory)
@@ -468,7 +468,7 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
 
 
 def _kept(taken: Snapshot) -> PluginMemory | None:
-    """Return the memory of a snapshot. Raises `Invalid` for one that is not this provider's."""
+    """Return the memory of a snapshot. Raises `Invalid` for another provider's snapshot."""
     if taken.record is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The seven endpoints of the contract, and what each status means (seed 001)."""
+"""A client of the contract's seven endpoints, with the meaning of each status (seed 001)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .wire import (
 
 _PENDING = 202
 _THREAD_BYTES = 500_000
-"""Longer JSON is read in a thread."""
+"""JSON longer than this is parsed in a thread."""
 _NO_NAMESPACE = re.compile(
     r"foreign key|violates.*constraint|namespace.*(not|n't) exist", re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _BAD_VALUE = re.compile(
 )
 _KINDS = {401: Denied, 403: Denied, 404: NotFound, 405: Unsupported, 408: Unavailable,
           410: NotFound, 425: Unavailable, 429: Unavailable}  # fmt: skip
-"""What a refusal means; any other is `Invalid`."""
+"""The error for a status; any other refusal is `Invalid`."""
 _NO_REPLY = {
     "unreachable": "cannot be reached; see that it runs and that the binding's address is right",
     "late": "did not answer within {0.timeout_seconds:g} s; raise the binding's timeout_seconds if "
@@ -56,10 +56,10 @@ _NO_REPLY = {
 class PluginClient:
     """Calls a plugin; every error is one of the contract's, in one sentence.
 
-    A 5xx whose text blames the caller (a foreign key, a malformed UUID, a NUL), as the reference
-    server answers, is `NotFound` or `Invalid` and no outage. `Unavailable.sent` of a change is
-    True from the moment at which the plugin may have read it; of a call that changes nothing it is
-    False only where trying again at once may help.
+    The reference server answers some errors of the caller (a foreign key, a malformed UUID, a NUL)
+    with a 5xx: these are `NotFound` or `Invalid`, not an outage. For a change, `Unavailable.sent`
+    is True once the plugin may have read it; for other calls, it is False only if an immediate
+    retry may help.
     """
 
     def __init__(self, config: PluginConfig) -> None:
@@ -77,9 +77,9 @@ class PluginClient:
         await self._http.close()
 
     async def health(self) -> HealthReply:
-        """Ask how the plugin is and what it can do; 503 is an answer: degraded.
+        """Return the plugin's health and capabilities; 503 means degraded.
 
-        A plugin without this endpoint is taken for one that says nothing of its abilities.
+        A plugin without this endpoint is treated as one with unknown capabilities.
         """
         reply = await self._send("GET", "/v1/health", changes=False)
         if reply.status in {404, 405, 501}:
@@ -99,14 +99,14 @@ class PluginClient:
     async def put_namespace(
         self, name: str, kind: str, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Create a namespace, or replace it whole: an omitted expiry or metadata is cleared."""
+        """Create a namespace, or replace it: an omitted expiry or metadata is cleared."""
         body = {"kind": kind, **_fields(expires_at, metadata)}
         return read_namespace(await self._ask("PUT", _namespace(name), body), name)
 
     async def patch_namespace(
         self, name: str, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
-        """Set a namespace's expiry, or its metadata whole; neither can be cleared so."""
+        """Set a namespace's expiry, or replace its metadata; neither can be cleared by this."""
         body = _fields(expires_at, metadata)
         return read_namespace(await self._ask("PATCH", _namespace(name), body), name)
 
@@ -123,17 +123,17 @@ class PluginClient:
             raise Unavailable(str(error), sent=True) from error
 
     async def search(self, namespaces: Sequence[str], **asked: Any) -> Hits:
-        """Return what several namespaces hold: by query, kinds and embedding, or by ids or cursor.
+        """Search several namespaces by query, kinds and embedding, or by ids or cursor.
 
-        The extension `memtui.ids` takes 100 ids at most; of `memtui.cursor` the first is empty.
+        The extension `memtui.ids` takes at most 100 ids; `memtui.cursor` starts with an empty one.
         """
         body = {"namespaces": list(namespaces), **asked}
         return read_hits(await self._ask("POST", "/v1/search", body, changes=False))
 
     async def forget(self, identity: str, namespace: str) -> bool:
-        """Remove a memory; False where the namespace holds none of this id.
+        """Remove a memory; False if the namespace has none of this id.
 
-        An id that the plugin cannot have, such as no UUID, names nothing either.
+        This includes ids that the plugin refuses, such as those that are no UUID.
         """
         path = f"/v1/memories/{quote(identity, safe='', errors='replace')}"
         reply = await self._send("DELETE", path, {"requested_by_namespace": namespace})
@@ -207,9 +207,9 @@ def _text(reply: HttpReply) -> str:
 
 
 def _said(reply: HttpReply) -> str:
-    """Return what an error body says, JSON or not, short and on one line."""
+    """Return the message of an error body, JSON or not, short and on one line."""
     text = _text(reply)
-    with suppress(ValueError, RecursionError, Unavailable):  # text/plain is as good
+    with suppress(ValueError, RecursionError, Unavailable):  # plain text is used as it is
         found = as_object(json.loads(reply.body), "an error")
         text = f"{found.get('message') or found.get('code') or text}"
     return " ".join(text.split())[:200].rstrip(".") or "without a word"

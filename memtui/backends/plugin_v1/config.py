@@ -1,4 +1,4 @@
-"""Where a plugin is, how its namespaces are named, and how much may be asked of it."""
+"""The config of a plugin's binding: its address, the names of its namespaces, and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMESPACE = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]+", re.ASCII)
 LONGEST_NAMESPACE = 256
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _PARTS = ("project", "agent", "subject")
-"""From the narrowest: the first that a scope names takes what is written."""
+"""Parts of a scope, the narrowest first; a write goes to the first that the scope names."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-]", re.ASCII)
 _ENCODED = r"((?:[A-Za-z0-9_.\-]|:[0-9A-F]{2})+)"
 _WIRE_KINDS = {"workspace", "team", "org"}
@@ -80,7 +80,7 @@ class Templates(Model):
 
 
 def encode(text: str) -> str:
-    """Write any text in the characters of a namespace, reversibly. Raises `Invalid`."""
+    """Encode any text in the characters of a namespace, reversibly. Raises `Invalid`."""
     try:
         return "".join(
             one if _PLAIN.fullmatch(one) else "".join(f":{byte:02X}" for byte in one.encode())
@@ -91,7 +91,7 @@ def encode(text: str) -> str:
 
 
 def decode(text: str) -> str | None:
-    """Return what `encode` was given, None for what it does not write."""
+    """Reverse `encode`; None for a text that `encode` cannot produce."""
     try:
         plain = unquote(text.replace(":", "%"), errors="strict")
     except UnicodeDecodeError:
@@ -121,20 +121,20 @@ class NamespaceMap:
         }
 
     def spelled(self, others: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the namespaces of all scopes, and others, letter by letter (`Adapter.places`).
+        """Return places for the namespaces of all scopes, and others: one word per letter.
 
-        What a template leaves open is every namespace that begins as it does. A whole name ends in
-        a word of its own, so that `org:a` is not a beginning of `org:ab`.
+        A template covers every namespace that begins with its part before the placeholder. A whole
+        name gets an extra last word, so that `org:a` does not contain `org:ab` (`Adapter.places`).
         """
         whole = {*others, self._templates.get("company")} - {None}
         open_ended = (one.partition("{")[0] for one in self._templates.values() if one not in whole)
         return [*map(tuple, open_ended), *((*str(one), "end") for one in whole)]
 
     def target(self, scope: Scope) -> str:
-        """Return where a record of `scope` is written: project, else agent, subject, company.
+        """Return the namespace for a write: of the project, else agent, subject or company.
 
         Raises:
-            Invalid: no template serves the scope, or the name grows too long.
+            Invalid: no template serves the scope, or the name is too long.
         """
         own = self._own(scope)
         if not own and "company" in self._templates:
@@ -144,14 +144,14 @@ class NamespaceMap:
         return own[0]
 
     def readable(self, scope: Scope, *, wider: bool) -> tuple[str, ...]:
-        """Return what `scope` sees by its templates, the nearest first."""
+        """Return the namespaces that `scope` reads by the templates, the nearest first."""
         names = self._own(scope)
         if (wider or not names) and "company" in self._templates:
             names.append(self._templates["company"])
         return tuple(dict.fromkeys(names))
 
     def ids_of(self, namespace: str) -> dict[str, str]:
-        """Return the scope fields that a namespace stands for, none for a foreign name."""
+        """Return the scope fields of a namespace; empty for a foreign name."""
         for part in _PARTS:
             pattern = self._patterns.get(part)
             match = pattern.fullmatch(namespace) if pattern else None
@@ -215,5 +215,5 @@ class PluginConfig(Model):
 
     @property
     def place(self) -> str:
-        """The plugin's address as a person knows it."""
+        """The plugin's address for display."""
         return self.url or str(self.uds)

@@ -1,7 +1,7 @@
-"""What memtui remembers of a plugin that cannot list or look up: a file that may be deleted.
+"""A cache for plugins that cannot list or look up memories: a file that may be deleted.
 
-It holds the namespaces met, a few words of each memory seen, by which it is found again, and what
-the plugin was seen to do. Every method blocks.
+It contains the known namespaces, a few words of each memory seen, to find it again by a search, and
+observations on the plugin's abilities. Every method blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
 
 T = TypeVar("T")
 
-# No SQLModel: a cache that may be deleted, of three tables that only this module reads.
+# No SQLModel: this is a deletable cache of three tables that only this module reads.
 _SCHEMA = """
 CREATE TABLE namespace (name TEXT PRIMARY KEY, kind TEXT, expires_at TEXT,
     metadata TEXT);
@@ -33,7 +33,7 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT);
 _MOST_SEEN = 500_000
 _TELLING = 5
 _ANY_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}|[^\W_]{2,40}")
-"""Scripts without spaces are cut in pairs: a search for a part of a text finds those."""
+"""Words, and pairs of characters in scripts without spaces, for searches by substring."""
 _LONGEST_GAP = 3
 _WORD = re.compile(r"(?<![\w./@:'-])[A-Za-z]{4,24}(?![\w/@:'-]|\.\w)", re.ASCII)
 _SCANNED = 20_000
@@ -45,7 +45,7 @@ def _notes(path: Path | None) -> DerivedDatabase:
 
 
 class IdCache:
-    """The file; one that is damaged is begun anew, and where none can be written, memory serves."""
+    """The cache; a damaged file is replaced, and an unwritable one by memory."""
 
     def __init__(self, path: Path) -> None:
         self._notes = _notes(path)
@@ -64,7 +64,7 @@ class IdCache:
                 old.discard()
                 return
         self._notes = _notes(None)
-        with suppress(Broken):  # what can still be read goes along
+        with suppress(Broken):  # copies the contents if they are readable
             self._notes.run(lambda memory: old.run(lambda file: file.backup(memory)))
         old.close()
 
@@ -80,11 +80,11 @@ class IdCache:
         return self._use(lambda database: database.execute(query, values).fetchall())
 
     def close(self) -> None:
-        """Close the file; again is harmless."""
+        """Close the file; closing it twice is harmless."""
         self._notes.close()
 
     def note(self, seen: Iterable[tuple[str, str, str]]) -> None:
-        """Remember where memories are and how to find them: namespace, id, text."""
+        """Store the place and telling words of memories, given as namespace, id and text."""
         entries = [
             (namespace, identity, " ".join(telling_words(text)))
             for namespace, identity, text in seen
@@ -107,7 +107,7 @@ class IdCache:
             self._change(work)
 
     def strike(self, places: Iterable[Place]) -> None:
-        """Forget rows that are gone."""
+        """Delete the rows of removed memories."""
         self._change(
             lambda database: database.executemany(
                 "DELETE FROM seen WHERE namespace = ? AND id = ?",
@@ -116,18 +116,18 @@ class IdCache:
         )
 
     def scrub(self) -> None:
-        """Keep nothing of rows that are gone, also not in freed pages of the file."""
+        """Erase deleted rows from the file, its freed pages included."""
         self._use(scrub)
 
     def words(self, place: Place) -> str:
-        """Return the words that a memory was last seen with, or nothing."""
+        """Return the stored words of a memory; empty if it was never seen."""
         if not _storable(place[1]):
             return ""
         found = self._rows("SELECT words FROM seen WHERE namespace = ? AND id = ?", *place)
         return found[0][0] if found else ""
 
     def homes(self, identity: str) -> list[str]:
-        """Return the namespaces that a memory of this id was seen in."""
+        """Return the namespaces in which a memory of this id was seen, the latest first."""
         if not _storable(identity):
             return []
         found = self._rows("SELECT namespace FROM seen WHERE id = ? ORDER BY number DESC", identity)
@@ -140,7 +140,7 @@ class IdCache:
         )
 
     def meet(self, found: Namespace) -> None:
-        """Remember a namespace as the plugin described it."""
+        """Store a namespace as the plugin described it."""
         ends = found.expires_at and found.expires_at.isoformat()
         values = (found.name, found.kind, ends, json.dumps(found.metadata))
         self._use(
@@ -150,7 +150,7 @@ class IdCache:
         )
 
     def leave(self, name: str) -> None:
-        """Forget a namespace and what was in it."""
+        """Delete a namespace and its memories from the cache."""
 
         def work(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM namespace WHERE name = ?", (name,))
@@ -159,7 +159,7 @@ class IdCache:
         self._change(work)
 
     def namespaces(self) -> dict[str, tuple[datetime | None, dict[str, object]]]:
-        """Return the namespaces met, with their expiry and metadata where memtui set them."""
+        """Return the known namespaces, with their expiry and metadata if memtui set them."""
         rows = self._rows("SELECT name, expires_at, metadata FROM namespace ORDER BY name")
         return {
             name: (moment(expires_at), json.loads(metadata or "{}"))
@@ -167,12 +167,12 @@ class IdCache:
         }
 
     def fact(self, name: str) -> str | None:
-        """Return what was noted about the plugin under a name."""
+        """Return a stored observation on the plugin."""
         found = self._rows("SELECT value FROM fact WHERE name = ?", name)
         return found[0][0] if found else None
 
     def learn(self, name: str, value: str) -> None:
-        """Note something about the plugin."""
+        """Store an observation on the plugin."""
         self._use(
             lambda database: database.execute(
                 "INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value)
@@ -181,25 +181,25 @@ class IdCache:
 
 
 def _storable(text: str) -> bool:
-    """Whether SQLite takes the text: it holds no half of a character."""
+    """Whether SQLite can store the text: it contains no lone surrogate."""
     return text.isprintable() or not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the distinct words that every tokeniser cuts out the same way, in order."""
+    """Return the distinct words on which all tokenisers agree, in order."""
     return list(dict.fromkeys(word.lower() for word in _WORD.findall(text[:_SCANNED])))
 
 
 def telling_words(text: str) -> list[str]:
-    """Return the longest plain words of a text, which are seldom stop words, else any of it."""
+    """Return the longest plain words of a text, which are rarely stop words, or else any words."""
     words = plain_words(text) or dict.fromkeys(phrases(text, 1, ()))
     return sorted(words, key=lambda word: (-len(word), word))[:_TELLING]
 
 
 def phrases(text: str, length: int, begun: Collection[str]) -> Iterator[str]:
-    """Yield the phrases of so many words, as they stand; those of several begin with one `begun`.
+    """Yield the phrases of `length` words, as in the text; longer ones extend a `begun` one.
 
-    So they are found by a search for all their words, and by one for a part of the text.
+    So both a search for all words and one for a substring find them.
     """
     text = text[:_SCANNED]
     words = list(_ANY_WORD.finditer(text))

@@ -1,13 +1,12 @@
-"""List what a plugin holds, a page of memories a search: by namespace, by kind, then by word.
+"""Lists a plugin's memories by searches, one page each: by namespace, by kind, then by word.
 
-A plugin that lists the extension `memtui.cursor` is read to its end. The contract has no cursor:
-there a namespace or kind that answers with less than a page is known whole. Of a larger one every
-word that is known is searched for, those of memories seen before and those of the ones just found,
-and where a word finds a full page again the phrases that begin with it, until a whole round brings
-nothing new. Such a list is never called complete.
+With the extension `memtui.cursor`, all pages are read. The contract itself has no cursor: there, a
+namespace or kind that returns less than a page is complete. In a larger one, the known words of
+earlier and just found memories are searched for, and if a word returns a full page, the phrases
+that begin with it, until a whole round finds nothing new. Such a list never counts as complete.
 
-One call goes as far as the binding's `max_searches` and `search_seconds` allow; the next one goes
-on from there.
+One call goes as far as the binding's `max_searches` and `search_seconds` allow; the next one
+continues from there.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from .wire import CURSOR, KINDS, Hits, Place, PluginMemory
 
 _BATCH = 8
 _FRUITLESS = 128
-"""So many searches in a row without anything new end a call, but not the list."""
+"""Searches in a row without new memories that end a call, but not the list."""
 _FRUITLESS_PAGES = 128
 _KEPT_SECONDS = 120.0
 _LONGEST_PHRASE = 3
 _PROBED_WORDS = 4
 _SUSPECT = 5
-"""A reply of fewer memories is not taken for one that was cut short in silence."""
+"""A reply with fewer memories is not suspected of having been truncated silently."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One search for namespaces, and a kind and words where they are given."""
+    """One search in namespaces, optionally by a kind and by words."""
 
     names: Sequence[str]
     kind: str | None = None
@@ -47,25 +46,25 @@ class _Search:
 
 
 _Searches = Generator[list[_Search], list[Hits], None]
-"""Gives the searches to make next, and is given what they found."""
+"""Yields the next searches, and receives their hits."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """What was found. `finished`: nothing is left to try."""
+    """The memories found so far. `finished`: there are no further searches."""
 
     memories: dict[Place, PluginMemory] = field(default_factory=dict)
     finished: bool = False
     larger: tuple[str, ...] = ()
-    """The namespaces that hold more than a search shows."""
+    """The namespaces with more memories than a search returns."""
     unreadable: int = 0
-    """Memories that came and could not be read."""
+    """Number of memories that could not be read."""
     endless: bool = False
-    """Pages went on without anything new in them."""
+    """Pages kept coming without new memories."""
 
 
 class Lister:
-    """Makes lists and keeps the newest, so that the pages after the first are of the same one."""
+    """Makes lists and caches the newest, so that later pages come from the same one."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
@@ -73,9 +72,9 @@ class Lister:
         self._turn = asyncio.Lock()
 
     async def list(self, names: Sequence[str], text: str | None, *, fresh: bool) -> Listing:
-        """Return what namespaces hold; `text` is searched for besides.
+        """Return the memories of namespaces; `text` is searched for as well.
 
-        A `fresh` list goes on where the last one ran out of time, and is else made anew.
+        A `fresh` list continues one that ran out of time, or else starts again.
         """
         key = (tuple(names), text, self._plugin.generation)
         async with self._turn:
@@ -88,14 +87,14 @@ class Lister:
                 try:
                     await walk.go()
                 except asyncio.CancelledError:
-                    self._walk = None  # what was cut off in the middle is not to be gone on with
+                    self._walk = None  # a walk cancelled in the middle cannot be continued
                     raise
             walk.used_at = monotonic()
             return walk.listing
 
 
 class _Walk:
-    """One list in the making. A call that fails may be made again."""
+    """One list in progress. A failed call can be repeated."""
 
     def __init__(self, plugin: Plugin, key: tuple[tuple[str, ...], str | None, int]) -> None:
         self.key = key
@@ -106,10 +105,10 @@ class _Walk:
         self._cursor: str | None = "" if self._names else None
         self._searches = self._plan()
         self._batch: list[_Search] = []
-        """What is asked next; kept until it is answered."""
+        """The next searches; kept until they are answered."""
 
     async def go(self) -> None:
-        """Search as far as one call may."""
+        """Search up to the limits of one call."""
         config = self._plugin.config
         until = monotonic() + config.search_seconds
         if self._plugin.abilities.has(CURSOR):
@@ -118,7 +117,7 @@ class _Walk:
             await self._search_on(config.max_searches, until)
 
     async def _read_pages(self, left: int, until: float) -> None:
-        """Read page after page, as long as they bring anything."""
+        """Read page after page, as long as they contain new memories."""
         listing, fruitless = self.listing, 0
         while self._cursor is not None and left > 0 and monotonic() < until:
             left -= 1
@@ -181,9 +180,9 @@ class _Walk:
                 yield from group.searches()
 
     def _is_all(self, hits: Hits) -> Generator[list[_Search], list[Hits], bool]:
-        """Look whether a reply of less than a page was cut short in silence, and remember it.
+        """Check whether a reply of less than a page was truncated silently, and record the result.
 
-        A narrower search finds more then, and the same search again the same number.
+        If so, a narrower search finds more, and repeating the search returns the same number.
         """
         number = hits.returned
         if number < max(_SUSPECT, self._plugin.honest_rows):
@@ -205,7 +204,7 @@ class _Walk:
         return True
 
     def noted(self, name: str) -> list[str]:
-        """Return the words of memories of a namespace that were seen before and not yet now."""
+        """Return the cached words of a namespace's memories that are not in the list yet."""
         found, seen = self.listing.memories, self._plugin.cache.seen(name)
         unseen = [words for identity, words in seen if (name, identity) not in found]
         return list(dict.fromkeys(words for words in unseen if words))
@@ -218,12 +217,12 @@ class _Words:
         self._walk, self._name, self._kind = walk, name, kind
         self._asked: set[str] = set()
         self._full: set[str] = set()
-        """Those that found a whole page, so that there may be more of them."""
+        """Words that returned a full page, so that more memories may match them."""
 
     def searches(self) -> _Searches:
-        """Search for what is known and was not asked yet: words, then longer phrases of them.
+        """Search for known words that were not searched for yet, then for longer phrases.
 
-        The commonest come first; a longer phrase refines one that was full.
+        The commonest come first; a longer phrase refines one that returned a full page.
         """
         if not self._asked:
             yield from self._ask(self._walk.noted(self._name))

@@ -1,11 +1,11 @@
-"""Memories to the contract's records and back, and a record's names.
+"""Converts a plugin's memories to records and back, and their ids.
 
-A handle is `<namespace>/<id>`. Where the caller gave an id of its own, the memory carries it and
-the handle is that id: a UUID is the plugin's id as well, any other text is hashed into one.
+A record id is `<namespace>/<id>`, or the id that the caller gave, which the memory then stores: a
+UUID is also the plugin's id, any other text is hashed into one.
 
-What the wire has no field for is carried in `propagation` under one key of memtui's own. Whatever
-else `propagation` holds belongs to others: it is shown as `metadata["propagation"]`, and every
-write of the memory sends it back untouched.
+Values for which the plugin contract has no field are stored in `propagation`, under memtui's key.
+The rest of `propagation` belongs to others: it is shown as `metadata["propagation"]`, and every
+write of the memory sends it back unchanged.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
 OWN = "memtui"
-"""The key of `propagation` that is memtui's."""
+"""memtui's key in `propagation`."""
 FOREIGN = "propagation"
 _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _AS_GIVEN = (
     "source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "valid_from",
 )  # fmt: skip
 IN_DETAILS = frozenset({*_AS_GIVEN, "metadata"})
-"""The fields of a record that the wire itself has no place for."""
+"""The fields of a record for which the plugin contract has no field."""
 
 
 def is_uuid(text: str) -> bool:
-    """Whether a text is a UUID as we write them."""
+    """Whether a text is a UUID in memtui's spelling."""
     return _UUID.fullmatch(text) is not None
 
 
 def wire_id(namespace: str, given: str) -> str:
-    """Return the UUID that a caller's own id is stored under."""
+    """Return the UUID under which a caller's own id is stored."""
     if _UUID.fullmatch(given):
         return given
     name = f"{namespace}/{given}".encode("utf-8", "surrogatepass")
@@ -60,7 +60,7 @@ def wire_id(namespace: str, given: str) -> str:
 
 
 def split(record_id: str) -> Place | None:
-    """Take `<namespace>/<id>` apart; None for any other id."""
+    """Split `<namespace>/<id>`; None for any other id."""
     namespace, _, identity = record_id.partition("/")
     if not identity or identity in _NOT_ADDRESSABLE or not is_namespace(namespace):
         return None
@@ -68,7 +68,7 @@ def split(record_id: str) -> Place | None:
 
 
 def places(record_id: str, readable: Sequence[str]) -> list[Place]:
-    """Return where a record of this handle can be, in the namespaces that may be read."""
+    """Return the possible places of a record id within the readable namespaces."""
     place = split(record_id)
     if place is not None:
         return [place] if place[0] in readable else []
@@ -81,7 +81,7 @@ def places(record_id: str, readable: Sequence[str]) -> list[Place]:
 def handle_of(memory: PluginMemory) -> RecordHandle:
     """Return a memory's handle.
 
-    A caller's id counts only if the memory has the UUID made of it: no memory takes another's name.
+    A caller's id counts only if the memory has its UUID, so that no memory claims another's id.
     """
     details = details_of(memory)
     given = details.id if details else None
@@ -96,7 +96,7 @@ def handle(record_id: str) -> RecordHandle:
 
 
 def record_of(memory: PluginMemory, namespaces: NamespaceMap) -> Record:
-    """Return a memory as a record; `created_by` is the principal, else the wire's source."""
+    """Return a memory as a record; `created_by` is the principal, or else the plugin's source."""
     details = details_of(memory) or PluginDetails()
     metadata = details.metadata
     if others := foreign(memory):
@@ -131,7 +131,7 @@ class PluginDetails(Model):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
 
     id: str | None = None
-    """The id that the caller gave, where it is not the plugin's."""
+    """The caller's id, where it is not the plugin's."""
     source: SourceRef | None = None
     kind: str | None = None
     title: str | None = None
@@ -151,7 +151,7 @@ class PluginDetails(Model):
 
 
 def details_of(memory: PluginMemory) -> PluginDetails | None:
-    """Return memtui's part of a memory: empty where there is none, None where it cannot be read."""
+    """Return memtui's part of a memory: empty if there is none, None if it is unreadable."""
     pending = memory.raw.get("propagation")
     if pending is None:
         return PluginDetails()
@@ -164,13 +164,13 @@ def details_of(memory: PluginMemory) -> PluginDetails | None:
 
 
 def is_ours(memory: PluginMemory) -> bool:
-    """Whether the memory carries a part of memtui's."""
+    """Whether the memory has memtui's part."""
     pending = memory.raw.get("propagation")
     return isinstance(pending, dict) and OWN in pending
 
 
 def foreign(memory: PluginMemory | None) -> Json:
-    """Return what others keep in a memory's propagation."""
+    """Return the parts of a memory's propagation that are not memtui's."""
     pending = memory.raw.get("propagation") if memory else None
     if not isinstance(pending, dict):
         return {}
@@ -185,7 +185,7 @@ def propagation(details: PluginDetails, others: Json) -> Json:
 def details_for(
     request: WriteRequest, *, given_id: str | None, carry_expiry: bool, carry_pin: bool
 ) -> tuple[PluginDetails, Json]:
-    """Return memtui's part of a new memory, and others' out of `metadata["propagation"]`."""
+    """Return memtui's part of a new memory, and the others' from `metadata["propagation"]`."""
     metadata = dict(request.metadata)
     others: Json = {}
     if isinstance(metadata.get(FOREIGN), dict):
@@ -202,7 +202,7 @@ def details_for(
 
 
 def is_expired(memory: PluginMemory, now: datetime) -> bool:
-    """Whether the memory is past its time, by the plugin's field or by memtui's."""
+    """Whether the memory has expired, by the plugin's field or by memtui's."""
     details = details_of(memory)
     ends = [memory.expires_at, details.expires_at if details else None]
     return any(end is not None and end <= now for end in ends)

@@ -1,9 +1,9 @@
-"""One open plugin: what it can do, searching it with the reply cleaned, and finding by id.
+"""One open plugin: its abilities, searches with cleaned replies, and lookup by id.
 
-The wire has no call by id, unless the plugin lists the extension `memtui.ids`. A namespace of fewer
-than 100 memories is read whole, so an id that is not in it does not exist. In a larger one the
-newest 100, the newest 100 of each kind, and a search by the words that the memory was last seen
-with are all that can be asked; past those nobody can say whether it exists.
+The contract has no lookup by id, except with the extension `memtui.ids`. A namespace of fewer than
+100 memories is read completely, so an id that is not in it does not exist. In a larger one, memtui
+searches the newest 100, the newest 100 of each kind, and by the words that the memory was last seen
+with; an id that these do not find may or may not exist.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a plugin lists, and what it was seen to do; None: it does not say, or not seen yet.
+    """A plugin's listed and observed abilities; None: not listed, or not observed yet.
 
-    A plugin that lists capabilities is taken to keep the contract until it is seen not to; of one
-    that lists none nothing is taken for granted.
+    A plugin that lists capabilities is assumed to follow the contract until observed otherwise; for
+    one that lists none, nothing is assumed.
     """
 
     listed: frozenset[str] | None = None
@@ -48,7 +48,7 @@ class Abilities:
         return self.listed is not None and name in self.listed
 
     def keeps(self, name: str) -> bool:
-        """Whether an expiry (`ttl`) or a `pin` is kept, by the plugin or in `propagation`."""
+        """Whether an expiry (`ttl`) or a `pin` is stored, by the plugin or in `propagation`."""
         return self.has(name) or self.keeps_details
 
     @property
@@ -58,17 +58,17 @@ class Abilities:
 
     @property
     def keeps_details(self) -> bool:
-        """Whether what memtui carries in `propagation` comes back."""
+        """Whether the plugin returns `propagation` as it was sent."""
         return self.has("propagation") if self.details_seen is None else self.details_seen
 
     @property
     def is_exact(self) -> bool:
-        """Whether a memory can be put back as it was."""
+        """Whether a memory can be restored exactly."""
         return self.keeps_ids and self.keeps_details
 
     @property
     def capabilities(self) -> Capabilities:
-        """They in the contract's words."""
+        """The abilities as the adapter contract's capabilities."""
         return Capabilities(
             browse=True,
             correction=True,
@@ -88,14 +88,14 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """`memory` None and `certain`: it does not exist. Not certain: it was not within reach."""
+    """`memory` None and `certain`: it does not exist. Not `certain`: it was out of reach."""
 
     memory: PluginMemory | None = None
     certain: bool = True
 
 
 class Plugin:
-    """What the parts of the adapter share."""
+    """An open plugin, shared by the parts of the adapter."""
 
     def __init__(self, context: BindingContext, config: PluginConfig, cache: IdCache) -> None:
         self.config = config
@@ -107,13 +107,13 @@ class Plugin:
         self.changing = asyncio.Lock()
         self.changing_namespaces = asyncio.Lock()
         self.generation = 0
-        """Grows with every change made here; lists made before are stale."""
+        """Grows with every change made here; earlier lists are then stale."""
         self._noted: dict[Place, int] = {}
-        """The hashes of texts that the cache has, so that none is written at every search."""
+        """Hashes of the texts in the cache, to avoid writing them again at every search."""
         self.honest_rows = 0
-        """So many rows came once and were seen to be all, so fewer are all of theirs too."""
+        """Largest number of rows that was verified as complete; fewer rows count as complete."""
         self._most_rows: int | None = None
-        """How many rows the plugin gives at most where that is less than it is asked for."""
+        """The plugin's own limit of rows, where it is below the requested one."""
         self._asked_at: float | None = None
 
     def record(self, memory: PluginMemory) -> Record:
@@ -125,10 +125,10 @@ class Plugin:
         await self.client.close()
         await asyncio.to_thread(self.cache.close)
 
-    # What it can do
+    # Abilities
 
     async def recall(self) -> None:
-        """Take up what was known of the plugin when it was last open."""
+        """Load the observations on the plugin from the cache."""
 
         def read() -> tuple[Abilities, int, int]:
             listed = json.loads(self.cache.fact("capabilities") or "null")
@@ -142,7 +142,7 @@ class Plugin:
         self._most_rows = most or None
 
     async def ask_health(self) -> HealthReply:
-        """Ask for health and take over the capabilities it lists. Raises `Unavailable`."""
+        """Request the plugin's health and adopt its capabilities. Raises `Unavailable`."""
         reply = await self.client.health()
         if reply.status == "ok" or reply.capabilities is not None:
             if reply.capabilities != self.abilities.listed:
@@ -156,7 +156,7 @@ class Plugin:
         return reply
 
     async def ready(self) -> None:
-        """Refresh the capabilities where they are old; without any, the plugin must answer."""
+        """Refresh old capabilities; if none are known, the plugin must answer."""
         if self._asked_at is None:
             await self.ask_health()
         elif monotonic() - self._asked_at > self.config.refresh_seconds:
@@ -164,10 +164,10 @@ class Plugin:
             try:
                 await self.ask_health()
             except Unavailable:
-                return  # the call itself will tell, and the old list is the best there is
+                return  # the call itself will fail if it must; until then, use the old list
 
     async def learn(self, name: str, *, seen: bool) -> None:
-        """Note whether the plugin was seen to keep `ids` or `details`."""
+        """Store the observation whether the plugin keeps `ids` or `details`."""
         changes: Json = {f"{name}_seen": seen}
         known = replace(self.abilities, **changes)
         if known != self.abilities:
@@ -175,7 +175,7 @@ class Plugin:
         self.abilities = replace(self.abilities, **changes)
 
     def trust(self, rows: int) -> None:
-        """Note that a search which returned so many rows returned all there were. Blocks."""
+        """Record that a search with this number of rows was complete. Blocking."""
         self.honest_rows = max(rows, self.honest_rows)
         self.cache.learn("honest", str(self.honest_rows))
         if self._most_rows is not None and rows > self._most_rows:
@@ -183,7 +183,7 @@ class Plugin:
             self.cache.learn("most", "")
 
     def cut_at(self, rows: int) -> None:
-        """Note that a search returns so many rows at most, whatever it is asked for. Blocks."""
+        """Record that a search returns at most this number of rows, despite `limit`. Blocking."""
         self._most_rows = rows
         self.cache.learn("most", str(rows))
 
@@ -191,11 +191,11 @@ class Plugin:
 
     @staticmethod
     def is_company_wide(scope: Scope) -> bool:
-        """Whether a scope sees every namespace that is known."""
+        """Whether a scope reads every known namespace."""
         return all(getattr(scope, name) is None for name in SCOPE_IDS)
 
     async def readable(self, scope: Scope) -> tuple[str, ...]:
-        """Return the namespaces of a scope, the nearest first; the company's are all known ones."""
+        """Return the namespaces of a scope, the nearest first; for the company, all known ones."""
         names = self.namespaces.readable(scope, wider=self.config.read_wider)
         if not self.is_company_wide(scope):
             return names
@@ -204,7 +204,7 @@ class Plugin:
 
     @property
     def page_rows(self) -> int:
-        """How many rows a search shows at most, as far as is known."""
+        """The most rows that a search returns, as far as known."""
         return min(self.config.page_size, self._most_rows or self.config.page_size)
 
     async def search(
@@ -216,9 +216,9 @@ class Plugin:
         limit: int | None = None,
         embedding: Sequence[float] | None = None,
     ) -> Hits:
-        """Search, drop what the plugin should not have returned, and remember what is seen.
+        """Search, drop memories that should not have been returned, and cache the others.
 
-        Without a `limit` a whole page is asked for.
+        Without a `limit`, a whole page is requested.
         """
         if not namespaces:
             return Hits()
@@ -228,7 +228,7 @@ class Plugin:
         try:
             hits = await self.client.search(namespaces, limit=limit, **asked)
         except NotFound:
-            # The plugin does not know one of them.
+            # One of the namespaces is unknown to the plugin.
             found = Hits()
             for name in namespaces if len(namespaces) > 1 else ():
                 more = await self.search(
@@ -271,7 +271,7 @@ class Plugin:
         )
 
     async def _remember(self, memories: Iterable[PluginMemory]) -> None:
-        """Note where memories are, so that they can be found again."""
+        """Store the places and words of memories in the cache."""
         known = self._noted
         seen = [one for one in memories if known.get((one.namespace, one.id)) != hash(one.content)]
         if not seen:
@@ -286,14 +286,14 @@ class Plugin:
     # Finding by id
 
     async def find(self, places: Sequence[Place], *, text: str = "") -> Lookup:
-        """Return the memory at one of `places`; `text` is what it may hold."""
+        """Return the memory at one of `places`; `text` is its likely text, to search by."""
         return (await self.find_all([places], text=text))[0]
 
     async def find_all(self, wanted: Sequence[Sequence[Place]], *, text: str = "") -> list[Lookup]:
         """Return, in order, the memory at one of the places of each list."""
         names = list(dict.fromkeys(place[0] for places in wanted for place in places))
         if self.abilities.has(IDS):
-            # One that is not a UUID names none of our servers'.
+            # memtui's server, which offers the extension, only has UUIDs.
             ids = {place[1]: None for places in wanted for place in places if is_uuid(place[1])}
             hits = await self.by_ids(names, list(ids))
             seen = set() if hits.unreadable else set(names)
@@ -321,7 +321,7 @@ class Plugin:
         return [_lookup(places, found, whole) for places in wanted]
 
     async def _newest(self, names: Sequence[str]) -> tuple[dict[Place, PluginMemory], set[str]]:
-        """Return the newest of namespaces, and the namespaces that were read whole."""
+        """Return the newest memories, and the namespaces that were read completely."""
         hits = await self.search(names)
         found, whole = hits.by_place(), set(names) if hits.whole else set()
         if not hits.whole and len(names) > 1:
@@ -339,7 +339,7 @@ class Plugin:
         noted = await asyncio.to_thread(self.cache.words, place)
         queries: list[str] = []
         for words in (noted.split(), telling_words(text)):
-            if words:  # all of them for a full-text search, the longest for one of substrings
+            if words:  # all words for full-text search, the longest one for substring search
                 queries += [" ".join(words), words[0]]
         found: dict[Place, PluginMemory] = {}
         for query in dict.fromkeys(queries):
@@ -350,7 +350,7 @@ class Plugin:
 
 
 def holds_strange_kinds(found: Mapping[Place, PluginMemory], name: str) -> bool:
-    """Whether a namespace holds a kind that the contract does not know, so that more may hide."""
+    """Whether a namespace has an unknown kind, so that searches by kind may miss memories."""
     return any(one.namespace == name and one.kind not in KINDS for one in found.values())
 
 

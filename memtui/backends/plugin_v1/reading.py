@@ -1,4 +1,4 @@
-"""Queries and pages: what the plugin returned, cleaned, sorted and filtered here."""
+"""Queries and pages: cleans, sorts and filters the plugin's replies."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .plugin import SCOPE_IDS, Plugin
 from .wire import Hits
 
 _QUERY_CHARACTERS = 2000
-"""What is sent of a query."""
+"""Most characters of a query that are sent."""
 
 
 async def query(
     plugin: Plugin, request: QueryRequest
 ) -> tuple[ContextBundle, tuple[ExplainStage, ...]]:
-    """Search the namespaces of the scope in one call, and say how the snippets came about.
+    """Search the namespaces of the scope in one call; return the results and the stages.
 
-    The reference server finds nothing for stop words, beginnings of words and text without spaces;
-    then the newest records are searched here. So they are where the plugin lists no full text: it
-    may have ignored the query.
+    The reference server finds nothing for stop words, prefixes of words and text without spaces;
+    then the newest records are searched here. The same applies to plugins that do not list
+    full-text search, since they may have ignored the query.
     """
     names = await plugin.readable(request.scope)
     embedding = request.embedding if plugin.abilities.has("embedding") else None
@@ -50,7 +50,7 @@ async def query(
     stages = [_reach(plugin, names), _served(hits, limit, request)]
     found: list[Snippet] = []
     if trusted:
-        # The pinned first, by score where there are scores, else as they came.
+        # Pinned memories first, then by score, or in the plugin's order without scores.
         last = float("-inf")
         ranked = sorted(
             hits.memories, key=lambda one: (one.pin, last if one.score is None else one.score),
@@ -126,10 +126,10 @@ def _list(words: Sequence[str]) -> str:
 
 
 async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
-    """Return a page of the scope's namespaces, or of that one of them which is asked for.
+    """Return a page of the scope's namespaces, or of the requested one.
 
-    `at_least` unless everything in them was within reach. Of a whole company nobody knows, unless
-    the config names its namespaces: a plugin cannot list them.
+    `at_least` is set unless all of their memories were read. For a whole company this is unknown,
+    as a plugin cannot list its namespaces, unless the config names them.
     """
     names = await _names(plugin, request.scope, request.filter)
     if request.namespace is not None:
@@ -166,7 +166,7 @@ def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePag
 
 
 def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str]:
-    """Say what may be there besides, and which setting of the binding reads further."""
+    """Yield sentences on memories that may be missing, and on the setting to read further."""
     if unlisted:
         yield (
             "A plugin cannot list its namespaces: those that memtui has not met and that "

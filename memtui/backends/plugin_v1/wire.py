@@ -1,7 +1,7 @@
-"""What a plugin answers, read leniently: nulls, missing and extra fields, any form of time.
+"""Reads a plugin's replies leniently: nulls, missing and extra fields, any format of time.
 
-A row that cannot be a memory is left out and counted; a reply that cannot be read at all is
-`Unavailable`. Text is kept as it came.
+An invalid row is left out and counted; an unreadable reply raises `Unavailable`. Text is not
+changed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SOURCES = ("agent", "runtime", "user")
 MOST_ROWS = 100
 """The most rows that the contract lets a search return."""
 EXTENSIONS = "memtui-extensions"
-"""The header of a health reply in which memtui's own server lists what it can do besides."""
+"""The header of a health reply in which memtui's own server lists its extensions."""
 CURSOR = "memtui.cursor"
-"""The extension of listing page by page past that limit."""
+"""The extension for listing page by page beyond that limit."""
 IDS = "memtui.ids"
-"""The extension of searching by memories' ids."""
+"""The extension for searching by memories' ids."""
 _EPOCH_MS = 100_000_000_000
-"""From here on a number is milliseconds since 1970, below it seconds."""
+"""A time from this number on is in milliseconds since 1970, below it in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReply:
-    """`capabilities` None: the plugin does not say."""
+    """A plugin's health. `capabilities` None: the plugin lists none."""
 
     status: str
     version: str | None = None
@@ -44,7 +44,7 @@ class HealthReply:
 
 @dataclass(frozen=True, slots=True)
 class PluginMemory:
-    """A memory as a search returned it; `raw` is exactly what came."""
+    """A memory from a search; `raw` is the unchanged row."""
 
     id: str
     namespace: str
@@ -59,7 +59,7 @@ class PluginMemory:
 
     @property
     def revision(self) -> str:
-        """What changes whenever the row does; the same in every time zone of the server."""
+        """A digest of the row, independent of the server's time zone."""
         created = self.created_at.isoformat() if self.created_at else None
         expires = self.expires_at.isoformat() if self.expires_at else self.raw.get("expires_at")
         pending = [self.namespace, self.id, self.content, self.kind, self.source, self.pin,
@@ -70,24 +70,24 @@ class PluginMemory:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search returned; past `Plugin`, without what must not be shown."""
+    """The memories of a search; `Plugin` removes those that must not be shown."""
 
     memories: tuple[PluginMemory, ...] = ()
     returned: int = 0
-    """How many came, with those left out here."""
+    """Number of rows in the reply, including those removed here."""
     capped: bool = False
-    """As many came as were asked for, or as the plugin was seen to give at most, so there may be
-    more. One that returns more than it was asked for ignores the limit."""
+    """The reply has as many rows as requested, or as the plugin's known limit, so there may be
+    more. A plugin that returns more than requested ignores the limit."""
     expired: int = 0
     strangers: int = 0
-    """Memories of namespaces or kinds that were not asked for."""
+    """Number of memories of namespaces or kinds that were not requested."""
     unreadable: int = 0
     cursor: str | None = None
-    """Where the list goes on; extension `memtui.cursor`."""
+    """The next page's cursor; extension `memtui.cursor`."""
 
     @property
     def whole(self) -> bool:
-        """Whether these are all the memories there are."""
+        """Whether these are all memories."""
         return not (self.capped or self.unreadable)
 
     def by_place(self) -> dict[Place, PluginMemory]:
@@ -95,7 +95,7 @@ class Hits:
         return {(one.namespace, one.id): one for one in self.memories}
 
     def joined(self, other: Hits) -> Hits:
-        """Return both."""
+        """Return the hits of both searches."""
         return Hits(
             (*self.memories, *other.memories),
             self.returned + other.returned,
@@ -107,7 +107,7 @@ class Hits:
 
 
 def moment(value: object) -> datetime | None:
-    """Read a time in whatever form; naive is UTC, what is none of them is None."""
+    """Read a time in any format; without an offset it is UTC; None if it is no time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return read_moment(value)
     try:
@@ -164,9 +164,9 @@ def read_written(answer: object) -> str:
 
 
 def read_hits(answer: object) -> Hits:
-    """Return what a search found, as it came. Raises `Unavailable`.
+    """Read the reply of a search. Raises `Unavailable`.
 
-    No memories may be null, as servers in Go write an empty list, but they have to be named.
+    `memories` may be null, as servers in Go write an empty list, but must be present.
     """
     fields = as_object(answer, "a search")
     if "memories" not in fields:
