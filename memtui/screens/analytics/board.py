@@ -1,4 +1,4 @@
-"""What is asked of the log, in which stretch of time, and the figures that answer it."""
+"""The questions of the dashboard, their time ranges, and the figures that answer them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from memtui.store.operation import Operation
 
 MOST_BUCKETS = 5_000
-"""Buckets between which gaps are filled; of more, only those with operations are listed."""
+"""Most buckets of a board without gaps; beyond, only buckets with operations are listed."""
 
 
 class Period(Enum):
-    """A stretch of time that ends now."""
+    """A time range that ends now."""
 
     DAY = ("24 h", 1, Bucket.HOUR, (Bucket.HOUR, Bucket.DAY))
     WEEK = ("7 d", 7, Bucket.DAY, (Bucket.HOUR, Bucket.DAY))
@@ -32,24 +32,24 @@ class Period(Enum):
     def __init__(self, words: str, days: int, bucket: Bucket, buckets: tuple[Bucket, ...]) -> None:
         self.words = words
         self.days = days
-        """Local days with today; 0 is the whole log."""
+        """Local days including today; 0: the whole log."""
         self.bucket = bucket
-        """How it is cut unless a person chooses otherwise."""
+        """Its default bucket."""
         self.buckets = buckets
-        """How it can be cut."""
+        """Buckets that a person can choose."""
 
     def step(self, by: int) -> Period:
-        """Return a longer period, or a shorter one."""
+        """Return the period `by` places on, longer if positive; it wraps around."""
         periods = list(Period)
         return periods[(periods.index(self) + by) % len(periods)]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A stretch of time, from `since` to before `until`; None is open.
+    """A time range from `since` to before `until`; None: unbounded.
 
-    `days` says that it is made of whole local days that end today, and `filtered` that the filter
-    line sets it, not the period.
+    `days`: it consists of whole local days up to today. `filtered`: the filter line sets it, not the
+    period.
     """
 
     since: datetime | None = None
@@ -59,14 +59,14 @@ class TimeRange:
 
     @property
     def words(self) -> str:
-        """Since when a period counts, `since 10-26` or `since 14:00`; empty for any other."""
+        """The start of a period: `since 10-26` or `since 14:00`; empty for any other range."""
         if self.since is None or self.filtered:
             return ""
         return f"since {bucket_label(Bucket.DAY if self.days else Bucket.HOUR, self.since)}"
 
 
 def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> TimeRange:
-    """Return the stretch of time of a period; where the filter names one, that counts."""
+    """Return the time range of the filter, if it has one, else of the period."""
     if chosen.since is not None or chosen.until is not None:
         return TimeRange(chosen.since, chosen.until, filtered=True)
     if period is Period.ALL:
@@ -78,7 +78,7 @@ def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> TimeRan
 
 
 def begin_in(bucket: Bucket, moment: datetime, zone: str) -> datetime:
-    """Return when the bucket that a moment is in begins."""
+    """Return the beginning of the bucket that contains a moment."""
     local = moment.astimezone(ZoneInfo(zone))
     day = local.date()
     if bucket is Bucket.HOUR:
@@ -90,21 +90,21 @@ def begin_in(bucket: Bucket, moment: datetime, zone: str) -> datetime:
 
 
 def after(bucket: Bucket, begins: datetime, zone: str) -> datetime:
-    """Return when the bucket after the one that begins then begins."""
+    """Return the beginning of the bucket after the one that begins at `begins`."""
     if bucket is Bucket.HOUR:
         return (begins.astimezone(UTC) + timedelta(hours=1)).astimezone(ZoneInfo(zone))
     return end_of(bucket, begins.astimezone(ZoneInfo(zone)).date(), zone)
 
 
 def bucket_label(bucket: Bucket, begins: datetime, *, of_days: bool = False) -> str:
-    """Return a bucket's name on an axis: `14:00`, `03-09`, `2026-03`; `03-09 14h` of days."""
+    """Return a bucket's axis label: `14:00`, `03-09`, `2026-03`; with `of_days`, `03-09 14h`."""
     if bucket is Bucket.HOUR:
         return f"{begins:%m-%d %Hh}" if of_days else f"{begins:%H:%M}"
     return f"{begins:%Y-%m}" if bucket is Bucket.MONTH else f"{begins:%m-%d}"
 
 
 def bucket_words(bucket: Bucket, begins: datetime) -> str:
-    """Return a bucket's whole name: `Mon 2026-03-09`, `week of 2026-03-09`, `2026-03`."""
+    """Return a bucket's full name: `Mon 2026-03-09`, `week of 2026-03-09`, `2026-03`."""
     if bucket is Bucket.HOUR:
         return f"{begins:%a %Y-%m-%d %H:00 %Z}".rstrip()
     if bucket is Bucket.DAY:
@@ -114,30 +114,30 @@ def bucket_words(bucket: Bucket, begins: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the log."""
+    """A question to the log."""
 
     chosen: Filter
-    """What to let through, the stretch of time left out."""
+    """The filter without the time range."""
     span: TimeRange
     bucket: Bucket
     hit_sign: HitSign | None
-    """None takes the best there is."""
+    """What counts as a hit; None: the best sign available."""
     zone: str
     now: datetime
 
     @property
     def painted(self) -> bool:
-        """Whether what was added up before answers it."""
+        """Whether precomputed daily figures answer it."""
         return self.chosen == Filter() and self.span.days and self.bucket is not Bucket.HOUR
 
     @property
     def filter(self) -> Filter:
-        """Everything that is let through."""
+        """The filter with the time range."""
         span = {"since": self.span.since, "until": self.span.until}
         return self.chosen.model_copy(update=span)
 
     def is_over(self, now: datetime) -> bool:
-        """Whether its stretch of time ends elsewhere by now: at another day, or another hour."""
+        """Whether its time range is outdated: by now another day, or another hour, has begun."""
         whole_days = self.span.days and self.bucket is not Bucket.HOUR
         begins = [begin_in(Bucket.DAY if whole_days else Bucket.HOUR, moment, self.zone)
                   for moment in (self.now, now)]  # fmt: skip
@@ -146,7 +146,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The figures of one question. `buckets` has no gaps, `spending` is by bucket and provider."""
+    """The figures of one question, by bucket; `spending` is by bucket and provider."""
 
     question: Question
     stats: Stats
@@ -154,9 +154,9 @@ class Board:
     spending: tuple[FigureGroup, ...]
 
     def with_internal(self, news: Sequence[Operation]) -> Board | None:
-        """Return it with what came since, where that is in no figure: reads by which memtui draws.
+        """Return the board with new operations counted as left out, if all are memtui's own reads.
 
-        None where it has to be added up again.
+        None: the figures must be read again.
         """
         since = self.question.span.since
         fresh = [one for one in news if one.seq > self.stats.last_seq]
@@ -172,7 +172,7 @@ class Board:
 
 
 async def read_board(session: ServiceSession, question: Question) -> Board:
-    """Read the figures in buckets of time; of whole days, from what was added up before."""
+    """Read the figures by bucket; whole days come from precomputed figures."""
     ask, caller = session.service.analysis, session.caller
     chosen, bucket, zone = question.filter, question.bucket, question.zone
     sign, since = question.hit_sign, question.span.since
@@ -192,7 +192,7 @@ async def read_board(session: ServiceSession, question: Question) -> Board:
 async def read_groups(
     session: ServiceSession, board: Board, dimension: str
 ) -> tuple[FigureGroup, ...]:
-    """Return a board's figures by a dimension that it does not have."""
+    """Read the figures of a board's question by another dimension."""
     question = board.question
     found = await session.service.analysis.stats(
         session.caller,
@@ -205,7 +205,7 @@ async def read_groups(
 
 
 def _filled(question: Question, groups: Sequence[FigureGroup]) -> tuple[FigureGroup, ...]:
-    """Return the groups with empty ones where there was no operation."""
+    """Return the groups, with empty ones in the gaps unless there are too many."""
     if not groups:
         return ()
     found = {one.begins: one for one in groups}

@@ -1,4 +1,4 @@
-"""The charts of the dashboard, one of them chosen, with one bucket of time selected."""
+"""The charts of the dashboard, with a chosen chart and a selected bucket."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from memtui.widgets.display import DIM, STRONG, display, lines
 from memtui.widgets.panes import ListMoves
 
 _LINES = 8
-"""Lines of a chart at least, where there are several."""
+"""Least lines of a chart, if there are several."""
 _CELLS = 66
-"""Cells of a chart at least, where there are several beside each other."""
+"""Least cells of a chart, if several are beside each other."""
 _GAP = 2
 
 
 class ChartGrid(ListMoves, Static, can_focus=True):
-    """Shows as many charts as there is room for, the chosen one always.
+    """Shows as many charts as fit, always with the chosen one.
 
     `j` and `k` choose a chart, `move_bucket` selects a bucket in all of them.
     """
 
     class Moved(Message):
-        """Another chart or bucket is selected, or there is other room for them."""
+        """Another chart or bucket was selected, or the size changed."""
 
     class Opened(Message):
-        """The chosen chart, or its selected bucket, was opened."""
+        """The chosen chart or the selected bucket was opened."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
@@ -40,20 +40,20 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.bucket: int | None = None
         self.large = False
         self._cells: list[tuple[int, int, int, Drawn]] = []
-        """Left cell, top line and number of each chart that is shown."""
+        """Left cell, top line, number and drawing of each shown chart."""
         self._said = "", ""
         self._drawn_for = Size(0, 0)
-        """The room that they were drawn for."""
+        """The size at the last drawing."""
 
     @property
     def page_lines(self) -> int:
-        """How many charts are shown."""
+        """Number of shown charts."""
         return max(1, len(self._cells))
 
     def show(self, charts: Sequence[Chart], title: str = "", hint: str = "") -> None:
-        """Draw other charts; the chosen one stays, and the bucket where there is still one.
+        """Draw new charts; the chosen number and the selected bucket stay if they still exist.
 
-        Where there are none, `title` and `hint` say why.
+        If there are no charts, `title` and `hint` are shown instead.
         """
         self.charts = tuple(charts)
         self._said = title, hint
@@ -63,7 +63,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self._draw()
 
     def move(self, lines: int) -> None:
-        """Choose another chart."""
+        """Choose the chart `lines` places on."""
         self.choose(self.chosen + lines)
 
     def choose(self, number: int) -> None:
@@ -72,7 +72,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self._moved()
 
     def move_bucket(self, by: int) -> None:
-        """Select a later bucket, or an earlier one; the newest where none is."""
+        """Select the bucket `by` places on; if none is selected, start at the end (or the begin)."""
         count = len(self.charts[0].labels) if self.charts else 0
         if count:
             begin = count if by < 0 else -1
@@ -81,7 +81,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
             self._moved()
 
     def back(self) -> None:
-        """Take the selection away, else show all charts again."""
+        """Clear the selected bucket, else show all charts again."""
         if self.bucket is not None:
             self.bucket = None
         elif self.large:
@@ -108,7 +108,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.post_message(self.Opened())
 
     def on_click(self, event: Click) -> None:
-        """Choose the chart and the bucket that were clicked; a second click opens the bucket."""
+        """Choose the clicked chart and bucket; a second click opens the bucket."""
         place = event.get_content_offset(self)
         for left, top, number, drawn in reversed(self._cells if place else []):
             if place and place.x >= left and place.y >= top:
@@ -121,12 +121,12 @@ class ChartGrid(ListMoves, Static, can_focus=True):
                 return
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001 - Textual's own signature
-        """Mark the chosen chart only while the keys go to the charts."""
+        """Mark the chosen chart only while this widget has the focus."""
         super().watch_has_focus(_has_focus)
         self._draw()
 
     def on_resize(self) -> None:
-        """Draw again for the room there is."""
+        """Draw for the new size."""
         if self.content_size != self._drawn_for:
             self._moved()
 
@@ -159,7 +159,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.update(lines(drawn_rows), layout=False)
 
     def _words(self, width: int, height: int) -> Content:
-        """Return why there are no charts, in the upper third."""
+        """Return title and hint, in the upper third."""
         title, hint = self._said
         said = [display(title, style=STRONG), Content(""), display(hint, style=DIM)]
         above = [Content("")] * (max(0, height - len(said)) // 3)

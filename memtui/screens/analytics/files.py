@@ -1,4 +1,4 @@
-"""Figures and results as files: CSV, JSON, Parquet, and a chart as SVG. Blocking."""
+"""Writes figures and results as CSV, JSON or Parquet, and charts as SVG; blocking."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = {
     for name, field in Figures.model_fields.items()
     if field.annotation is not Latency
 } | dict.fromkeys(Figures.model_computed_fields, "DOUBLE")
-"""The type of every figure but the latency."""
+"""The type of every figure except the latency."""
 _LATENCY = tuple(Latency.model_fields)
 
 
@@ -42,7 +42,7 @@ class Table:
 
 
 def figures_table(groups: Sequence[FigureGroup]) -> Table:
-    """Return figures as a table: its keys, its bucket of time, then every figure."""
+    """Return figures as a table: keys, begin and end of the bucket, then every figure."""
     keys = tuple(dict.fromkeys(key for one in groups for key in one.keys))
     timed = any(one.begins for one in groups)
     times = ("begins", "ends") if timed else ()
@@ -67,7 +67,7 @@ def figures_table(groups: Sequence[FigureGroup]) -> Table:
 
 
 def write_table(path: Path, table: Table | SqlAnswer, *, overwrite: bool) -> None:
-    """Write a table in the form that the name asks for, as `write_file` does."""
+    """Write a table in the format of the file's suffix, with `write_file`."""
     write = {".csv": _write_csv, ".json": _write_json, ".parquet": _write_parquet}
     write_file(path, lambda work: write[path.suffix.lower()](work, table), overwrite=overwrite)
 
@@ -116,7 +116,7 @@ def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
 
 
 def _storable(duck: Any, kind: str) -> str:
-    """Return a type that a column can have, or nothing where its values become text."""
+    """Return the column type for Parquet; empty: the values are written as text."""
     import duckdb
 
     if kind in {"JSON", '"NULL"'} or kind.startswith(("UNION", "MAP")):
@@ -129,7 +129,7 @@ def _storable(duck: Any, kind: str) -> str:
 
 
 def _unique(columns: Sequence[str]) -> list[str]:
-    """Return the names quoted, the second of a name with a number."""
+    """Return the names quoted and made unique with numbers."""
     named: list[str] = []
     taken: set[str] = set()
     for column in columns:
@@ -143,7 +143,7 @@ def _unique(columns: Sequence[str]) -> list[str]:
 
 
 def write_svg(path: Path, strips: Sequence[Strip], title: str, *, overwrite: bool) -> None:
-    """Write lines as a terminal shows them as an SVG picture, as `write_file` does."""
+    """Write terminal lines as an SVG picture, with `write_file`."""
     from rich.console import Console
     from rich.segment import Segment, Segments
 

@@ -1,4 +1,4 @@
-"""The table of figures by a dimension, and the way from a bar or a group to its operations."""
+"""The table of figures by a dimension, and filters and SQL that select a group's operations."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from memtui.widgets.columns import Cell, Column, Tone
 
 _BAR = 8
 _NAME = 16
-"""Cells of a name that are never cut."""
+"""Most cells that the name column asks for."""
 _MEASURED = 2_000
-"""Groups that are measured for the width of a column; those with the most operations are."""
+"""Groups measured for a column's width; those with the most operations come first."""
 
 
 DIMENSIONS = tuple(name for name in figures.DIMENSIONS if name != "company")
-"""What the table can group by."""
+"""Dimensions that the table can group by."""
 
 
 def words_of(dimension: str) -> str:
-    """Return what a dimension is called; `by` is the word of the line that tells of one."""
+    """Return a dimension's title; not `by` for the principal, as `by …` names any dimension."""
     return "who" if dimension == "principal" else dimension.replace("_", " ")
 
 
 def dimension_of(group: FigureGroup) -> str:
-    """Return what a group of the table is one of."""
+    """Return the dimension of a group."""
     [dimension] = group.keys
     return dimension
 
 
 def name_of(group: FigureGroup) -> str:
-    """Return what a group is called; one of nothing says so."""
+    """Return a group's name; `no agent` for operations without a value."""
     [(dimension, value)] = group.keys.items()
     return value if value is not None else f"no {words_of(dimension)}"
 
@@ -75,11 +75,11 @@ _NUMBERS: tuple[tuple[str, str, int, _OfGroup, _OfGroup], ...] = (
      lambda one: one.latency_ms.p95 or 0.0),
     ("hits", "hits", 30, _hits, lambda one: one.hit_rate or 0.0),
 )  # fmt: skip
-"""The columns of numbers: key, title, rank where it is narrow, what is drawn, what is sorted by."""
+"""The columns of numbers: key, title, priority in narrow lists, cell, sort key."""
 
 
 def group_columns(groups: Sequence[FigureGroup], dimension: str) -> list[Column[FigureGroup]]:
-    """Return the columns of a table of groups; a number is never cut."""
+    """Return the columns of a table of groups, wide enough for every number."""
     most = max((one.operation_count for one in groups), default=0)
 
     def width(title: str, cell: Callable[[FigureGroup], object]) -> int:
@@ -112,11 +112,11 @@ _MEASURES = {
     Measure.RESULTS: "result_count",
     Measure.SCORE: "best_score",
 }
-"""What the views have of each measure."""
+"""The SQL of each measure in the views."""
 
 
 def filter_of_group(chosen: Filter, group: FigureGroup) -> Filter | None:
-    """Return a filter narrowed to a group; None where the filter line has no words for it."""
+    """Return a filter narrowed to a group; None: no filter selects it."""
     [(dimension, value)] = group.keys.items()
     if value is None or dimension in figures.OF_USAGE:
         return None
@@ -125,12 +125,12 @@ def filter_of_group(chosen: Filter, group: FigureGroup) -> Filter | None:
         return None
     only = build_filter(**{field: value})
     narrowed = chosen.narrowed_to(**{field: getattr(only, field)})
-    # One that names a channel takes in what is memtui's own, which the figures left out.
+    # A filter on a channel includes memtui's own reads, which the figures exclude.
     return narrowed if narrowed.excludes_internal == chosen.excludes_internal else None
 
 
 def filter_of_bucket(chosen: Filter, bucket: FigureGroup, about: Filter) -> Filter:
-    """Return a filter narrowed to a bucket of time, and to what a chart is about."""
+    """Return a filter narrowed to a bucket, and by the filter of a chart."""
     narrowed: dict[str, object] = {
         "since": max(filter(None, (chosen.since, bucket.begins)), default=None),
         "until": min(filter(None, (chosen.until, bucket.ends)), default=None),
@@ -142,7 +142,7 @@ def filter_of_bucket(chosen: Filter, bucket: FigureGroup, about: Filter) -> Filt
 
 
 def statement_of_group(group: FigureGroup, chosen: Filter) -> str:
-    """Return the SQL that lists the operations of a group for which there is no filter."""
+    """Return the SQL that lists the operations of a group."""
     [(dimension, value)] = group.keys.items()
     column = figures.DIMENSIONS[dimension]
     same = f"{column} IS NULL" if value is None else f"{column} = {quoted(value)}"
@@ -154,7 +154,7 @@ def statement_of_group(group: FigureGroup, chosen: Filter) -> str:
 
 
 def statement_of(same: str, chosen: Filter) -> str:
-    """Return the SQL that lists the operations that a condition and a filter let through."""
+    """Return the SQL that lists the operations that match a condition and a filter."""
     from memtui.store.conditions import condition
 
     narrowed = chosen.with_internal().model_copy(update={"comparisons": ()})

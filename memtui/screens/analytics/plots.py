@@ -1,4 +1,4 @@
-"""The figures of a board as charts, and those of what is selected in words."""
+"""The figures of a board as charts, and the figures of the selection in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from memtui.widgets.display import BAD, DIM, WARN, display, line, lines
 
 _MOST_PROVIDERS = 3
 _HOURS = 25
-"""Hours of a day at most."""
+"""Most hours of a day: at the end of daylight saving time."""
 _BARS = "█▓▒░"
 _TONES: tuple[Tone, ...] = ("primary", "ok", "accent", "secondary")
 _NOTES = {HitSign.USED: "a hit was opened later", HitSign.SCORE: "a hit: score ≥ threshold"}
@@ -40,13 +40,13 @@ _SIGN_WORDS = {
     HitSign.SCORE: "share of queries with a score ≥ threshold",
 }
 Scale = Callable[[float], str]
-"""How a value reads on an axis."""
+"""Formats a value of an axis."""
 
 _SHORT = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 
 class Plot(NamedTuple):
-    """A chart, and which operations it is made of: by a filter, or by SQL where none says it."""
+    """A chart, and its operations: as a filter, or as an SQL condition if no filter can."""
 
     chart: Chart
     about: Filter = Filter()
@@ -54,7 +54,7 @@ class Plot(NamedTuple):
 
 
 def plots_of(board: Board) -> tuple[Plot, ...]:
-    """Return the charts, the first answers first."""
+    """Return the charts of the dashboard, the most important first."""
     bucket, stats = board.question.bucket, board.stats
     of_days = len(board.buckets) > _HOURS
     labels = tuple(
@@ -167,7 +167,7 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
 
 
 def _spending(board: Board) -> list[tuple[str, Callable[[FigureGroup], float]]]:
-    """Return what each of the dearest providers cost, and what the others did together."""
+    """Return the cost of each of the most expensive providers, and of all others together."""
     paid = [(one.keys.get("provider") or "no provider", one) for one in board.spending]
     totals: dict[str, Decimal] = defaultdict(Decimal)
     for name, one in paid:
@@ -190,7 +190,7 @@ def _more_than_nothing(measure: Measure) -> Filter:
 
 
 def short_count(value: float) -> str:
-    """Return a count for a scale: `850`, `12.2k`; nothing for half a thing."""
+    """Return a count for a scale: `850`, `12.2k`; empty for a fraction."""
     for size, letter in _SHORT:
         if value >= size:
             return f"{value / size:.3g}{letter}"
@@ -198,7 +198,7 @@ def short_count(value: float) -> str:
 
 
 def unpriced_words(figures: Figures) -> str:
-    """Return which share of the calls has no price, or nothing where all have."""
+    """Return the share of calls without a price; empty: all have one."""
     if not figures.unpriced_count:
         return ""
     share = figures.unpriced_count / figures.usage_count
@@ -220,7 +220,7 @@ def _milliseconds(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What is selected: its figures, what it is called, and what `enter` does with it."""
+    """The selection: its title and figures; `hint` is what `enter` does."""
 
     title: str
     figures: Figures
@@ -229,7 +229,7 @@ class Selected:
 
 
 def figures_content(selected: Selected, sign: HitSign, width: int, *, short: bool) -> Content:
-    """Return every figure of what is selected, in few lines where it has to be short."""
+    """Return the figures of the selection; with `short`, in fewer lines."""
     return _short(selected, sign, width) if short else _whole(selected, sign, width)
 
 
@@ -300,7 +300,7 @@ def _helped(figures: Figures) -> Content | None:
 
 
 def _waiting(figures: Figures) -> int:
-    """Return how many operations ended in nothing yet, as what they ask for waits for review."""
+    """Return the number of operations whose writes are held for review."""
     ended = figures.success_count + figures.failure_count + figures.cancelled_count
     return max(0, figures.operation_count - ended)
 

@@ -1,4 +1,4 @@
-"""The editor of a statement, with the words that complete what is typed."""
+"""The editor of an SQL statement, with completions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _UPPER = frozenset(KEYWORDS)
 
 
 class Completion(NamedTuple):
-    """A word that fits: what it is, and what is written for it."""
+    """A completion; `sort` is function, keyword, view, or the view of a column."""
 
     word: str
     sort: str
@@ -69,16 +69,16 @@ class Completion(NamedTuple):
 
     @property
     def written(self) -> str:
-        """What is put into the statement."""
+        """The text to insert; a function gets an opening parenthesis."""
         return f"{self.word}(" if self.sort == "function" else self.word
 
 
 Views = Mapping[str, Sequence[tuple[str, str]]]
-"""The columns of each view, with their meaning."""
+"""The columns of each view, each with its meaning."""
 
 
 def word_before(text: str) -> str:
-    """Return the word that ends at the end of `text`; empty in a quoted text or a comment."""
+    """Return the word at the end of `text`; empty in a string or a comment."""
     rest = _PLAIN.sub("", text)
     if "'" in rest or "--" in text.rpartition("\n")[2]:
         return ""
@@ -87,10 +87,10 @@ def word_before(text: str) -> str:
 
 
 def completions(views: Views, statement: str, before: str) -> list[Completion]:
-    """Return what completes the word at the end of `before`, the best first.
+    """Return the completions of the word at the end of `before`, the best first.
 
     Args:
-        views: The views there are.
+        views: All views.
         statement: The whole statement, for the views that it names.
         before: The statement up to the cursor.
     """
@@ -115,7 +115,7 @@ def completions(views: Views, statement: str, before: str) -> list[Completion]:
 
 
 def _sources(views: Views, statement: str) -> dict[str, str]:
-    """Return the views that a statement reads, by their name and by their alias."""
+    """Return the views that a statement reads, by name and by alias."""
     found: dict[str, str] = {}
     for view, alias in _SOURCE.findall(_PLAIN.sub("", statement)):
         if (name := view.casefold()) in views:
@@ -134,7 +134,7 @@ def _columns(views: Views, chosen: Iterable[str]) -> list[Completion]:
 
 
 def _fitting(offered: Iterable[Completion], typed: str) -> list[Completion]:
-    """Return those that begin with what was typed, then those that have it behind a `_`."""
+    """Return completions that begin with the typed text, then those with a part that does."""
     wanted = typed.casefold()
     begin, inside = [], []
     for one in offered:
@@ -149,7 +149,7 @@ def _fitting(offered: Iterable[Completion], typed: str) -> list[Completion]:
 
 
 def emphasised(text: str) -> list[tuple[int, int, str]]:
-    """Return from where to where a line is a keyword, a text or a comment, and as what to draw."""
+    """Return start, end and style of each keyword, string and comment of a line."""
     styles = {"note": "dim italic", "text": "italic"}
     found = []
     for piece in _PIECES.finditer(text):
@@ -162,12 +162,12 @@ def emphasised(text: str) -> list[tuple[int, int, str]]:
 
 
 _LEAST = 2
-"""Letters of a word before its completions come by themselves."""
+"""Letters after which completions show automatically."""
 _SHOWN = 8
 
 
 class Completions(OptionList, can_focus=False):
-    """The words that fit, under the cursor."""
+    """The list of completions, below the cursor."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id, compact=True, markup=False)
@@ -175,7 +175,7 @@ class Completions(OptionList, can_focus=False):
         self.moved = False
 
     def offer(self, words: Sequence[Completion], place: Offset) -> None:
-        """Show words at a place of the screen; none hides the list."""
+        """Show completions at a position of the screen; an empty list hides it."""
         self.words = tuple(words)
         self.moved = False
         self.display = bool(words)
@@ -200,7 +200,7 @@ class Completions(OptionList, can_focus=False):
 
     @property
     def chosen(self) -> Completion | None:
-        """The highlighted word."""
+        """The highlighted completion."""
         return self.words[self.highlighted] if self.words and self.highlighted is not None else None
 
 
@@ -211,18 +211,18 @@ def _note(one: Completion) -> str:
 class SqlEditor(ForeignTextArea):
     """Edits one statement.
 
-    While words are offered, `tab` takes one, the arrows choose, `enter` takes a chosen one and
-    `escape` closes them.
+    While completions show, `tab` takes the highlighted one, the arrows move the highlight, `enter`
+    takes it once it was moved, and `escape` hides them.
     """
 
     ACTION_GROUP = "sql"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("sql")
 
     class Run(Message):
-        """The statement is to be run."""
+        """The person asked to run the statement."""
 
     class Left(Message):
-        """A running statement is to be stopped, else the rows are to have the focus."""
+        """The person asked to stop a running statement, else to go to the rows."""
 
     def __init__(self, offered: Completions, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(EXAMPLE, id=id, soft_wrap=True, show_line_numbers=True)
@@ -230,29 +230,29 @@ class SqlEditor(ForeignTextArea):
         self._offered = offered
         self._by_hand = False
         self._earlier: list[str] = []
-        """The statements that were run, the newest first."""
+        """Statements run before, the newest first."""
         self._learning = Background(self, "sql-words")
 
     def on_mount(self) -> None:
-        """Select the example, so that the first letter takes its place."""
+        """Select the example, so that typing replaces it."""
         self.select_all()
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line as it is drawn, its keywords and texts emphasised."""
+        """Return a line with keywords, strings and comments emphasised."""
         text = super().get_line(line_index)
         for start, end, style in emphasised(text.plain):
             text.stylize(style, start, end)
         return text
 
     def put(self, statement: str) -> None:
-        """Begin with another statement."""
+        """Replace the statement."""
         self._by_hand = False
         self.load_text(statement)
         self.move_cursor(self.document.end)
         self._close()
 
     def take(self) -> str:
-        """Return the statement, which is to be run."""
+        """Return the statement, and remember it as run."""
         statement = self.text.strip()
         if statement:
             others = [one for one in self._earlier if one != statement]
@@ -260,7 +260,7 @@ class SqlEditor(ForeignTextArea):
         return statement
 
     def on_focus(self) -> None:
-        """Learn what completes a statement."""
+        """Read the views for completion."""
         if not self.views:
             self._learning.latest(read_views, self._learn, frame_of(self).fail)
 
@@ -268,7 +268,7 @@ class SqlEditor(ForeignTextArea):
         self.views = views
 
     async def on_event(self, event: events.Event) -> None:
-        """Let the offered words have their keys, before the text itself acts on them."""
+        """Let the shown completions handle a key before the editor does."""
         if isinstance(event, events.Key):
             if self._offered.display and self._with_words(event.key):
                 return
@@ -276,7 +276,7 @@ class SqlEditor(ForeignTextArea):
         await super().on_event(event)
 
     def _with_words(self, key: str) -> bool:
-        """Return whether a key was one for the offered words, and do what it asks."""
+        """Handle a key of the completions; return whether it was one."""
         if key in {"up", "down"}:
             self._offered.step(1 if key == "down" else -1)
         elif key == "tab" or (key == "enter" and self._offered.moved):
@@ -288,7 +288,7 @@ class SqlEditor(ForeignTextArea):
         return True
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Offer what completes the word that is being written."""
+        """Show completions of the word that is being typed."""
         event.stop()
         typed = word_before(self._before)
         if self._by_hand and (len(typed) >= _LEAST or typed.endswith(".")):
@@ -297,12 +297,12 @@ class SqlEditor(ForeignTextArea):
             self._close()
 
     def on_text_area_selection_changed(self) -> None:
-        """Close the words when the cursor leaves the word."""
+        """Hide the completions when the cursor leaves the word."""
         if self._offered.display and not word_before(self._before):
             self._close()
 
     def on_blur(self) -> None:
-        """Close the words."""
+        """Hide the completions."""
         self._close()
 
     @property
@@ -330,7 +330,7 @@ class SqlEditor(ForeignTextArea):
         self._close()
 
     def action_complete(self) -> None:
-        """Offer words for what is written so far."""
+        """Show completions at the cursor."""
         self._offer()
 
     def action_run(self) -> None:
@@ -343,7 +343,7 @@ class SqlEditor(ForeignTextArea):
         self.post_message(self.Left())
 
     def action_save(self) -> None:
-        """Keep the statement under a name."""
+        """Save the statement under a name."""
         frame = frame_of(self)
         frame.talk(keep_statement(frame, self.text))
 
@@ -368,7 +368,7 @@ class SqlEditor(ForeignTextArea):
 
 
 async def read_views() -> Views:
-    """Return the views and their columns, without waiting for what they come from."""
+    """Return the views and their columns; the import runs in a thread, so that the app goes on."""
 
     def read() -> Views:
         from memtui.analytics.sql import VIEWS

@@ -1,4 +1,4 @@
-"""The SQL of the Analytics screen: a statement, how it went, and its rows."""
+"""The SQL pane of the Analytics screen: statement, status and rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _NEAR = re.compile(r'(?:at or near|at) "(.+)"')
 _TICK_SECONDS = 0.25
 _MEASURED = 200
-"""Rows from all over the result that are measured for the width of a column."""
+"""Rows, spread over the result, that are measured for a column's width."""
 _WIDEST = 40
 _LONGEST = 2_000
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
@@ -50,9 +50,9 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 
 def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int] | None:
-    """Return the line and column, from 0, in what is written, at which an error was found.
+    """Return line and column of an error in the text `written`, both from 0.
 
-    None where it is not known, or something else is written by now.
+    None: they are unknown, or the text was changed meanwhile.
     """
     start = written.find(statement)
     if start < 0 or not statement:
@@ -74,7 +74,7 @@ def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int
 
 
 class SqlPane(Container):
-    """Runs a person's statements; one at a time."""
+    """Runs a person's statements, one at a time."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
@@ -91,9 +91,9 @@ class SqlPane(Container):
         )
         self._took_ms = 0.0
         self._first = 0
-        """How many columns were moved out of view at the left."""
+        """Number of columns scrolled out of view at the left."""
         self._session: ServiceSession | None = None
-        """Where the last statement was asked."""
+        """The session of the last statement."""
         self._began: float | None = None
         self._stopping = False
         self._asking = Background(self, "sql")
@@ -106,11 +106,11 @@ class SqlPane(Container):
         yield self._completions
 
     def on_mount(self) -> None:
-        """Be ready to keep the time of what runs."""
+        """Set up the timer of a running statement."""
         self._ticking = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
 
     def on_unmount(self) -> None:
-        """Let nobody wait for a statement when the app is left."""
+        """Stop a running statement, so that the app can end."""
         self._stop()
 
     @property
@@ -126,7 +126,7 @@ class SqlPane(Container):
 
     @on(SqlEditor.Run)
     def run_statement(self) -> None:
-        """Run what is written."""
+        """Run the statement."""
         frame = frame_of(self)
         if self.running:
             frame.toast("A statement is running; esc stops it.", severity="warning")
@@ -144,7 +144,7 @@ class SqlPane(Container):
         self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
 
     def back(self) -> None:
-        """Stop a running statement, else go to it."""
+        """Stop a running statement, else focus the editor."""
         if not self._cancel():
             self.screen.set_focus(self.editor)
 
@@ -169,14 +169,14 @@ class SqlPane(Container):
             self._ticking.pause()
             return
         if self._stopping:
-            # A statement that has not quite begun cannot be stopped yet; so ask until it is.
+            # A statement cannot be stopped before it has begun, so try again at each tick.
             self._stop()
         seconds = int(time.monotonic() - self._began)
         words = f"… running {seconds} s" if not self._stopping else "… stopping"
         self._say(line(display(words), display("esc stops it", style=DIM), gap="   "))
 
     def forget(self) -> None:
-        """Let go of the result, which is another company's, and of what still runs."""
+        """Clear the result, which belongs to another company, and stop a running statement."""
         self._stop()
         self._asking.forget()
         self._began = self.result = None
@@ -231,7 +231,7 @@ class SqlPane(Container):
     # The rows.
 
     def shift_columns(self, by: int) -> None:
-        """Show the columns further right or left."""
+        """Scroll by `by` columns."""
         if self.result is not None and self.result.columns:
             self._first = max(0, min(self._first + by, len(self.result.columns) - 1))
             self._list.hidden = frozenset(map(str, range(self._first)))
@@ -261,7 +261,7 @@ class SqlPane(Container):
             )
 
     def row_text(self) -> str:
-        """Return the row under the cursor as JSON; raises `NotFound` where there is none."""
+        """Return the row under the cursor as JSON; raises `NotFound` if there is none."""
         row, result = self._list.current, self.result
         if row is None or result is None:
             raise NotFound("There is no row to copy.")
@@ -270,14 +270,14 @@ class SqlPane(Container):
 
 
 class ResultRow(NamedTuple):
-    """A row and its place, from 0."""
+    """A row and its index in the result."""
 
     place: int
     values: tuple[Any, ...]
 
 
 def cell_text(value: Any, zone: tzinfo) -> str:
-    """Return a value as it reads; a moment in the person's zone."""
+    """Return a value as text; a moment in the time zone `zone`."""
     if isinstance(value, bool) or value is None:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, datetime):
@@ -293,7 +293,7 @@ def cell_text(value: Any, zone: tzinfo) -> str:
 def result_columns(
     result: Table | SqlAnswer, rows: Sequence[ResultRow], zone: tzinfo
 ) -> tuple[Column[ResultRow], ...]:
-    """Return the columns of a result, each as wide as what it shows; a number is never cut."""
+    """Return the columns of a result, each as wide as its content; a number is never cut."""
 
     def column(place: int, title: str, kind: str) -> Column[ResultRow]:
         number = kind.startswith(_NUMBERS) and not kind.endswith("]")
@@ -323,7 +323,7 @@ def result_columns(
 
 
 def sort_key(place: int) -> Callable[[ResultRow], Any]:
-    """Return what orders rows by a column; what has no value comes last, whatever the way."""
+    """Return the sort key of a column; rows without a value are not for it."""
 
     def key(row: ResultRow) -> Any:
         value = row.values[place]
@@ -337,7 +337,7 @@ def sort_key(place: int) -> Callable[[ResultRow], Any]:
 
 
 def row_content(columns: Sequence[str], row: ResultRow, zone: tzinfo, width: int) -> Content:
-    """Return every value of a row behind its column's name."""
+    """Return every value of a row after its column's name."""
     named = [
         (visible(name, limit=_WIDEST), value)
         for name, value in zip(columns, row.values, strict=True)

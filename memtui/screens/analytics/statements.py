@@ -1,4 +1,4 @@
-"""The dialogs in which a person keeps statements under names, and opens them again."""
+"""Dialogs to save statements under names and to open them again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memtui.screens.kept import (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a person wants with a statement; `name` is empty for one that is not saved."""
+    """A person's choice for a statement; `name` is empty if it is not saved."""
 
     what: Literal["open", "rename", "delete"]
     statement: str
@@ -28,7 +28,7 @@ class Chosen:
 
 
 class ChooseQuery(Choose[Chosen]):
-    """Choose a saved statement, or one run before; rename or delete a saved one."""
+    """A dialog to choose a statement, saved or run before, and to rename or delete a saved one."""
 
     BINDINGS = [
         ("q", "back", "back"),
@@ -49,7 +49,7 @@ class ChooseQuery(Choose[Chosen]):
 
 
 async def keep_statement(screen: ServiceScreen, statement: str) -> None:
-    """Ask in a conversation for a name, and keep a statement under it."""
+    """Ask for a name, and save a statement under it; part of a conversation."""
     path = screen.state.paths.queries_file
     prompt = Prompt(
         "Keep the statement as",
@@ -66,7 +66,7 @@ async def keep_statement(screen: ServiceScreen, statement: str) -> None:
 async def choose_statement(
     screen: ServiceScreen, earlier: Sequence[str], opened: Callable[[str], None]
 ) -> None:
-    """Let a person open a saved statement or one run before; rename and delete until then."""
+    """Let a person open a statement, saved or run before; after a rename or delete, ask again."""
     path, names = screen.state.paths.queries_file, list[str]()
 
     async def choices() -> list[Choice[Chosen]]:

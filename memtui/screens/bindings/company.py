@@ -1,4 +1,4 @@
-"""The form of a company: its name for people, and how each kind of source opens."""
+"""The form of a company: its display name, and link templates for each kind of source."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _EXAMPLES = {
 
 
 class Save(Protocol):
-    """Changes the company to what is written."""
+    """Saves the settings of the company."""
 
     def __call__(self, *, name: str, link_templates: dict[str, str]) -> Awaitable[CompanyView]:
-        """Raise one of the contract's errors where it cannot be changed."""
+        """Raise one of the contract's errors if it cannot be changed."""
 
 
 class CompanyForm(Form[CompanyView]):
@@ -51,7 +51,7 @@ class CompanyForm(Form[CompanyView]):
         self._begin |= {kind.value: links.get(kind, "") for kind in SourceKind}
 
     def rows(self) -> Iterator[FieldRow]:
-        """Yield the name, and a template a kind of source."""
+        """Yield the name, and one template for each kind of source."""
         for field, value in self._begin.items():
             hint = "What the company is called on every screen."
             if field != _NAME:
@@ -63,11 +63,11 @@ class CompanyForm(Form[CompanyView]):
 
     @property
     def is_written(self) -> bool:
-        """Whether something is another than at the beginning."""
+        """Whether the person changed a field."""
         return self.values != self._begin
 
     def action_submit(self) -> None:
-        """Save what is written if it fits."""
+        """Save the settings if the templates are valid."""
         links = self.values
         name = links.pop(_NAME)
         found = {kind: link_problem(kind, template) for kind, template in links.items()}

@@ -1,8 +1,8 @@
-"""The form of a binding: its key and its provider's settings, each asked for by its type.
+"""The form of a binding: its key and its provider's settings, with a field for each type.
 
-What was written is checked in two steps before it is taken: the settings against the provider's
-config, then the provider by opening it once. Whatever fails, and whoever goes back, nothing that
-was written is lost: it is in the answer's draft, with which the form can be opened again.
+The input is checked in two steps: the settings against the provider's config, then the provider
+by opening it once. After an error, or if the person goes back, the input is not lost: the
+answer's draft has it, and the form can be opened again with it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class BindingProbe(Protocol):
-    """Opens a binding once, as it is written, and says how it is."""
+    """Opens a binding once with the written settings, and returns its health."""
 
     def __call__(self, key: str, config: Json, *, read_only: bool) -> Awaitable[Health]:
-        """Raise one of the contract's errors where it cannot be opened."""
+        """Raise one of the contract's errors if it cannot be opened."""
 
 
 _ENTRIES = 2_000
-"""Names of a folder among which a path is completed."""
+"""Most entries of a folder that are read to complete a path."""
 _PROBLEMS = 3
 _OF_SECRETS = (
     "The name of a secret, never the secret itself: memtui looks up the environment variable of "
@@ -50,12 +50,12 @@ _OF_SECRETS = (
 )
 _LIST = "Several with commas between them, or a JSON list."
 _KEY, _READ_ONLY = "binding key", "binding read-only"
-"""The form's own fields; a space is in no provider's name of one."""
+"""The form's own fields; provider settings have no space in their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingDraft:
-    """What is written in a form, as it stands there; a name that is missing was never touched."""
+    """The input of a form, unparsed; a missing name: the field was never shown."""
 
     key: str = ""
     read_only: bool = False
@@ -64,19 +64,19 @@ class BindingDraft:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """What was written, and the config that it comes to; None: the person went back."""
+    """The input of a form, and the config from it; None: the person went back."""
 
     draft: BindingDraft
     config: Json | None = None
 
 
 def written(view: ProviderView, config: Json) -> dict[str, Any]:
-    """Return how a config stands in the fields of a form."""
+    """Return a config as values of the form's fields."""
     return {one.name: _written(one, config.get(one.name)) for one in view.config}
 
 
 def _written(field: ConfigField, value: Any) -> Any:
-    """Return how a setting stands in its field."""
+    """Return a setting as the value of its field."""
     if field.kind == "switch":
         return bool(field.default if value is None else value)
     if field.kind == "choice":
@@ -91,9 +91,9 @@ def _written(field: ConfigField, value: Any) -> Any:
 
 
 def config_of(view: ProviderView, draft: BindingDraft) -> tuple[Json, dict[str, str]]:
-    """Return the config that is written, and what is wrong with it by field.
+    """Return the config from a draft, and an error for each wrong field.
 
-    A field that says what counts anyway is left out.
+    Settings equal to their default are left out of the config.
     """
     config: Json = {}
     wrong: dict[str, str] = {}
@@ -112,7 +112,7 @@ def config_of(view: ProviderView, draft: BindingDraft) -> tuple[Json, dict[str, 
 
 
 def _meant(field: ConfigField, written: Any) -> Any:
-    """Return the value that a field says, None where it says none. Raises `ValueError`."""
+    """Parse the value of a field; None: it is empty. Raises `ValueError`."""
     if not isinstance(written, str) or field.kind == "choice":
         return written
     text = written.strip()
@@ -134,7 +134,7 @@ class PathSuggester(Suggester):
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the path with its last name completed, a folder with a slash."""
+        """Return the path with its last name completed, with a slash after a folder."""
         return await asyncio.to_thread(_completed, value)
 
 
@@ -156,7 +156,7 @@ def _completed(written: str) -> str | None:
 
 
 class PathInput(ForeignInput):
-    """A path; `tab` takes the completion that is shown, else it goes to the next field."""
+    """A path field; `tab` takes the shown completion, else it goes to the next field."""
 
     BINDINGS = [("tab", "complete", "complete")]
 
@@ -164,7 +164,7 @@ class PathInput(ForeignInput):
         super().__init__(value, suggester=PathSuggester(), **options)
 
     def action_complete(self) -> None:
-        """Take the completion, or leave."""
+        """Take the completion, or go to the next field."""
         if self.cursor_at_end and self._suggestion and self._suggestion != self.value:
             self.action_cursor_right()
         else:
@@ -172,10 +172,10 @@ class PathInput(ForeignInput):
 
 
 class BindingForm(Form[FormAnswer]):
-    """Ask for a binding of one provider; dismissed with what was written, whatever becomes of it.
+    """Ask for a binding of one provider; dismissed with the input, even if the person goes back.
 
-    `verb` is what happens in the end: "add". With `has_key` the binding's key and mode are asked
-    for too.
+    `verb` is the action after the form, such as "add". With `has_key` the form also asks for key and
+    mode of the binding.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class BindingForm(Form[FormAnswer]):
         self._has_key = has_key
         self._checking = Background(self, "check")
         self._passed: BindingDraft | None = None
-        """What was written when the check passed."""
+        """The draft that passed the check; None: none has."""
 
     def rows(self) -> Iterator[FieldRow]:
-        """Yield key and mode where they are asked for, and the provider's settings."""
+        """Yield key and mode if `has_key`, then the provider's settings."""
         if self._has_key:
             words = "A short name for the binding: lowercase letters, digits, - and _."
             key = ForeignInput(self._begin.key, compact=True)
@@ -211,7 +211,7 @@ class BindingForm(Form[FormAnswer]):
 
     @property
     def draft(self) -> BindingDraft:
-        """What is written."""
+        """The present input."""
         values = self.values
         key, read_only = values.pop(_KEY, None), values.pop(_READ_ONLY, None)
         draft = replace(self._begin, values=values)
@@ -219,21 +219,21 @@ class BindingForm(Form[FormAnswer]):
 
     @property
     def is_written(self) -> bool:
-        """Whether something is another than at the beginning."""
+        """Whether the person changed a field."""
         return self.draft != self._begin
 
     def changed(self) -> None:
-        """Check again what passed as something else."""
+        """Require another check if the draft differs from the one that passed."""
         if self._passed is not None and self._passed != self.draft:
             self._passed = None
             self.say(Content(""), "check")
 
     def action_back(self) -> None:
-        """Go back with what is written."""
+        """Close with the present input."""
         self.dismiss(FormAnswer(self.draft))
 
     def action_submit(self) -> None:
-        """Check what is written, or take it where it has passed."""
+        """Check the input; if it has passed, close with it."""
         draft = self.draft
         config, wrong = config_of(self._view, draft)
         if self._has_key and not draft.key:
@@ -273,7 +273,7 @@ def _choice_word(choice: Any) -> str:
 
 
 def _widget(field: ConfigField, value: Any) -> Widget:
-    """Return what a field is written in."""
+    """Return the widget of a field."""
     if field.kind == "switch":
         return Switch(bool(value), animate=False)
     if field.kind == "choice":
