@@ -48,8 +48,8 @@ class Period(Enum):
 class TimeRange:
     """A time range from `since` to before `until`; None: unbounded.
 
-    `days`: it consists of whole local days up to today. `filtered`: the filter line sets it, not the
-    period.
+    `days`: it consists of whole local days up to today. `filtered`: the filter line sets it,
+    not the period.
     """
 
     since: datetime | None = None

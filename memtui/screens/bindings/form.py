@@ -174,8 +174,8 @@ class PathInput(ForeignInput):
 class BindingForm(Form[FormAnswer]):
     """Ask for a binding of one provider; dismissed with the input, even if the person goes back.
 
-    `verb` is the action after the form, such as "add". With `has_key` the form also asks for key and
-    mode of the binding.
+    `verb` is the action after the form, such as "add". With `has_key` the form also asks for key
+    and mode of the binding.
     """
 
     def __init__(

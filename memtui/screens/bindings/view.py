@@ -1,4 +1,4 @@
-"""What the Bindings screen shows: its rows, how each reads, and the details of one."""
+"""The rows of the Bindings screen, and the details of a row."""
 
 from __future__ import annotations
 
@@ -45,41 +45,41 @@ if TYPE_CHECKING:
 
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)
-"""What stands before a row that belongs to a binding."""
+"""Drawn before a row that belongs to a binding."""
 HEALTH_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
-"""Sign and style of each state of a provider."""
+"""Mark and style of each health status."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingsView:
-    """The bindings, their health as far as it is known, and what was found on this machine."""
+    """The bindings, the health known so far, and the memories found on this machine."""
 
     bindings: tuple[BindingView, ...] = ()
     healths: Mapping[str, BindingHealth] = field(default_factory=dict)
     unusable: tuple[Problem, ...] = ()
-    """Installed providers that are not used, and why."""
+    """Problems of installed providers that cannot be used."""
     findings: tuple[DiscoveredMemory, ...] | None = None
-    """None while the search is under way."""
+    """Memories found on this machine; None: the search is under way."""
     agents: tuple[Connected, ...] = ()
-    """Who is connected now."""
+    """Agents connected now, or lately."""
     in_sync: tuple[InSync, ...] = ()
-    """Which of them are kept in sync."""
+    """Pairs of bindings that are kept in sync."""
     plugins: frozenset[str] = frozenset()
-    """The providers behind which is a memory plugin."""
+    """Providers that are memory plugins."""
 
     def embedding(self, key: str) -> Embedding | None:
-        """Return how far a binding's texts are embedded, where it has a model."""
+        """Return the embedding state of a binding; None: unknown, or it has no model."""
         health = self.healths.get(key)
         return health.health.embedding if health else None
 
     def steps_of(self, key: str) -> Iterator[tuple[str, InSync]]:
-        """Yield the bindings that one is kept in sync with, and how far."""
+        """Yield the bindings in sync with the binding `key`, each with the state of the sync."""
         for one in self.in_sync:
             if key in {one.left, one.right}:
                 yield one.right if key == one.left else one.left, one
 
     def holder(self, finding: DiscoveredMemory) -> BindingView | None:
-        """Return the binding through which a finding is read already."""
+        """Return the binding that reads a finding already; None: there is none."""
         for binding in self.bindings:
             if finding.is_read_by(binding.provider_key, binding.config):
                 return binding
@@ -87,18 +87,18 @@ class BindingsView:
 
     @property
     def unbound(self) -> tuple[DiscoveredMemory, ...]:
-        """The findings that no binding reads yet."""
+        """Findings that no binding reads yet."""
         return tuple(one for one in self.findings or () if self.holder(one) is None)
 
     @property
     def addable(self) -> tuple[DiscoveredMemory, ...]:
-        """Those of them that a binding can be made of."""
+        """Unbound findings that can be added as bindings."""
         return tuple(one for one in self.unbound if one.usable)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row of the tree: how it reads, and what it stands for."""
+    """One row of the tree: its content, and the object that it shows."""
 
     content: Content
     binding: BindingView | None = None
@@ -107,15 +107,15 @@ class TreeRow:
     finding: DiscoveredMemory | None = None
     agent: Connected | None = None
     company: bool = False
-    """Whether it is the row of the company."""
+    """Whether it shows the company."""
     more: int = 0
-    """How many problems are not listed."""
+    """Number of problems that are not listed."""
     selectable: bool = True
-    """Whether the cursor may stand on it."""
+    """Whether the cursor can be on it."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it stands for, whatever else changed of it."""
+        """Identifies the object of the row across changes."""
         path = self.finding.path if self.finding else None
         key = self.binding.key if self.binding else None
         agent = (self.agent.principal, self.agent.run_id) if self.agent else None
@@ -124,7 +124,7 @@ class TreeRow:
 
 
 def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
-    """Yield the tree: the company, its bindings with targets and problems, agents, findings."""
+    """Yield the rows: the company, its bindings with targets and problems, agents, findings."""
     name = state.session.company.name if state.session else state.scope.company_id
     yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state), company=True)
     if state.as_of is not None:
@@ -204,7 +204,7 @@ def _binding_line(
 
 
 def _step_note(other: str, found: InSync) -> Content:
-    """Return with whom a binding is kept in sync, and what is open."""
+    """Return the binding that another is in sync with, and its open conflicts and deletions."""
     return display(f"⇄ {other}{_open_words(found)}", style=WARN if _open_words(found) else DIM)
 
 
@@ -215,7 +215,7 @@ def _open_words(found: InSync) -> str:
 
 
 def _embedding_note(found: Embedding) -> Content | None:
-    """Return how far texts are embedded, in few words; nothing where all are."""
+    """Return the progress of embedding in few words; None: it is complete."""
     if found.is_done:
         return None
     if not found.agreed:
@@ -273,7 +273,7 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
 
 
 def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
-    """Return who is connected, since when, and what it was told last."""
+    """Return the details of a connected agent, with its last answer."""
     now = state.true_clock()
     facts = [
         ("acts for", agent.acts_for or ""),
@@ -299,12 +299,12 @@ def _about(records: int, *, estimated: bool) -> str:
 
 
 def found_title(finding: DiscoveredMemory) -> str:
-    """Return what was found, its path from the home folder on."""
+    """Return a finding's title, with the home folder as `~`."""
     return finding.title.replace(f"{Path.home()}/", "~/")
 
 
 def found_place(finding: DiscoveredMemory) -> str:
-    """Return where it was found; empty where the title says so."""
+    """Return a finding's path; empty: the title contains it."""
     return "" if finding.path in finding.title else short_path(finding.path)
 
 
@@ -315,7 +315,7 @@ def short_path(path: str) -> str:
 
 
 def health_words(binding: BindingView, health: BindingHealth | None) -> tuple[str, str, str]:
-    """Return mark, word and style of a binding's state."""
+    """Return mark, word and style of a binding's health."""
     if not binding.enabled:
         return "◌", "off", DIM
     if health is None:
@@ -327,12 +327,12 @@ def health_words(binding: BindingView, health: BindingHealth | None) -> tuple[st
 
 
 def serves(binding: BindingView, state: AppState) -> bool:
-    """Whether this binding serves the scope that is chosen."""
+    """Whether a binding serves the chosen scope."""
     return state.resolution is not None and state.resolution.binding_key == binding.key
 
 
 def target_serves(target: TargetView, state: AppState) -> bool:
-    """Whether it is this target by which the scope is served."""
+    """Whether the chosen scope is served because of this target."""
     reason = state.resolution.reason if state.resolution else ""
     if target.target_type == "company":
         return reason.startswith("company")
@@ -347,19 +347,19 @@ CAPTURE_WORDS = {
 
 
 def capture_words(captures: Collection[Capture]) -> str:
-    """Return what a binding captures, as a part of a sentence."""
+    """Return the captures of a binding, as part of a sentence."""
     return ", ".join(words for one, words in CAPTURE_WORDS.items() if one in captures)
 
 
 def target_words(target: TargetView) -> str:
-    """Return what a target is: `the whole company`, `project x`, `agent y`."""
+    """Return a target in words: `the whole company`, `project x`, `agent y`."""
     if target.target_type == "company":
         return "the whole company"
     return f"{target.target_type} {target.target_id}"
 
 
 def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) -> Content:
-    """Return everything about the selected row."""
+    """Return the details of a row."""
     if row.finding is not None:
         return _finding_detail(row.finding, width)
     if row.agent is not None:
@@ -436,7 +436,7 @@ def _binding_detail(
 
 
 def _limit_facts(kind: str, name: str, state: AppState) -> Iterator[tuple[str, str]]:
-    """Yield how far the spending of a company or binding is, as last added up."""
+    """Yield the spending limits of a company or binding, with the spending last counted."""
     own = [one for one in state.spending if (one.target_type, one.target_id) == (kind, name)]
     for one in own:
         yield "limit", spending.stand(one, spending.period(one, state.true_clock(), state.zone))
@@ -493,7 +493,7 @@ def _finding_detail(finding: DiscoveredMemory, width: int) -> Content:
 
 
 def sync_content(answer: SyncAnswer) -> Content:
-    """Return what a sync saw and changed."""
+    """Return the result of a sync."""
     last_answer = (
         f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
         f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
@@ -504,7 +504,7 @@ def sync_content(answer: SyncAnswer) -> Content:
 
 
 def profile_content(answer: ProfileAnswer) -> Content:
-    """Return a profile, and what it cost."""
+    """Return a profile, and its cost."""
     summary = answer.profile.summary.strip()
     took = f"tokens {tokens(answer.usage)}   {duration(answer.latency_ms)}"
     said = display(summary, keep_newlines=True) if summary else display("Nothing.", style=DIM)
@@ -512,7 +512,7 @@ def profile_content(answer: ProfileAnswer) -> Content:
 
 
 def whose(scope: Scope) -> str:
-    """Name the owners of a scope to a person: `user ana in project web`, or the company."""
+    """Name the owners of a scope: `project web, user ana`, or the whole company."""
     words = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
     named = [f"{words[field]} {name}" for field in words if (name := getattr(scope, field))]
     return ", ".join(named) or "the whole company"

@@ -1,4 +1,4 @@
-"""What the Budget screen shows: whose facts there are, the facts as rows, and how it reads."""
+"""The contents of the Budget screen: owners of facts, facts as rows, head, bars and charts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from memtui.service.history.metrics import FactDay, FactMetrics
 
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
-"""The field of a scope that names the owner of a place's facts."""
+"""The scope field of each kind of owner."""
 _FLAGS = {"agent": "--agent", "user": "--subject", "project": "--project"}
 COMPANY = "company"
 _SECTIONS = {
@@ -72,7 +72,7 @@ _SECTIONS = {
     SectionKind.GUIDANCE: "agent",
     SectionKind.TOPIC: "project",
 }
-"""Whose a section's records are; of the others each tells by itself."""
+"""The owner of each section's records; in other sections every record names its owner."""
 _FACTS_OF = {
     "agent": SectionKind.FACTS,
     "user": SectionKind.USER,
@@ -82,11 +82,11 @@ _FACTS_OF = {
 _OFFERED = {"user": "subject_id", "project": "project_id", "agent": "agent_id"}
 _MOST_OFFERS = 200
 DAYS = 60
-"""What the charts go back."""
+"""Days that the charts go back."""
 _LABEL_CELLS = 10
 _BAR_CELLS = (8, 40)
 _LEAST_NAME = 12
-"""Cells that the name of whose context it is keeps beside its cost."""
+"""Least cells for the owner's name beside the cost."""
 _BEHIND_CELLS = 34
 _SHOWN_WARNINGS = 2
 _SHARE_NAME_CELLS = 24
@@ -97,7 +97,7 @@ _CHART_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class FactsPlace:
-    """Whose facts they are, and which binding holds them."""
+    """An owner of facts, and the binding that stores them."""
 
     word: str
     """`user`, `project`, `agent` or `company`."""
@@ -107,19 +107,19 @@ class FactsPlace:
 
     @property
     def label(self) -> str:
-        """Name it to a person: `user ana`."""
+        """The owner in words: `user ana`."""
         return f"{self.word} {self.name}"
 
     @property
     def section(self) -> SectionKind:
-        """The section of a context that its facts stand in."""
+        """The section of a context with its facts."""
         return _FACTS_OF[self.word]
 
 
 def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
-    """Return whose facts a context of this scope is made of, without their bindings.
+    """Return the owners of the facts in a context of this scope, without their bindings.
 
-    The company's come besides, for those who may change them.
+    The company is not among them.
     """
     return tuple(
         FactsPlace(word, name, Scope.model_validate({"company_id": scope.company_id, field: name}))
@@ -129,12 +129,12 @@ def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
 
 
 def section_word(kind: SectionKind) -> str:
-    """Name a section on the screen, where a project has one word."""
+    """Return the name of a section on the screen; the workspace is called project."""
     return "project" if kind is SectionKind.WORKSPACE else kind.value
 
 
 def place_of_section(kind: SectionKind, places: Iterable[FactsPlace]) -> FactsPlace | None:
-    """Return whose facts a section is made of."""
+    """Return the owner of a section's facts; None: it is not one of `places`."""
     word = _SECTIONS.get(kind)
     return next((place for place in places if place.word == word), None)
 
@@ -142,14 +142,14 @@ def place_of_section(kind: SectionKind, places: Iterable[FactsPlace]) -> FactsPl
 async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
     """Return the users, projects and agents that the log and the active binding know.
 
-    Of one that the active binding does not count it is said why.
+    If the active binding does not count the records of one, its sentence says why.
     """
     session = state.session
     if session is None:
         return []
     spaces: tuple[Namespace, ...] = ()
     if state.binding is not None and state.binding.capabilities.namespaces:
-        # Without them the log still names those that were worked with.
+        # Without namespaces, the log still names the owners used so far.
         with suppress(MemtuiError):
             spaces = await session.service.namespaces.all(session.caller, state.binding.key)
     found = state.prune_figures
@@ -162,7 +162,7 @@ async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
 
 
 async def _why_uncounted(state: AppState, session: ServiceSession, offer: Choice[ScopeStep]) -> str:
-    """Say which binding has the records of an offer where the active one has none; else nothing."""
+    """Return which other binding serves an offer; empty: the active one does, or it is unknown."""
     scope = offer.value.applied_to(Scope(company_id=state.scope.company_id))
     asked = state.filter.binding_key or state.binding_key
     with suppress(MemtuiError):
@@ -173,9 +173,9 @@ async def _why_uncounted(state: AppState, session: ServiceSession, offer: Choice
 
 
 def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice[ScopeStep]]:
-    """Return what can be offered, users first, each sort by name.
+    """Return the users, then projects and agents, each by name, with their number of records.
 
-    How much each has in the active binding is said where that is known.
+    The number is of the active binding, and left out if unknown.
     """
     counts = {
         ("agent", ORCHESTRATOR)
@@ -201,11 +201,11 @@ class FactRow:
     section: SectionKind
     fact: ContextFact
     tokens: int | None = None
-    """What its line costs the prompt; None where it was left out."""
+    """Tokens of its line in the prompt; None: it was left out."""
     left_out: str = ""
-    """Why the model does not get to read it."""
+    """Why it is not in the prompt; empty: it is."""
     warning: str = ""
-    """What is wrong with it."""
+    """The warning about it; empty: none."""
 
     @property
     def text(self) -> str:
@@ -214,28 +214,28 @@ class FactRow:
 
     @property
     def handle(self) -> RecordHandle | None:
-        """Its record; None where none stands behind it."""
+        """Its record; None: it has none."""
         return self.fact.handle
 
     @property
     def record_id(self) -> str:
-        """The id of its record; empty where none stands behind it."""
+        """The id of its record; empty: it has none."""
         return self.handle.provider_record_id if self.handle else ""
 
     @property
     def name(self) -> RecordName:
-        """What names the record behind the fact."""
+        """Identifies its record across all bindings."""
         return RecordName(self.fact.binding_key or "", self.record_id)
 
     @property
     def key(self) -> str:
-        """What names it in the list."""
+        """Its key in the list."""
         provider = self.handle.provider_key if self.handle else ""
         return f"{self.section}\x1f{provider}\x1f{self.record_id or self.text}"
 
 
 def rows_of(context: AssembledContext) -> tuple[FactRow, ...]:
-    """Return the facts of a context, the first that a model reads first, those left out last."""
+    """Return the facts of a context in the order of the prompt, those left out last."""
     titles = {rule.title: kind for kind, rule in RULES.items()}
     wrong = {handle: one.message for one in context.warnings for handle in one.handles}
     read = (
@@ -267,7 +267,7 @@ def narrowed(
     repeated: Collection[RecordHandle],
     now: datetime,
 ) -> list[FactRow]:
-    """Return the rows that a filter line lets through: by words, person, kind, dates and use."""
+    """Return the rows that match a filter: words, author, kind, dates and use."""
     words = (chosen.text or "").split()
     asked = [
         *(one for one in chosen.field_tests() if one.field in _TESTS),
@@ -303,7 +303,7 @@ _TESTS: dict[str, Callable[[ContextFact, str], bool]] = {
 
 
 def by_words(principal: str | None) -> str:
-    """Return who made a fact: `ai coding`, `ana`; a dash where it is not known."""
+    """Return the author of a fact: `ai coding`, `ana`; a dash if unknown."""
     if not principal:
         return "–"
     name = fmt.author(principal)
@@ -313,7 +313,7 @@ def by_words(principal: str | None) -> str:
 def fact_columns(
     now: Callable[[], datetime], reads: Mapping[RecordName, RetrievalCount]
 ) -> list[Column[FactRow]]:
-    """Return the columns; `now` is what relative times count from."""
+    """Return the columns of the facts; relative times count from `now`."""
 
     def age(row: FactRow) -> float:
         return row.fact.created_at.timestamp() if row.fact.created_at else 0.0
@@ -354,7 +354,7 @@ def fact_content(
     *,
     exact: bool = True,
 ) -> Content:
-    """Return everything about a fact, its text first; `exact` says how its tokens were counted."""
+    """Return the details of a fact; `exact`: its tokens were counted, not estimated."""
     text = [display(row.text, keep_newlines=True)]
     return joined([text, list(_about(row, place, read, state, exact=exact))], width)
 
@@ -400,9 +400,9 @@ def _about(
 
 @dataclass(frozen=True, slots=True)
 class ContextTimeline:
-    """What the log says of a context: its own assemblies, and what was done to its facts.
+    """Figures of a context from the log: its assemblies, and the changes of its facts.
 
-    `company` is the whole company's, for what only makes sense over all of it.
+    `company` has those of the whole company, for figures that need all of it.
     """
 
     contexts: FactMetrics
@@ -412,33 +412,33 @@ class ContextTimeline:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """The context that is looked at. `answer` is None until it has been assembled."""
+    """The shown context; `answer` is None until it was assembled."""
 
     model: str = ""
     budget: int = DEFAULT_BUDGET
     places: tuple[FactsPlace, ...] = ()
     offers: tuple[Choice[ScopeStep], ...] = ()
-    """Whose facts there are to look at, where nobody is chosen."""
+    """Owners to choose from, while none is chosen."""
     answer: ContextAnswer | None = None
     rows: tuple[FactRow, ...] = ()
-    """Its facts, those included that the filter line does not let through."""
+    """All its facts, even those that the filter hides."""
     same: Mapping[str, frozenset[RecordHandle]] = field(default_factory=dict)
-    """Facts that say what another says, by the word of their place."""
+    """Facts that repeat another, by the word of their place."""
     timeline: ContextTimeline | None = None
     prompt: str = ""
-    """What the model would be asked; empty: nothing is searched for."""
+    """The prompt to search related records for; empty: no search."""
     profile: bool = False
-    """Whether the provider's profile is asked for."""
+    """Whether the context includes the provider's profile."""
     raw: bool = False
-    """Whether the text is shown as the model sees it, instead of the list of its facts."""
+    """Whether the context's text is shown instead of the list of facts."""
 
     def place_of(self, row: FactRow | None) -> FactsPlace | None:
-        """Return whose fact it is."""
+        """Return the owner of a row's fact; None: unknown."""
         return place_of_section(row.section, self.places) if row else None
 
 
 def head_content(view: BudgetView, width: int) -> Content:
-    """Return whose context it is, for which model, and what a request of it costs."""
+    """Return the head: owners, model, and the cost of a request."""
     wide = width >= _WIDE_CELLS
     labels = (place.label for place in view.places if place.word != COMPANY)
     whose = display(" in ".join(labels), limit=120, style=STRONG)
@@ -456,7 +456,7 @@ def head_content(view: BudgetView, width: int) -> Content:
 
 
 def price_content(price: Price) -> Content:
-    """Return what a request and a thousand of them cost, and out of which table."""
+    """Return the cost of a request and of a thousand, and the price table."""
     since = f" of {price.table_date:%Y-%m-%d}" if price.table_date else ""
     table = display(f"{price.table}{since}", style=DIM)
     if not price.priced:
@@ -468,7 +468,7 @@ def price_content(price: Price) -> Content:
 
 
 def short_head(view: BudgetView, width: int, most: int) -> Content:
-    """Return head, bars and the first warning in at most so many lines."""
+    """Return head, bars and the first warning, in at most `most` lines."""
     if view.answer is None:
         return head_content(view, width)
     whose = " in ".join(place.label for place in view.places if place.word != COMPANY)
@@ -486,10 +486,10 @@ def short_head(view: BudgetView, width: int, most: int) -> Content:
 
 
 def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
-    """Return a bar for each section, and one for the whole against its budget.
+    """Return a bar for each section, and one for the total, against their budgets.
 
-    Where that is more than so many lines, the sections that are the least full have none. A single
-    line is that of the section that is over its budget, where one is.
+    If that is more than `most` lines, the least full sections are left out. A single line shows the
+    fullest section if it is over its budget, else the total.
     """
     answer = view.answer
     if answer is None:
@@ -539,15 +539,15 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
 
 
 def share_words(share: PromptShare) -> str:
-    """Return the memory's share of the largest to the smallest prompt: `0.9 to 2.6%`."""
+    """Return the memory's share of a prompt, for the largest and the smallest: `0.9 to 2.6%`."""
     least, most = f"{share.min_share * 100:.1f}", f"{share.max_share * 100:.1f}"
     return f"{least}%" if least == most else f"{least} to {most}%"
 
 
 def notes_content(view: BudgetView) -> Content:
-    """Return the first warnings, and how many more things there are to know.
+    """Return the first warnings, and the number of others and of facts left out.
 
-    That a budget is exceeded the bars say already.
+    Exceeded budgets are not among them: the bars show these.
     """
     answer = view.answer
     if answer is None:
@@ -568,9 +568,10 @@ def notes_content(view: BudgetView) -> Content:
 
 
 def offers_content(offers: Sequence[Choice[ScopeStep]], state: AppState) -> list[Content]:
-    """Return whose facts there are to look at, a line each.
+    """Return the owners to choose from, one a line.
 
-    How much of all bindings could go is said rather than how much the active one has.
+    Each has the number of its prunable records in all bindings, if known, else its records in the
+    active one.
     """
     found, whole = state.prune_figures, Scope(company_id=state.scope.company_id)
     could_go = found.owners if found else {}
@@ -586,7 +587,7 @@ def offers_content(offers: Sequence[Choice[ScopeStep]], state: AppState) -> list
 
 
 def doubts_content(answer: ContextAnswer) -> Content:
-    """Return every warning, and everything that was left out with its reason."""
+    """Return all warnings, and all left-out facts with their reasons."""
     blocks = [display(f"▲ {one.message}", limit=600, style=WARN) for one in answer.warnings]
     if not blocks:
         blocks.append(display("Nothing is wrong with this context."))
@@ -621,7 +622,7 @@ def _share_lines(share: PromptShare, width: int) -> Iterator[Content]:
 
 
 def files_content(places: Sequence[FactsPlace]) -> Content:
-    """Return the commands for each place, or in general where nobody is chosen."""
+    """Return the commands for each place; an example if there is none."""
     said = [display("These commands export facts to files and import them:", style=DIM)]
     flags = [
         f"{_FLAGS[place.word]} {shlex.quote(place.name)}"
@@ -636,13 +637,13 @@ def files_content(places: Sequence[FactsPlace]) -> Content:
     return lines(said)
 
 
-# How the context and its facts came to be, day by day.
+# Context and facts over time, by day.
 
 
 async def read_timeline(
     session: ServiceSession, scope: Scope, places: Sequence[FactsPlace], now: datetime
 ) -> ContextTimeline:
-    """Read the last 60 days; nothing of it is an operation."""
+    """Read the figures of the last 60 days; these reads are not logged."""
     facts, since = session.service.metrics.facts, now - timedelta(days=DAYS)
     own = (place.scope for place in places if place.word != COMPANY)
     scopes = (scope, None, *own)
@@ -653,7 +654,7 @@ async def read_timeline(
 
 
 def charts_of(timeline: ContextTimeline, budget: int) -> tuple[Chart, ...]:
-    """Return the context's size, the facts that came and went, and who saved them."""
+    """Return charts of context sizes, added and deleted facts, and saves."""
     days = timeline.contexts.days
 
     def chart(title: str, nothing: str, *series: Series, **options: Any) -> Chart:
@@ -662,7 +663,7 @@ def charts_of(timeline: ContextTimeline, budget: int) -> tuple[Chart, ...]:
         return Chart(title, labels, series, squeezed="day", nothing=nothing, **options)
 
     def summed(value: Callable[[FactDay], int]) -> tuple[float, ...]:
-        """Return the sum over all places for each day, in the days of the contexts."""
+        """Return the sum over all places for each day of the contexts."""
         totals: Counter[date] = Counter()
         for metrics in timeline.facts:
             for day in metrics.days:
@@ -694,7 +695,7 @@ def charts_of(timeline: ContextTimeline, budget: int) -> tuple[Chart, ...]:
 
 
 def charts_content(timeline: ContextTimeline, budget: int, width: int) -> Content:
-    """Return every chart large, and under them how well facts serve."""
+    """Return all charts in large, followed by the metrics."""
     words = (
         "The bar of the total is one context, as it would be now. A day's average is of all that "
         "were assembled for this scope, with whatever else belonged to them."
@@ -709,7 +710,7 @@ def charts_content(timeline: ContextTimeline, budget: int, width: int) -> Conten
 
 
 def metrics_content(timeline: ContextTimeline, width: int) -> Content:
-    """Return how well facts serve in the company and here, against their targets (seed 004 §8)."""
+    """Return the metrics of facts in the company and here, with their targets (seed 004 §8)."""
     whole, here = timeline.company, timeline.contexts
     adoption, deleted = whole.adoption, whole.share_deleted_by_hand
     users = f"{whole.active_users_with_facts} of {fmt.counted(whole.active_users, 'active user')}"

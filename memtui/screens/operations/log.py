@@ -1,9 +1,8 @@
-"""Keeps the list of operations filled and live.
+"""Loads the list of operations and keeps it live.
 
-The natural order is newest first, so the newest is at the top: while the cursor is there and
-following is on, new operations push in above; anywhere else nothing moves and the count says
-`+3 new`. `g` or `home` goes to the newest, which resumes. Any other order is that of the moment
-in which it was asked for; what came since is counted.
+The natural order is newest first. While the cursor is at the top and following is on, new
+operations appear above it; elsewhere the rows stay, and the count says `+3 new`. `g` or `home`
+goes to the newest and resumes. Any other order is a snapshot; newer operations are only counted.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 NEWEST_FIRST = ("when", True)
 _PAGE_ROWS = 64
-"""Rows of a page: in another order each may lie in another place of the archive."""
+"""Rows of a page; small, as in other orders each row may be elsewhere in the archive."""
 _PAGES = 96
 _KEPT = 1_000
-"""Operations that came since the view was opened and are held; beyond, it is opened again."""
+"""Most new operations kept in memory; beyond, the view is opened again."""
 
 
 class _Opened(NamedTuple):
-    """A view in some order, and what is seen of it first, with the page that this begins at."""
+    """An opened view, its order, and its first rows, which begin at page `page`."""
 
     view: LogView
     order: tuple[str, bool]
@@ -45,50 +44,50 @@ class _Opened(NamedTuple):
 
 
 _AT_ONCE = 1_000
-"""Operations that are read in one go where all are wanted."""
+"""Operations per read when all are read."""
 
 
 def operation_key(operation: Operation) -> str:
-    """Return what names a row of the log."""
+    """Return the key of an operation's row."""
     return operation.operation_id
 
 
 class LogFeed:
-    """Reads the log for one list and says how much of it is shown."""
+    """Reads the log for one list, and shows how many operations there are."""
 
     def __init__(self, screen: ListScreen[Operation]) -> None:
         self._screen = screen
         self.rows: WindowRows[Operation] = WindowRows(operation_key)
         self.following = True
         self.order = NEWEST_FIRST
-        """The column that operations are to be ordered by, and whether from high to low."""
+        """The wanted order: a column, and whether from high to low."""
         self.chosen = Filter()
-        """What is let through."""
+        """The filter in force."""
         self._shown_order = NEWEST_FIRST
-        """The order of the rows that are shown, until those in `order` have come."""
+        """The order of the shown rows; differs from `order` until the new rows come."""
         self._view: LogView | None = None
-        """None before the first one was opened, and while only the newest that match are shown."""
+        """None: none is open yet, or only the newest matches are shown so far."""
         self._arrived: list[Operation] = []
-        """What came since, where it is shown: in the natural order."""
+        """Operations newer than the view; collected only in the natural order."""
         self._came_since = 0
         self._left_out = 0
-        """How many match besides that are memtui's own."""
+        """Number of matching operations hidden as memtui's own."""
         self._logged = 0
-        """How many there are, matching or not."""
+        """Number of all operations, matching or not."""
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
         self._added_up: tuple[tuple[int, str], str] = ((0, ""), "")
-        """What the marked operations cost, with their number and the last of them."""
+        """Cost of the marked operations, cached for their number and the last of them."""
         self._sought: tuple[Operation, Callable[[Operation], None]] | None = None
-        """What is to be gone to once the log is open, and who is told where it is not listed."""
+        """The operation to go to once the log is open, and the callback if it is not listed."""
         self._looking = Background(screen, "log-place")
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
 
     @property
     def count(self) -> int:
-        """How many operations match by now."""
+        """Number of matching operations, including new ones."""
         return self._view.count + self._came_since if self._view else self.rows.count
 
     @property
@@ -98,7 +97,7 @@ class LogFeed:
     # Opening.
 
     def load(self, chosen: Filter) -> None:
-        """Open the log with a filter, in `order`; an opening under way is stopped."""
+        """Open the log with a filter, in `order`; cancels an opening under way."""
         for work in (self._tail, self._windows, self._looking):
             work.forget()
         if not self.rows.count:
@@ -123,7 +122,7 @@ class LogFeed:
     ) -> _Opened:
         session = self._screen.session
         if order == NEWEST_FIRST:
-            # This view runs from the oldest on: there no operation ever changes its place.
+            # This view is oldest first, as there no operation ever changes its place.
             view = await session.service.analysis.open_log(
                 session.caller, chosen, "seq", early=early
             )
@@ -137,7 +136,7 @@ class LogFeed:
         return _Opened(view, order, 0, await to_thread(view.window, 0, _PAGE_ROWS))
 
     def _replace(self, view: LogView | None) -> Operation | None:
-        """Put another view in place of the one there is; return what the cursor stood on."""
+        """Replace the view; return the operation under the cursor, unless that is at the top."""
         if self._view is not None:
             close = partial(to_thread, self._view.close)
             self._screen.acts.every(close, lambda _: None, self._screen.fail)
@@ -171,7 +170,7 @@ class LogFeed:
         self._left_out, self._logged, self._last_seq = view.left_out, view.logged, view.last
 
     def _show_early(self, found: Sequence[Operation]) -> None:
-        """Show the newest that match while older ones are looked for."""
+        """Show the newest matches while older ones are being searched."""
         was = self._replace(None)
         self._fill(NEWEST_FIRST, len(found), 0, found[::-1])
         self._find(was)
@@ -179,7 +178,7 @@ class LogFeed:
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
         was, before = self._replace(opened.view), self._shown_order
-        # Where the same is asked for again, an operation stands as far from the oldest as before.
+        # Same filter and order again: each operation is as far from the oldest as before.
         same = again and self._natural and before == opened.order and self.rows.count > 0
         added = max(0, opened.view.count - self.rows.count) if same else 0
         self._problem = ""
@@ -213,12 +212,12 @@ class LogFeed:
         )
 
     def demo_grew(self) -> None:
-        """Say anew why nothing is shown, where the log was read."""
+        """Update the notice of the empty list, if the log was read."""
         if self._view is not None and not self._screen.reads.busy:
             self._screen.rows_list.notice = self._nothing()
 
     def _find(self, operation: Operation | None) -> None:
-        """Go to where an operation is among others now, else to the newest."""
+        """Go to an operation's line; to the newest if it is None or unknown."""
         shown = self._screen.rows_list
         place = None if operation is None else self._place_of(operation)
         if place is not None:
@@ -227,7 +226,7 @@ class LogFeed:
             shown.go_to(0)
 
     def seek(self, operation: Operation, apart: Callable[[Operation], None]) -> None:
-        """Go to an operation once the log is open; where it is not listed there, tell `apart`."""
+        """Go to an operation once the log is open; if it is not listed, call `apart`."""
         self._sought = operation, apart
         if self._view is not None and not self._screen.reads.busy:
             self._go_to_sought()
@@ -272,13 +271,13 @@ class LogFeed:
         self._screen.show_error(error, "r reads the log again.")
 
     def fetch(self, wanted: tuple[int, ...]) -> None:
-        """Read pages that came into view; a newer wish cancels an older one."""
+        """Read pages that came into view; a newer request cancels an older one."""
         view, rows, arrived = self._view, self.rows, self._arrived
         if view is None:
             return
 
         async def pages() -> dict[int, Sequence[Operation]]:
-            """Read pages of the view, and of what came since it was opened."""
+            """Read pages, from the view and from the operations newer than it."""
             found: dict[int, Sequence[Operation]] = {}
             for number in wanted:
                 first, end = rows.page_bounds(number)
@@ -297,7 +296,7 @@ class LogFeed:
         self._windows.latest(pages, hold, self._screen.fail)
 
     async def all_rows(self) -> list[Operation]:
-        """Read all operations that match, in the order of the view."""
+        """Read all matching operations, in the order of the view."""
         view = self._view
         if view is None:
             return [one for _, one in self.rows.held()]
@@ -311,7 +310,7 @@ class LogFeed:
     # Following.
 
     def poll(self) -> None:
-        """Look for operations newer than the last one, unless a look is under way."""
+        """Read newer operations, unless a read is under way."""
         view, last = self._view, self._last_seq
         if view is not None and not self._screen.reads.busy and not self._tail.busy:
             self._tail.latest(lambda: to_thread(view.tail, last), self._came, self._missed)
@@ -337,7 +336,7 @@ class LogFeed:
             )
 
     def _renew(self, opened: _Opened) -> None:
-        """Go on with a view that holds what came since the one before was opened."""
+        """Replace the view by one that contains the newer operations."""
         self._replace(opened.view)
         self._take_counts(opened.view)
         self._grow(())
@@ -347,12 +346,12 @@ class LogFeed:
     def _grow(self, rows: Sequence[Operation]) -> None:
         added = self.count - self.rows.count
         self.rows.extend(rows, self.count)
-        # Details that a person reads stay: reading their records is logged too.
+        # Do not follow while details are open: reading their records is logged, too.
         follow = self.following and not self._screen.opened
         self._screen.rows_list.rows_changed(added_above=added, follow=follow)
 
     def turn(self) -> None:
-        """Turn following on, and go to the newest, or turn it off."""
+        """Turn following on or off; when on, go to the newest."""
         self.following = not self.following
         if self.following and not self._natural:
             self.order = NEWEST_FIRST
@@ -363,12 +362,12 @@ class LogFeed:
         self.look()
 
     def sort(self, column: str) -> None:
-        """Order by a column, or turn its order around."""
+        """Sort by a column, from high to low; if it is so already, reverse."""
         self.order = (column, self.order != (column, True))
         self.load(self.chosen)
 
     async def jump(self, moment: datetime) -> None:
-        """Go to the last operation that had begun by a moment, in the order of time."""
+        """Go to the last operation that had begun by a moment; switch to the natural order."""
         screen = self._screen
         if not self._natural:
             screen.reads.forget()
@@ -382,7 +381,7 @@ class LogFeed:
             self.look()
 
     def _place_of(self, operation: Operation) -> int | None:
-        """Return the line of an operation that may not be held; None where it is not known."""
+        """Return the line of an operation, loaded or not; None: unknown."""
         if self._view is None or not self._natural:
             return None
         place = self._view.place_of(operation.seq)
@@ -397,7 +396,7 @@ class LogFeed:
         return self.rows.count - 1 - place
 
     def _cost_of(self, marks: dict[str, Operation]) -> str:
-        """Return what the marked operations cost together; nothing where that is nothing."""
+        """Return the total cost of the marked operations; empty: nothing."""
         named = len(marks), next(reversed(marks))
         if self._added_up[0] != named:  # it is asked for at every scroll
             costs = [one.cost_usd for one in marks.values() if one.cost_usd]
@@ -407,7 +406,7 @@ class LogFeed:
         return self._added_up[1]
 
     def look(self) -> None:
-        """Note what has been seen, and say how much there is."""
+        """Update the count: matches, marks, cost, live state, new and hidden operations."""
         count, logged, shown = self.count, self._logged, self._screen.rows_list
         if self._view is None and count:
             self._screen.show_count(f"{fmt.count(count)} so far  looking further …")

@@ -1,4 +1,4 @@
-"""The check that nobody altered the log, over a screen: how far it is, and what it found."""
+"""The dialog that checks whether the log was altered: its progress and its result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RUNNING = "esc stops it"
 
 
 class Proof(Sheet):
-    """Check every operation of the company's log; `esc` stops that, and closes what was found."""
+    """Check every operation of the company's log; `esc` stops the check, or closes the result."""
 
     BINDINGS = [("y", "copy", "copy")]
 
@@ -39,7 +39,7 @@ class Proof(Sheet):
         self._found: AuditCheck | None = None
 
     def on_mount(self) -> None:
-        """Begin to check."""
+        """Start the check."""
         analysis, caller = self._session.service.analysis, self._session.caller
         self._run.start(
             lambda: analysis.verify_chain(caller, self._far),
@@ -61,7 +61,7 @@ class Proof(Sheet):
         else:
             head = display(f"✗ {found.problem}", limit=600, style=f"bold {BAD}")
             facts = [("first broken", f"operation {fmt.count(found.broken_seq or 0)}")]
-            # What is said of a damaged operation ends with the advice.
+            # The problem of a damaged operation may already end with the advice.
             about = display("" if _ADVICE in found.problem else f"{_ADVICE}.", style=STRONG)
         shown = [one for one in facts if one[1]]
         self.show(
@@ -88,12 +88,12 @@ class Proof(Sheet):
         self._keys_are(line(display("Copied.", style=OK), key_hint("esc", "close"), gap=HINT_GAP))
 
     def action_back(self) -> None:
-        """Stop the check, or close what it found."""
+        """Stop the check, or close the result."""
         if self._run.busy:
             self._run.stop()
         else:
             self.dismiss(None)
 
     async def on_unmount(self) -> None:
-        """Bring the check to its end where the whole app is left."""
+        """Stop the check when the app ends, and wait for its clean-up."""
         await self._run.end()

@@ -58,19 +58,19 @@ if TYPE_CHECKING:
     from memtui.store.journal import OutcomeCheck
 
 _TELLING = (OperationType.UNDO, OperationType.CHECK)
-"""Operations that change what is known of an earlier one."""
+"""Operations that change what the details of an earlier one say."""
 _EXPORTED = ("csv", "jsonl", "parquet")
 _HIDDEN = frozenset(SORTS) - SHOWN
 _TEXTS_READ = 10
-"""Records whose text is read when a person goes into the details."""
+"""Most records read when a person enters the details."""
 
 
 class OperationsScreen(ListScreen[Operation]):
     """Every operation of the company, newest first and live.
 
-    What a change did comes from the undo journal, which costs nothing. The text of a record that a
-    query returned takes a read, and every read is an operation of its own: it happens only when
-    the person goes into the details, once a record.
+    The effect of a change comes from the undo journal, without a logged read. The text of a record
+    that a query returned needs a read, which is logged as an operation: so it is read once, and
+    only when the person enters the details.
     """
 
     MODE = "operations"
@@ -86,14 +86,14 @@ class OperationsScreen(ListScreen[Operation]):
         super().__init__(state)
         self._typed: str | None = None
         self._apart: tuple[Operation | None, int] = None, 0
-        """What is shown though it is not listed, and how often the cursor was put by then."""
+        """An operation shown although it is not listed, and the list's `times_put` at that time."""
         self._feed = LogFeed(self)
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._found: dict[str, OutcomeCheck | None] = {}
-        """What checks found of those of unknown outcome."""
+        """Results of checks of unknown outcomes, by operation."""
         self._undone: dict[str, Operation | None] = {}
-        """What took each change back; None: nothing yet."""
+        """The operation that undid each change; None: none so far."""
         self._journal = Background(self, "operation-changes")
         self._texts = Background(self, "operation-texts")
 
@@ -106,11 +106,11 @@ class OperationsScreen(ListScreen[Operation]):
         return log
 
     def make_detail(self) -> OperationDetail:
-        """Return the pane of the details, with the records of the operation in it."""
+        """Return the pane of the details."""
         return OperationDetail(name="operation-detail")
 
     def happened(self, news: News) -> None:
-        """Let the new operations in, now or when the log is shown again."""
+        """Read the new operations, if this screen is shown."""
         if news.is_part or any(one.operation_type in _TELLING for one in news.operations):
             self._changes.clear()
             self._undone.clear()
@@ -119,17 +119,17 @@ class OperationsScreen(ListScreen[Operation]):
             self.moved()
 
     def on_screen_resume(self) -> None:
-        """Let in what came while another screen was shown."""
+        """Read the operations that came while another screen was shown."""
         self._feed.poll()
         self.moved()
 
     def on_resize(self) -> None:
-        """Say how much there is in words for another width, once the screen is styled for it."""
+        """Update the count for the new width, once the screen is styled for it."""
         if self._feed.count:
             self.call_later(self.look)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Say whether the log is followed, and whether more of a demo is to come."""
+        """Update the live state, and the notice while a demo is being made."""
         super().watch_state(before, now)
         if before.not_live != now.not_live and self.is_mounted:
             self._feed.look()
@@ -139,7 +139,7 @@ class OperationsScreen(ListScreen[Operation]):
     # The log.
 
     def load(self) -> None:
-        """Open the log with the filter, unless that was done while it was typed."""
+        """Open the log with the filter, unless it was opened with it while the person typed."""
         self._undone.clear()
         chosen = self.state.log_filter
         typed, self._typed = self._typed, None
@@ -147,13 +147,13 @@ class OperationsScreen(ListScreen[Operation]):
             self._feed.load(chosen)
 
     async def prepare(self) -> None:
-        """Open the log, which is then followed as if it had been shown."""
+        """Open the log before the screen is shown."""
         if self._stale:
             self._stale = False
             self.load()
 
     def forget(self) -> None:
-        """Take the operations away, and what their records say."""
+        """Clear the operations and the texts of their records."""
         self._records.clear()
         self._apart = None, 0
         self._feed.rows.reset(0)
@@ -165,16 +165,16 @@ class OperationsScreen(ListScreen[Operation]):
         self._feed.fetch(pages)
 
     async def all_rows(self) -> list[Operation]:
-        """Read all operations that match."""
+        """Read all matching operations."""
         return await self._feed.all_rows()
 
     def sort(self, column: str) -> None:
-        """Order by a column, or turn its order around."""
+        """Sort by a column, or reverse its order."""
         self._feed.sort(column)
 
     @on(Scrolled)
     def look(self) -> None:
-        """Say how much there is, and how much of it is new."""
+        """Update the count."""
         self._feed.look()
 
     @on(FilterLine.Typed)
@@ -199,9 +199,9 @@ class OperationsScreen(ListScreen[Operation]):
                 self.load()
 
     def select(self, name: str) -> None:
-        """Put the cursor on an operation; the log is narrowed to nothing else to find it.
+        """Put the cursor on an operation; the filter stays.
 
-        It waits for the log that is being opened: rows that stand here may be of another filter.
+        It waits for a log that is being opened, as the present rows may have another filter.
         """
         self.talk(self._select(name))
 
@@ -211,7 +211,7 @@ class OperationsScreen(ListScreen[Operation]):
         self._feed.seek(operation, self._show_apart)
 
     def _show_apart(self, operation: Operation) -> None:
-        """Show an operation that is not listed, until the cursor is put anywhere."""
+        """Show an operation that is not listed, until the cursor moves."""
         self._apart = operation, self.rows_list.times_put
         self.draw_keys()
         self.draw_detail()
@@ -219,14 +219,14 @@ class OperationsScreen(ListScreen[Operation]):
 
     @property
     def current(self) -> Operation | None:
-        """The operation that is shown: one that is not listed, else the one under the cursor."""
+        """The shown operation: one that is not listed, else the one under the cursor."""
         apart, times_put = self._apart
         is_apart = apart is not None and times_put == self.rows_list.times_put
         return apart if is_apart else super().current
 
     @property
     def _chosen(self) -> list[Operation]:
-        """What is marked, else what is shown; raises `NotFound` where there is neither."""
+        """The marked operations, else the shown one; raises `NotFound` if there is none."""
         shown = self.rows_list
         return shown.chosen if shown.selection.active else [self.row]
 
@@ -236,7 +236,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_jump(self) -> None:
-        """Go to the last operation that had begun by a time."""
+        """Ask for a time, and go to the last operation that had begun by then."""
         zone = self.state.local_zone
 
         def moment(text: str) -> datetime:
@@ -250,7 +250,7 @@ class OperationsScreen(ListScreen[Operation]):
     # Details.
 
     def missing_for(self, row: Operation | None) -> dict[Need, str]:
-        """Return which needs do not hold for an operation."""
+        """Return the needs that are not met for an operation."""
         missing = super().missing_for(row)
         found = self._found.get(row.operation_id) if row is not None else None
         is_unknown = row is not None and row.status is OperationStatus.UNKNOWN
@@ -259,7 +259,7 @@ class OperationsScreen(ListScreen[Operation]):
         return missing
 
     def draw_detail(self) -> None:
-        """Draw the operation that is shown, with what is known of it by now."""
+        """Draw the shown operation, with the data read so far."""
         operation, view = self.current, None
         if operation is not None:
             view = OperationView(
@@ -274,7 +274,7 @@ class OperationsScreen(ListScreen[Operation]):
         self.query_one(OperationDetail).show(view)
 
     def moved(self) -> None:
-        """Read what a change did to each record, and whether it was taken back."""
+        """Read a change's effect on each record, its outcome check, and whether it was undone."""
         operation = self.current
         if operation is None:
             return
@@ -305,7 +305,7 @@ class OperationsScreen(ListScreen[Operation]):
         self._journal.latest(read, show, self.fail)
 
     def entered(self) -> None:
-        """Read the records of the operation whose text is not known yet."""
+        """Read the operation's records that were not read yet."""
         operation, session = self.current, self.session
         if operation is None:
             return
@@ -354,7 +354,7 @@ class OperationsScreen(ListScreen[Operation]):
             self.post_message(GoTo("records", binding_key=key or None, select=chosen))
 
     def action_open(self) -> None:
-        """Open where the record under the cursor came from, else the operation."""
+        """Open the source of the record under the cursor, else of the operation."""
         handle = self.query_one(OperationDetail).handle
         record = self._records.get(self.row.place_of(handle)) if handle else None
         if isinstance(record, Record):
@@ -364,7 +364,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_records(self) -> None:
-        """Show the first record that the operation touched; of marked ones, the one chosen."""
+        """Go to the first record of the operation; of several marked ones, ask which record."""
         chosen = self._chosen
         touched: dict[Place, list[Operation]] = defaultdict(list)
         for operation in chosen:
@@ -394,7 +394,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_sources(self) -> None:
-        """Show what wrote memories lately."""
+        """Show the sources of recent writes."""
         from memtui.screens.sources import Sources
 
         await self.visit(Sources(self.state))
@@ -426,7 +426,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_copy(self) -> None:
-        """Offer what to copy of the marked operations, else of the selected one."""
+        """Ask which part of the marked operations, else the selected one, to copy."""
         chosen = self._chosen
         several = len(chosen) > 1
         indent = None if several else 2
@@ -448,7 +448,7 @@ class OperationsScreen(ListScreen[Operation]):
             self.copy(texts[what], f"Copied the {what} of {which}.")
 
     def action_export(self) -> None:
-        """Ask for a file and write all that the filter lets through into it."""
+        """Ask for a file, and export all matching operations to it."""
         session, chosen = self.session, self._feed.chosen
 
         async def write(path: Path, *, overwrite: bool) -> str:
@@ -465,13 +465,13 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_verify(self) -> None:
-        """Check that nobody altered the log, and show what was found."""
+        """Check that nobody altered the log, and show the result."""
         from memtui.screens.operations.proof import Proof
 
         await self.ask(Proof(self.session))
 
     def action_export_proof(self) -> None:
-        """Ask for a file and write every operation with its digest into it."""
+        """Ask for a file, and write every operation with its digest to it."""
         session = self.session
 
         async def write(path: Path, *, overwrite: bool) -> str:
@@ -487,13 +487,13 @@ class OperationsScreen(ListScreen[Operation]):
     # Saved views.
 
     def as_view(self, name: str) -> SavedView:
-        """Return how the log is shown, under a name."""
+        """Return the current view as a saved view."""
         column, descending = self._feed.order
         update = {"column": column, "descending": descending}
         return super().as_view(name).model_copy(update=update)
 
     def use_view(self, view: SavedView) -> None:
-        """Show the log as in a saved view."""
+        """Apply a saved view."""
         is_known = any(column.key == view.column for column in self.rows_list.columns)
         self._feed.order = (view.column, view.descending) if is_known else NEWEST_FIRST
         super().use_view(view)
@@ -502,10 +502,10 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_undo(self) -> None:
-        """Undo the marked changes after a yes, else the selected one, else the last of all.
+        """Undo the marked changes, else the selected one, else the last one, after a yes.
 
         Raises:
-            Invalid: what is marked or selected changes nothing, or cannot be taken back.
+            Invalid: the marked or selected operations changed nothing, or cannot be undone.
         """
         marked, current = self.rows_list.selection.marks.values(), self.current
         changes = [one for one in marked or [current] if one and one.operation_type.mutates]
@@ -541,9 +541,9 @@ class OperationsScreen(ListScreen[Operation]):
             self.rows_list.selection.marks.clear()
 
     async def _refuse_undo(self, operation_ids: Sequence[str]) -> Together:
-        """Raise why changes cannot be undone, so that no undo that fails gets into the log.
+        """Check that changes can be undone, so that no failing undo is logged; return its extent.
 
-        Where they can, how much they take back is returned.
+        Raises an error of the contract if they cannot.
         """
         session = self.session
 
@@ -555,12 +555,12 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was undone last, also on another screen; the log is followed."""
+        """Redo the last undo, made on any screen; the log shows it without reloading."""
         await self.redo_last()
 
 
 def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Operation]]) -> str:
-    """Say of marked operations which touched no record, and which records several touched."""
+    """Return how many operations touched no record, and how many records several touched."""
     none = sum(not one.handles for one in chosen)
     several = sum(len(by) > 1 for by in touched.values())
     said = [f"{none} touched none"] if none else []
@@ -569,9 +569,9 @@ def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Ope
 
 
 def _touched(place: Place, by: Sequence[Operation]) -> Choice[Place]:
-    """Return a record as a choice: what was said last of it alone, else its id, and what was done.
+    """Return a record as a choice: the text of a change to it alone, else its id; its operations.
 
-    Its text is not read for that: every read is an operation.
+    Its text is not read, as each read is logged.
     """
     said = (about(one) for one in by if one.operation_type.mutates and len(one.handles) == 1)
     record_id = place[1].rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""How an operation reads: in a row, and whole with what came back, its cost and its reasons."""
+"""An operation as a row of the list, and its details."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ SORTS = {
     "cost": "cost_usd",
     "error": "error_kind",
 }
-"""What the log is ordered by, column by column (`memtui.store.conditions.SORTS`)."""
+"""The sort of the log for each column (`memtui.store.conditions.SORTS`)."""
 
 SHOWN = frozenset({"when", "type", "binding", "by", "agent", "what", "source", "ms", "cost"})
-"""Columns that are shown until a person wants others."""
+"""Columns shown by default."""
 
 
 def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
-    """Return the columns; `now` is what relative times count from."""
+    """Return the columns; relative times count from `now`."""
     return [
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
         Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
@@ -118,10 +118,10 @@ def _type(operation: Operation) -> Cell:
 
 
 def about(operation: Operation) -> str:
-    """Return what an operation was about in a few words; empty where it says nothing."""
+    """Return the subject of an operation as `asked` does, without the folders of a record id."""
     words = asked(operation)
     if words and words in (operation.request.get("record_id"), _withheld(operation)):
-        words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike
+        words = words.rstrip("/").rpartition("/")[2]  # the folders are mostly the same
     return words
 
 
@@ -156,13 +156,16 @@ def _cost(operation: Operation) -> Cell:
 
 
 def asked(operation: Operation) -> str:
-    """Return what an operation was about, on one line; empty where it says nothing."""
+    """Return the subject of an operation on one line: its text, setting, verdict or count.
+
+    Empty: the request has none.
+    """
     if words := fmt.configured(operation):
         return words
     for name in ASKED:
         value = operation.request.get(name)
         if name == "text" and operation.operation_type is OperationType.CONTEXT:
-            break  # what was told stands in the details
+            break  # the details show the text of a context
         if isinstance(value, str) and value:
             return " ".join(value[:400].split())
     for words_of in (_withheld, _counted, fmt.judged, fmt.reversal):
@@ -174,7 +177,7 @@ def asked(operation: Operation) -> str:
 
 
 def _withheld(operation: Operation) -> str:
-    """Return the record of a company-wide text, which the log does not get; else nothing."""
+    """Return the record id of a company-wide text, which is not logged; empty: it is none."""
     if "content_chars" in operation.request and operation.handles and not operation.erased:
         return operation.handles[0].provider_record_id
     return ""
@@ -189,22 +192,22 @@ def _counted(operation: Operation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperationView:
-    """What the detail shows; `records` fills up while the handles' texts are fetched."""
+    """The content of the details; `records` grows while texts of the handles are read."""
 
     operation: Operation
     now: datetime
     zone: tzinfo | None = None
     records: Mapping[Place, Record | str] = field(default_factory=dict)
-    """The record, or a sentence that says why there is none."""
+    """Records, or a sentence why one could not be read."""
     changes: tuple[Change, ...] = ()
     found: OutcomeCheck | None = None
-    """What a check found of an unknown outcome."""
+    """The result of a check of an unknown outcome."""
     undone_by: Operation | None = None
-    """What took it back."""
+    """The operation that undid it."""
 
 
 def head(view: OperationView, width: int) -> Content:
-    """Return everything above the handles."""
+    """Return the part above the handles."""
     operation = view.operation
     title = line(
         display(operation.operation_type.value, style=STRONG),
@@ -235,7 +238,7 @@ def _asked(operation: Operation) -> Iterator[Line]:
 
 
 def request_words(operation: Operation) -> str:
-    """Return what was asked beside the texts: `intent answer · top k 5`."""
+    """Return the request without its texts: `intent answer · top k 5`."""
     said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
     return SEPARATOR.join(
         f"{name.replace('_', ' ')} {_filter_words(name, value) or _value_words(value)}"
@@ -248,7 +251,7 @@ def request_words(operation: Operation) -> str:
 
 
 def _filter_words(name: str, value: object) -> str:
-    """Return the line of a filter; empty for anything else, which an imported log may hold."""
+    """Return the line of a filter; empty: it is none, as an imported log may have anything."""
     try:
         return format_filter(Filter.model_validate(value)) if name == "filter" else ""
     except (ValueError, MemtuiError):
@@ -293,7 +296,7 @@ def _origin(operation: Operation) -> list[Line]:
 
 
 def foot(view: OperationView, width: int) -> Content:
-    """Return everything below the handles: changes, usage, and where it stands in the chain."""
+    """Return the part below the handles: stages, changes, usage and digests."""
     operation = view.operation
     name = labelled("id", display(operation.operation_id, style=DIM))
     if operation.damaged:
@@ -321,14 +324,14 @@ def _change(change: Change) -> list[Line]:
 
 
 def handles_title(operation: Operation) -> str:
-    """Return the line above the handles: `4 records returned`, and whether that was all."""
+    """Return the title of the handles: `4 records returned`, and whether more may match."""
     verb = "touched" if operation.operation_type.mutates else "returned"
     words = f"{fmt.counted(operation.result_count, 'record')} {verb}"
     return f"{words}, more may match" if operation.capped else words
 
 
 def handles_content(operation: Operation, width: int) -> Content:
-    """Return rank, score and name of what an operation returned: nobody read the texts since."""
+    """Return rank, score and name of the handles, without texts, which are not read yet."""
     rows = [heading(handles_title(operation))]
     for one in operation.handles[:_MOST_HANDLES]:
         lead = display(f"{one.rank:>3}  {fmt.score(one.score)}  ", style=DIM)
@@ -338,7 +341,7 @@ def handles_content(operation: Operation, width: int) -> Content:
 
 
 def handle_lines(handle: OperationHandle, record: Record | str | None) -> Content:
-    """Return rank, score and text of a handle, its origin below."""
+    """Return rank, score and text of a handle, with its origin below."""
     score = display(fmt.score(handle.score), style=DIM)
     rank = display(f"{handle.rank:>3}", style=DIM)
     ghost = Content.styled("ghost: forgotten and still there", WARN) if handle.ghost else None
@@ -356,10 +359,10 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
 
 
 class OperationDetail(DetailPane):
-    """Shows an `OperationView`; `show` draws another, keeping the place in the handles."""
+    """Shows an `OperationView`."""
 
     class RecordChosen(Message):
-        """A record of the operation was chosen."""
+        """The person chose a record of the operation."""
 
         def __init__(self, handle: OperationHandle) -> None:
             super().__init__()
@@ -378,7 +381,7 @@ class OperationDetail(DetailPane):
 
     @property
     def handle(self) -> OperationHandle | None:
-        """The handle under the cursor, while the handles have the focus."""
+        """The handle under the cursor; None: the handles do not have the focus."""
         rows = self.query_one(OptionRows)
         place = rows.highlighted if rows.has_focus else None
         return self._handles[place] if place is not None and place < len(self._handles) else None
@@ -388,7 +391,7 @@ class OperationDetail(DetailPane):
         return self._view.operation.handles[:_MOST_HANDLES] if self._view else ()
 
     def show(self, view: OperationView | None) -> None:
-        """Draw a view; None empties the pane."""
+        """Draw a view; None empties the pane. The cursor stays if it is the same operation."""
         before, self._view = self._view, view
         same = before and view and before.operation.operation_id == view.operation.operation_id
         title = self.query_one("#operation-handles-title", Static)
@@ -413,7 +416,7 @@ class OperationDetail(DetailPane):
             self.scroll_home(animate=False)
 
     def enter(self) -> None:
-        """Take the focus, the handles first."""
+        """Focus the handles, or the pane if there are none."""
         handles = self.query_one(OptionRows)
         if self._handles:
             handles.focus()
@@ -422,7 +425,7 @@ class OperationDetail(DetailPane):
             self.focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Tell which record was chosen."""
+        """Post `RecordChosen`."""
         event.stop()
         if event.option_index < len(self._handles):
             self.post_message(self.RecordChosen(self._handles[event.option_index]))
