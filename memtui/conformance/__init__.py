@@ -1,6 +1,6 @@
 """The memory plugin contract v1 as named checks of a running server (seed 001).
 
-`run_conformance` is for the command line, screens and scripts; `memtui.conformance.suite` holds
+`run_conformance` is for the command line, screens and scripts; `memtui.conformance.suite` offers
 the same checks as pytest tests.
 """
 
@@ -42,25 +42,25 @@ Outcome = Literal["pass", "fail", "not_applicable"]
 
 
 class CheckResult(Model):
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     rule: str
     """The rule in one sentence."""
     source: str
-    """Where the contract says so."""
+    """The rule's place in the contract."""
     outcome: Outcome
     detail: str = ""
-    """What was wrong, why it does not apply, or a remark on a pass."""
+    """The failure, the reason why it does not apply, or a remark on a pass."""
     request: SentRequest | None = None
     """The request that shows the failure."""
     reply: SeenReply | None = None
-    """Its reply; None where none came."""
+    """Its reply; None if there was none."""
     duration_ms: float = 0.0
 
 
 class ServerSeen(Model):
-    """What the server says of itself."""
+    """The version and capabilities that the server reports."""
 
     version: str | None = None
     capabilities: tuple[str, ...] = ()
@@ -78,7 +78,8 @@ class ConformanceReport(Model):
     checks: tuple[CheckResult, ...]
     """In the order of the list of checks."""
     leftovers: tuple[str, ...] = ()
-    """What the run made and could not remove, each as a person would look it up."""
+    """Namespaces and memories that the run created and could not remove, as a person would look
+    them up."""
     duration_ms: float = 0.0
 
 
@@ -86,16 +87,16 @@ OnResult = Callable[[CheckResult], None]
 OnLeftovers = Callable[[tuple[str, ...]], None]
 
 TIMEOUT_S = 5.0
-"""How long one request may take unless told otherwise."""
+"""Default time limit of one request, in seconds."""
 TTL_S = 1.5
-"""How far ahead an expiry lies that the checks wait for, unless told otherwise."""
+"""Default distance of the expiries that the checks wait for, in seconds."""
 _SIDE_BY_SIDE = 6
 _TIMEOUTS_A_CHECK = 6
 _LEAST_SECONDS_A_CHECK = 30.0
 _TRIES = 5
 _BETWEEN_TRIES_S = 0.2
 _AFTERWARDS = "recovery"
-"""The check that judges what is left of the server, and runs whatever happened."""
+"""The check whether the server recovered; it always runs."""
 
 
 async def run_conformance(
@@ -110,15 +111,15 @@ async def run_conformance(
 ) -> ConformanceReport:
     """Check a running server against the memory plugin contract v1.
 
-    It works in namespaces of its own and removes them, also when it is cancelled; what cannot be
-    removed goes to `on_leftovers` and into the report. `only` names checks, or several by
-    how their names begin (`search`); `on_result` is told each result as it comes, in any order. The
-    clocks of both sides must agree to about `ttl_s` seconds.
+    It uses its own namespaces and removes them, even when cancelled; those that it cannot remove go
+    to `on_leftovers` and into the report. `only` has names of checks or prefixes of names
+    (`search`); `on_result` gets each result when it is known, in any order. The clocks of both
+    sides must agree to about `ttl_s` seconds.
 
     Raises:
-        Invalid: the address is none, or `only` names no check.
-        Unavailable: the server cannot be reached, is not a memory plugin at all, or its health says
-            that it cannot serve.
+        Invalid: the address is malformed, or `only` names no check.
+        Unavailable: the server cannot be reached, is no memory plugin, or reports that it cannot
+            serve.
     """
     chosen = choose_checks(only)
     started = perf_counter()
@@ -147,10 +148,10 @@ async def run_conformance(
 
 
 def choose_checks(only: Sequence[str] | None = None) -> tuple[ContractCheck, ...]:
-    """Return the checks of these names, or whose names begin so; all of them for no wish.
+    """Return the checks with these names or prefixes of names; all checks for none.
 
     Raises:
-        Invalid: a name is not a check's and begins none.
+        Invalid: a name matches no check.
     """
     if not only:
         return CHECKS
@@ -182,7 +183,7 @@ class _Run:
             for check in checks:
                 if not check.alone:
                     group.create_task(self._one(check))
-        await self._spaces.clear()  # while the server is well
+        await self._spaces.clear()  # before the attacks, while the server works
         killer = ""
         for check in (one for one in checks if one.alone):
             if killer and check.name != _AFTERWARDS:
@@ -195,7 +196,7 @@ class _Run:
         return [self._found[check.name] for check in checks]
 
     async def _is_back(self) -> bool:
-        """Return whether the server answers, or does so again within a while."""
+        """Return whether the server answers, at least after some tries."""
         for _ in range(_TRIES):
             try:
                 await self._wire.send("GET", "/v1/health")
@@ -247,7 +248,7 @@ class _Run:
 
 
 async def _greet(wire: ProbeClient, place: str) -> ServerSeen:
-    """Return what health says, as far as it can be read; the checks judge the rest."""
+    """Return the server's health reply as far as it is readable; the checks judge the rest."""
     try:
         reply = await wire.send("GET", "/v1/health")
     except Silent as error:
@@ -258,9 +259,9 @@ async def _greet(wire: ProbeClient, place: str) -> ServerSeen:
     if reply.status == 503:
         raise Unavailable(f"The memory plugin at {place} says that it cannot serve now (503).")
     if not _speaks(reply):
-        # A server whose health alone is wrong is left to the checks.
+        # If only its health is wrong, the server is a plugin, and the checks report this.
         body: Json = {"namespaces": [f"custom:{MARK}"], "limit": 1}
-        with suppress(Silent):  # the checks tell it better
+        with suppress(Silent):  # the checks report it in more detail
             searched = await wire.send("POST", "/v1/search", body)
             if not _speaks(searched):
                 health, search = (
@@ -284,7 +285,7 @@ async def _greet(wire: ProbeClient, place: str) -> ServerSeen:
 
 
 def _speaks(reply: Exchange) -> bool:
-    """Whether an answer can be a plugin's: JSON, and one of success."""
+    """Whether a reply may be a plugin's: a success with JSON."""
     with suppress(Failed):
         _ = reply.document
         return reply.is_ok

@@ -1,7 +1,7 @@
-"""What a check is, and what it works with: a server, namespaces of its own, the contract's calls.
+"""The base of the checks: their registration, the contract's calls, and cleanup of namespaces.
 
-A function under `@check` is one: its name is the check's, its docstring the rule. They are listed
-in the order in which they stand.
+A function with the decorator `@check` is a check: its name is the check's, its docstring the rule.
+Checks are listed in the order of their definition.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ FORGET = "OpenAPI v1, DELETE /v1/memories/{id}"
 ERRORS = "OpenAPI v1, Error"
 
 MARK = "memtui-conformance"
-"""Stands in the name of every namespace that a run makes."""
+"""Part of the name of every namespace that a run creates."""
 TURN_S = 0.02
-"""Between two writes whose order matters."""
+"""Seconds between two writes whose order matters."""
 _GRACE_S = 0.25
-"""How long after an expiry a memory must be gone."""
+"""Seconds after an expiry by which a memory must be gone."""
 _WRITES_AT_ONCE = 10
 _REMOVALS_AT_ONCE = 8
 _ROUNDS = 5
@@ -59,21 +59,21 @@ class ContractCheck:
     rule: str
     """One sentence."""
     source: str
-    """Where the contract says so."""
+    """The rule's place in the contract."""
     needs: tuple[str, ...]
-    """The capabilities without which it does not apply."""
+    """The capabilities that it requires."""
     alone: bool
-    """It loads or attacks the server, and runs after the others, by itself."""
+    """It loads or attacks the server, so it runs alone, after the others."""
     run: Try
 
 
 Try = Callable[["Probe"], Awaitable[None]]
-"""Tries a rule; returns where it holds, raises `Failed` where it is broken."""
+"""Tests a rule: returns if it holds, raises `Failed` if it is broken."""
 DEFINED: list[ContractCheck] = []
 
 
 def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]:
-    """Make a function a check: where its rule stands, and the capabilities that it needs."""
+    """Register a function as a check, with its rule's place and the capabilities it requires."""
 
     def add(function: Try) -> Try:
         name = str(getattr(function, "__name__", "")).replace("_", "-")
@@ -85,35 +85,36 @@ def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]
 
 
 class Spaces:
-    """Keeps account of the namespaces that a run made, so that they can go."""
+    """Records the namespaces that a run creates, to remove them."""
 
     def __init__(self, wire: ProbeClient) -> None:
         self._wire = wire
         self._run = secrets.token_hex(4)
         self._made: dict[str, bool] = {}
-        """Each name that is not cleared yet, and whether the server may have made it."""
+        """Each name that is not removed yet, and whether the server may have created it."""
         self._memories: dict[str, None] = {}
-        """The memories that outlived everything."""
+        """The memories that could not be removed."""
         self._gate = asyncio.Semaphore(_REMOVALS_AT_ONCE)
 
     def name(self, kind: str) -> str:
-        """Return a new name. It is not made by that."""
+        """Return a new name, without creating a namespace."""
         return f"{kind}:{MARK}-{self._run}-{secrets.token_hex(4)}"
 
     def add(self, name: str) -> bool:
-        """Remember a namespace that may exist from now on; return whether it is a new one."""
+        """Record a namespace that may exist from now on; return whether it is new."""
         is_new = name not in self._made
         self._made[name] = True
         return is_new
 
     def refused(self, name: str) -> None:
-        """Remember that the server did not make a namespace; its removal is tried all the same."""
+        """Record that the server refused a namespace; its removal is still tried."""
         self._made[name] = False
 
     async def clear(self) -> None:
-        """Remove every namespace and memory of the run, as far as the server lets it.
+        """Remove every namespace and memory of the run, as far as the server allows.
 
-        A check that failed may have left requests under way; what they still make goes too.
+        It first waits for requests of failed checks that are still running, to include their
+        results.
         """
         await self._wire.settle()
         names = list(self._made)
@@ -130,12 +131,12 @@ class Spaces:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """What could not be removed, as a person would look it up."""
+        """Namespaces and memories that could not be removed, as a person would look them up."""
         spaces = [f"namespace {name}" for name, may_exist in self._made.items() if may_exist]
         return (*spaces, *self._memories)
 
     async def _sweep(self, names: Sequence[str]) -> None:
-        """Forget the memories that outlived their namespaces."""
+        """Forget the memories that remain after the removal of their namespaces."""
         for _ in range(_ROUNDS):
             rows = await self._rows(names)
             if not rows:
@@ -154,11 +155,11 @@ class Spaces:
         body = {"namespaces": list(names), "limit": 100}
         reply = await self._ask("POST", "/v1/search", body)
         if reply is None or reply.status != 200:
-            return []  # a server may refuse to search where nothing is
+            return []  # a server may refuse to search missing namespaces
         try:
             rows = reply.fields.get("memories")
         except Failed:
-            return []  # the checks of searching say so
+            return []  # the checks of searching report it
         known = set(names)
         return [
             (readable(str(row.get("id"))), row["namespace"])
@@ -180,18 +181,18 @@ class Spaces:
 
 @dataclass(frozen=True, slots=True)
 class SearchRows:
-    """A search's rows, and the reply that held them."""
+    """A search's rows, and their reply."""
 
     rows: list[Json]
     reply: Exchange
 
     @property
     def ids(self) -> list[str]:
-        """The rows' ids, as they stand."""
+        """The rows' ids, in order."""
         return [str(row.get("id")) for row in self.rows]
 
     def row(self, identity: str) -> Json:
-        """Return the row of an id. Raises `Failed` where there is none."""
+        """Return the row of an id. Raises `Failed` if there is none."""
         row = next((row for row in self.rows if row.get("id") == identity), None)
         if row is None:
             self.fail(f"The memory {identity} was stored, and the search does not return it.")
@@ -204,15 +205,15 @@ class SearchRows:
 
 @dataclass(slots=True)
 class Probe:
-    """One check's way to the server."""
+    """One check's access to the server."""
 
     wire: ProbeClient
     spaces: Spaces
     capabilities: frozenset[str]
     ttl_s: float
-    """How far ahead a short expiry lies."""
+    """Distance of a short expiry, in seconds."""
     remark: str = ""
-    """What a person should know although the check passes."""
+    """A note for a person although the check passes."""
     _last: Exchange | None = field(default=None, init=False)
 
     async def call(
@@ -223,7 +224,7 @@ class Probe:
         content_type: str | None = JSON_TYPE,
         patience: float = 1.0,
     ) -> Exchange:
-        """Send one request. Raises `Silent` where no whole reply comes."""
+        """Send one request. Raises `Silent` without a complete reply."""
         self._last = await self.wire.send(method, path, body, content_type, patience)
         return self._last
 
@@ -234,7 +235,7 @@ class Probe:
         self._last.fail(sentence)
 
     def name(self, kind: str = "custom") -> str:
-        """Return the name of a namespace that nobody has; what is made of it is removed."""
+        """Return an unused name for a namespace, which is removed if it is created."""
         return self.spaces.name(kind)
 
     async def put(self, name: str, body: Json) -> Exchange:
@@ -261,7 +262,7 @@ class Probe:
         return await self.call("POST", path, body, patience=patience)
 
     async def write(self, space: str, content: str, **fields: Any) -> str:
-        """Store a memory and return its id; any status of success will do."""
+        """Store a memory and return its id; any success status is accepted."""
         reply = (await self.post(space, memory(content, **fields))).expect_ok()
         identity = reply.fields.get("id")
         if not isinstance(identity, str) or not identity:
@@ -303,12 +304,12 @@ class Probe:
         await asyncio.sleep(max(0.0, left) + _GRACE_S)
 
     def soon(self, stretch: int = 1) -> datetime:
-        """Return the moment of a short expiry, or of one so many times as long."""
+        """Return the moment of a short expiry, or of one `stretch` times as far away."""
         return datetime.now(UTC) + timedelta(seconds=self.ttl_s * stretch)
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what several calls give; the first error ends them all."""
+    """Return the results of several calls; the first error cancels the others."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)
@@ -319,25 +320,25 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def memory(content: str, **fields: Any) -> Json:
-    """Return the body of a good write."""
+    """Return the body of a valid write."""
     return {"content": content, "kind": "fact", "source": "agent"} | fields
 
 
 def word() -> str:
-    """Return a word that nobody wrote before."""
+    """Return a random word."""
     return "".join(random.choices(string.ascii_lowercase, k=14))  # noqa: S311 - no secret
 
 
 def fresh_id() -> str:
-    """Return an id that nobody has."""
+    """Return an unused id."""
     return str(uuid.uuid4())
 
 
 def hours(number: float) -> datetime:
-    """Return the moment so many hours from now."""
+    """Return the moment `number` hours from now."""
     return datetime.now(UTC) + timedelta(hours=number)
 
 
 def same_items(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether two lists hold the same, whatever the order."""
+    """Whether two lists have the same items, in any order."""
     return sorted(map(repr, one)) == sorted(map(repr, other))

@@ -18,8 +18,7 @@ _BODY_LIMIT = 1_000
 class PluginConformance:
     """Subclass it as `TestSomething`, override the fixture `url`, and run pytest.
 
-    Each check is a test of its own, and is skipped where the server does not list the capability
-    that it needs. Example:
+    Each check is one test, skipped if the server does not list the capability it needs. Example:
 
         class TestMine(PluginConformance):
             @pytest.fixture
@@ -30,13 +29,13 @@ class PluginConformance:
     uds: ClassVar[Path | None] = None
     """The unix socket to connect to instead of the URL's host."""
     timeout_s: ClassVar[float] = TIMEOUT_S
-    """How long one request may take."""
+    """Time limit of one request, in seconds."""
     ttl_s: ClassVar[float] = TTL_S
-    """How far ahead an expiry lies that the checks wait for."""
+    """Distance of the expiries that the checks wait for, in seconds."""
 
     @pytest.fixture
     def url(self) -> str:
-        """Return the address of a running plugin; yours may start and stop it."""
+        """Return the address of a running plugin; an override may start and stop it."""
         raise NotImplementedError("Override the fixture url with your plugin's address.")
 
     @pytest.mark.parametrize("name", [check.name for check in CHECKS])

@@ -1,4 +1,4 @@
-"""Requests to the server under test: bounded in time and size, each kept with its reply."""
+"""Requests to the server under test, bounded in time and size and recorded with their replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memtui.provider_kit.servers import HttpClient, HttpReply, NoReply
 
 JSON_TYPE = "application/json"
 _CONNECTIONS = 100
-"""A hundred writes at once are a hundred connections."""
+"""Most connections: one check sends a hundred writes at once."""
 _MOST_BYTES = 32_000_000
 _SHOWN_CHARACTERS = 2_000
 _SECOND = timedelta(seconds=1)
@@ -28,20 +28,20 @@ class SentRequest(Model):
     method: str
     path: str
     body: str | None = None
-    """The body as text, cut after some thousand characters; None for none."""
+    """The body as text, truncated after some thousand characters; None without a body."""
 
 
 class SeenReply(Model):
-    """A reply as it came. Foreign text: show it through `visible()`."""
+    """A reply as received. Foreign text: show it through `visible()`."""
 
     status: int
     content_type: str | None = None
     body: str = ""
-    """The body as text, cut after some thousand characters."""
+    """The body as text, truncated after some thousand characters."""
 
 
 class Failed(Exception):
-    """A rule is broken; the text is one sentence that says how."""
+    """A rule is broken; the message is one sentence that says how."""
 
     def __init__(
         self, sentence: str, request: SentRequest | None = None, reply: SeenReply | None = None
@@ -51,12 +51,12 @@ class Failed(Exception):
 
 
 class Silent(Failed):
-    """No whole reply came."""
+    """No complete reply was received."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and what came back."""
+    """A request and its reply."""
 
     request: SentRequest
     status: int
@@ -65,7 +65,7 @@ class Exchange:
 
     @cached_property
     def document(self) -> Any:
-        """The body's JSON. Raises `Failed` where it is none."""
+        """The body as JSON. Raises `Failed` if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -73,48 +73,48 @@ class Exchange:
 
     @property
     def fields(self) -> Json:
-        """The body's JSON object. Raises `Failed` where it is none."""
+        """The body as a JSON object. Raises `Failed` if it is none."""
         if not isinstance(self.document, dict):
             self.fail("The body is not a JSON object.")
         return self.document
 
     @property
     def is_ok(self) -> bool:
-        """Whether the status is one of success."""
+        """Whether the status is a success (2xx)."""
         return 200 <= self.status < 300
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the status blames the caller."""
+        """Whether the status is a client error (4xx)."""
         return 400 <= self.status < 500
 
     @property
     def is_json(self) -> bool:
-        """Whether the content type says JSON."""
+        """Whether the content type is JSON."""
         return (self.content_type or "").partition(";")[0].strip().lower() == JSON_TYPE
 
     def expect(self, *statuses: int, when: str = "") -> Self:
-        """Return itself. Raises `Failed` for any other status."""
+        """Return self. Raises `Failed` for any other status."""
         if self.status not in statuses:
             due = " or ".join(str(status) for status in statuses)
             self.fail(f"Answered {self.status}{when and f' {when}'}; {due} is due.")
         return self
 
     def expect_ok(self) -> Self:
-        """Return itself. Raises `Failed` unless the status is one of success."""
+        """Return self. Raises `Failed` unless the status is a success."""
         if not self.is_ok:
             self.fail(f"Answered {self.status} to a good request.")
         return self
 
     def expect_fields(self, wanted: Json, row: Json | None = None) -> None:
-        """Raise `Failed` where the body, or an object in it, holds something else."""
+        """Raise `Failed` unless the body, or an object in it, has these values."""
         row = self.fields if row is None else row
         for field, value in wanted.items():
             if row.get(field) != value:
                 self.fail(f"{field} is {quoted(row.get(field))}; {quoted(value)} is due.")
 
     def expect_expiry(self, wanted: datetime, row: Json | None = None) -> None:
-        """Raise `Failed` where the body, or an object in it, expires at another moment."""
+        """Raise `Failed` unless the body, or an object in it, expires at this moment."""
         moment = self.moment("expires_at", row)
         if abs(moment - wanted) > _SECOND:
             self.fail(f"expires_at is {moment.isoformat()}; {wanted.isoformat()} is due.")
@@ -125,7 +125,7 @@ class Exchange:
             self.fail("The refusal does not say why.")
 
     def moment(self, name: str, fields: Json | None = None) -> datetime:
-        """Return a field that is a moment with its zone. Raises `Failed` where it is none."""
+        """Return a field's time with zone. Raises `Failed` if the field has none."""
         value = (self.fields if fields is None else fields).get(name)
         found = as_moment(value)
         if found is None:
@@ -141,7 +141,7 @@ class Exchange:
 
 
 class ProbeClient:
-    """Kept connections to one server."""
+    """Persistent connections to one server."""
 
     def __init__(self, base_url: str, uds: Path | None, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -156,7 +156,7 @@ class ProbeClient:
         self._under_way: set[asyncio.Task[HttpReply]] = set()
 
     async def settle(self) -> None:
-        """Wait for the replies that nobody waits for any more: a server may still act on them."""
+        """Wait for the replies of abandoned requests, on which the server may still act."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=self.timeout_s)
 
@@ -177,10 +177,10 @@ class ProbeClient:
     ) -> Exchange:
         """Send one request and return its reply, whatever the status.
 
-        `patience` stretches the time that it may take.
+        `patience` multiplies the time limit.
 
         Raises:
-            Silent: nothing, or nothing whole, came back in time.
+            Silent: no complete reply was received in time.
         """
         content = encoded(body) if isinstance(body, dict) else body
         shown = None if content is None else _shortened(content)
@@ -207,11 +207,11 @@ class ProbeClient:
     def _answered(self, request: asyncio.Task[HttpReply]) -> None:
         self._under_way.discard(request)
         if not request.cancelled():
-            request.exception()  # asked for, so that asyncio does not report it as unseen
+            request.exception()  # retrieved, so that asyncio does not report it
 
 
 def checked_url(base_url: str) -> str:
-    """Return the address without a slash at its end. Raises `Invalid` where it is none."""
+    """Return the address without a trailing slash. Raises `Invalid` if it is malformed."""
     try:
         parts = urlsplit(base_url)
         is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -225,7 +225,7 @@ def checked_url(base_url: str) -> str:
 
 
 def encoded(body: Json) -> bytes:
-    """Return a body's bytes; characters stand for themselves, as most clients send them."""
+    """Return a body as UTF-8 without escapes, as most clients send it."""
     return json.dumps(body, ensure_ascii=False).encode()
 
 
@@ -251,18 +251,18 @@ def as_moment(value: object) -> datetime | None:
 
 
 def quoted(value: object) -> str:
-    """Return a value as JSON for a sentence, cut short."""
+    """Return a value as JSON for a sentence, truncated."""
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def readable(text: str) -> str:
-    """Return a server's text without half characters, which no JSON of ours can carry."""
+    """Return a server's text with lone surrogates replaced, as our JSON cannot encode them."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _shortened(content: bytes) -> str:
-    """Return the start of a body as text, and how long it is where it was cut."""
+    """Return a body as text; if truncated, with its length in bytes."""
     text = content[: _SHOWN_CHARACTERS * 4].decode("utf-8", "replace")[:_SHOWN_CHARACTERS]
     cut = len(text.encode()) < len(content)
     return f"{text}… ({len(content):,} bytes)" if cut else text

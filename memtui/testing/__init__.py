@@ -1,4 +1,4 @@
-"""What an adapter's author needs: the checks every adapter must pass, and one that passes them."""
+"""For authors of adapters: the checks that every adapter must pass, and an adapter that does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AdapterContract", "InMemoryAdapter"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the checks, and pytest with them, only where they are asked for."""
+    """Import the checks, and with them pytest, only on demand."""
     if name == "AdapterContract":
         from memtui.testing.checks import AdapterContract
 

@@ -1,4 +1,4 @@
-"""The checks that every adapter must pass, ours or third-party."""
+"""The checks that every adapter must pass, including third-party ones."""
 
 # ruff: noqa: S101  # an assertion is what a check is made of
 
@@ -71,10 +71,10 @@ _NEEDED: set[str] = set()
 
 
 def needs(*abilities: str) -> Callable[[Check], Check]:
-    """Leave a check out where the adapter under test lacks one of these.
+    """Skip a check if the adapter under test lacks one of these abilities.
 
-    Beside the names of capabilities there are `exact` (what is written is what is stored, at once),
-    `read_only`, and `durable` and `revisions`, which a subclass of `Kit` says of its provider.
+    They are names of capabilities, `exact` (the written text is stored, immediately), `read_only`,
+    and `durable` and `revisions`, which a subclass of `Kit` declares for its provider.
     """
     _NEEDED.update(abilities)
 
@@ -86,19 +86,19 @@ def needs(*abilities: str) -> Callable[[Check], Check]:
 
 
 class Kit(ABC):
-    """Base of the checks; a subclass says what the adapter under test offers, and opens it."""
+    """Base of the checks; a subclass opens the adapter under test and declares its abilities."""
 
     capabilities: ClassVar[Capabilities] = Capabilities()
-    """Those of the adapter as `open_adapter` opens it; checks of others are not collected."""
+    """The opened adapter's capabilities; checks of other capabilities are not collected."""
     is_durable = True
     """Whether a record must outlive `close` and a second `open_adapter` on the same folder."""
     has_revisions = True
     """Whether a record has a revision, so that a change based on an old one is a conflict."""
 
     def __init_subclass__(cls) -> None:
-        """Put the reason in the place of each check that does not apply: pytest collects no text.
+        """Replace each check that does not apply by its reason: pytest does not collect a string.
 
-        A class that opens no adapter keeps every check, for its subclasses.
+        A class without `open_adapter` keeps every check, for its subclasses.
         """
         super().__init_subclass__()
         if cls.open_adapter is Kit.open_adapter:
@@ -117,7 +117,7 @@ class Kit(ABC):
 
     @classmethod
     def offers(cls, can: Capabilities, ability: str) -> bool:
-        """Say whether an adapter with these capabilities has what a check needs."""
+        """Return whether an adapter with these capabilities has an ability."""
         others = {
             "exact": can.writable and not can.provider_managed_extraction,
             "read_only": not can.writable,
@@ -127,7 +127,7 @@ class Kit(ABC):
         return others[ability] if ability in others else bool(getattr(can, ability))
 
     async def test_capabilities(self, adapter: Adapter) -> None:
-        """The class names the adapter's capabilities; `pytest -rP` lists what does not apply."""
+        """The class declares the adapter's capabilities; `pytest -rP` lists the skipped checks."""
         for name in dir(self):
             if name.startswith("test_") and isinstance(reason := getattr(self, name), str):
                 print(f"{name} does not apply: {reason}")  # noqa: T201  # pytest shows it
@@ -143,26 +143,26 @@ class Kit(ABC):
 
     @abstractmethod
     async def open_adapter(self, tmp_path: Path) -> Adapter:
-        """Open the adapter under test over `tmp_path`, empty at first, for `self.context`."""
+        """Open the adapter under test with `self.context`; `tmp_path` is empty at first."""
 
     async def settle(self, adapter: Adapter) -> None:  # noqa: B027  # nothing is the usual answer
         """Wait until earlier writes are searchable; only `async_ingestion` needs an override."""
 
     @pytest_asyncio.fixture
     async def adapter(self, tmp_path: Path) -> AsyncIterator[Adapter]:
-        """An open adapter, closed when the check is over."""
+        """An open adapter, closed after the check."""
         adapter = await self.open_adapter(tmp_path)
         yield adapter
         await adapter.close()
 
     def context(self, tmp_path: Path, **config: Any) -> BindingContext:
-        """Return what to open an adapter with."""
+        """Return the context to open an adapter with."""
         return BindingContext(
             company_id=COMPANY, binding_key="under-test", config=config, data_dir=tmp_path / "data"
         )
 
     def scope(self, **ids: str) -> Scope:
-        """Return a scope of the checks' company, of one project unless told otherwise."""
+        """Return a scope of the checks' company, by default in the project `apollo`."""
         return Scope(company_id=COMPANY, **({"project_id": "apollo"} | ids))
 
     def source(self, kind: SourceKind = SourceKind.ISSUE_COMMENT, **ids: str) -> SourceRef:
@@ -185,7 +185,7 @@ class Kit(ABC):
         return handle
 
     async def found(self, adapter: Adapter, query: str, **fields: Any) -> list[str]:
-        """Return the ids that a query answers, best first."""
+        """Return the ids that a query finds, best first."""
         request = QueryRequest(**({"scope": self.scope(), "query": query} | fields))
         bundle = await adapter.query(request)
         return [snippet.handle.provider_record_id for snippet in bundle.snippets]
@@ -200,32 +200,32 @@ class Kit(ABC):
     async def forget(
         self, adapter: Adapter, *handles: RecordHandle, **revisions: str
     ) -> tuple[RecordHandle, ...]:
-        """Forget records and return the handles that named none."""
+        """Forget records and return the missing handles."""
         request = ForgetRequest(scope=self.scope(), handles=handles, revisions=revisions)
         reply = await adapter.forget(request)
         await self.settle(adapter)
         return reply.missing
 
     async def correct(self, adapter: Adapter, handle: RecordHandle, **changes: Any) -> Record:
-        """Correct a record and return it as it is then."""
+        """Correct a record and return it as it is afterwards."""
         request = CorrectRequest(scope=self.scope(), handle=handle, **changes)
         reply = await adapter.correct(request)
         await self.settle(adapter)
         return await self.read(adapter, reply.handle)
 
     async def read(self, adapter: Adapter, handle: RecordHandle) -> Record:
-        """Return a record that must be there."""
+        """Return a record that must exist."""
         record = await adapter.get(handle, self.scope())
         assert record is not None, f"get does not find the record {handle.provider_record_id!r}"
         return record
 
     def unknown(self, adapter: Adapter, record_id: str = "no-such-record") -> RecordHandle:
-        """Return a handle that names nothing."""
+        """Return a handle without a record."""
         return RecordHandle(provider_key=adapter.key, provider_record_id=record_id)
 
 
 def day(number: int) -> datetime:
-    """Return a day of the past, counted from the first of January 2025, in UTC."""
+    """Return midnight UTC, `number` days after 1 January 2025."""
     return datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=number)
 
 
@@ -253,7 +253,7 @@ class WriteChecks(Kit):
 
     @needs("exact")
     async def test_hostile_text_is_kept_exactly_or_refused(self, adapter: Adapter) -> None:
-        """No text is changed in silence."""
+        """No text is changed silently."""
         for name, text in HOSTILE.items():
             try:
                 handle = await self.write(adapter, text)
@@ -294,7 +294,7 @@ class WriteChecks(Kit):
 
     @needs("writable", "keeps_ids")
     async def test_given_id_is_kept(self, adapter: Adapter) -> None:
-        """`keeps_ids`: the record is stored under the id that was given, and upsert replaces it."""
+        """`keeps_ids`: the record is stored under the given id, and an upsert replaces it."""
         given = "6f1c7e9e-3a51-4a53-9b5e-0a8f3a0c1d11"
         handle = await self.write(adapter, "First text.", record_id=given)
         assert handle.provider_record_id == given, "the record got another id than was given"
@@ -304,7 +304,7 @@ class WriteChecks(Kit):
 
     @needs("exact")
     async def test_creation_time_is_kept(self, adapter: Adapter) -> None:
-        """A record that says when it was created keeps the time that was given."""
+        """A given creation time is kept, if the provider returns creation times."""
         handle = await self.write(adapter, "From the past.", created_at=day(3))
         record = await self.read(adapter, handle)
         if record.created_at is not None:
@@ -312,7 +312,7 @@ class WriteChecks(Kit):
 
     @needs("writable", "expiry")
     async def test_expired_is_not_returned(self, adapter: Adapter) -> None:
-        """`expiry`: a record past its time is found by nothing."""
+        """`expiry`: an expired record is not returned by any call."""
         late = await self.write(adapter, "Stale zebra token.", expires_at=day(1))
         future = day(36_500)
         fresh = await self.write(adapter, "Fresh zebra token.", expires_at=future)
@@ -327,7 +327,7 @@ class WriteChecks(Kit):
 
     @needs("writable", "pin")
     async def test_pin_is_kept(self, adapter: Adapter) -> None:
-        """`pin`: a pinned record says so."""
+        """`pin`: a pinned record is marked as pinned."""
         handle = await self.write(adapter, "Always remember this.", pinned=True)
         assert (await self.read(adapter, handle)).pinned, "the pin was lost"
         other = await self.write(adapter, "Remember this perhaps.")
@@ -355,7 +355,7 @@ class WriteChecks(Kit):
             await self.forget(adapter, self.unknown(adapter))
 
     async def test_malformed_handles(self, adapter: Adapter) -> None:
-        """A handle that cannot be right names nothing; no error but the contract's comes out."""
+        """A malformed handle names no record; only errors of the contract are raised."""
         for record_id in ODD_IDS:
             await self._names_nothing(adapter, record_id)
 
@@ -375,7 +375,7 @@ class WriteChecks(Kit):
 
 
 class ReadChecks(Kit):
-    """Checks of `get`, `query`, `forget` and of what an adapter says about itself."""
+    """Checks of `get`, `query`, `forget` and of what an adapter reports about itself."""
 
     async def test_get_of_nothing(self, adapter: Adapter) -> None:
         """An unknown handle is None, not an error."""
@@ -420,7 +420,7 @@ class ReadChecks(Kit):
 
     @needs("writable")
     async def test_odd_queries(self, adapter: Adapter) -> None:
-        """Any text can be asked for."""
+        """Any text is accepted as a query."""
         await self.write(adapter, "An ordinary record.")
         for query in ODD_QUERIES:
             bundle = await adapter.query(QueryRequest(scope=self.scope(), query=query))
@@ -428,7 +428,7 @@ class ReadChecks(Kit):
 
     @needs("exact")
     async def test_metadata_filter(self, adapter: Adapter) -> None:
-        """A metadata filter keeps out what does not match it."""
+        """A metadata filter excludes records that do not match it."""
         await self.write(adapter, "Otter note one.", metadata={"stage": "draft"})
         kept = await self.write(adapter, "Otter note two.", metadata={"stage": "final"})
         ids = await self.found(adapter, "otter note", metadata_filter={"stage": "final"})
@@ -436,7 +436,7 @@ class ReadChecks(Kit):
 
     @needs("exact", "agents_search")
     async def test_agents_search(self, adapter: Adapter) -> None:
-        """`agents_search`: its agents find a record by its own words, and nothing by others."""
+        """`agents_search`: the agents' search finds a record by its words, and not by others."""
         handle = await self.write(adapter, "quokka")
         as_agents: dict[str, Any] = {"matching": Matching.AGENTS}
         ids = await self.found(adapter, "quokka", **as_agents)
@@ -455,7 +455,7 @@ class ReadChecks(Kit):
 
     @needs("exact")
     async def test_forget(self, adapter: Adapter) -> None:
-        """A forgotten record is found by nothing; forgetting nothing is reported."""
+        """A forgotten record is not returned by any call; unknown handles are reported."""
         handle = await self.write(adapter, "Obsolete badger procedure.")
         kept = await self.write(adapter, "Current badger procedure.")
         unknown = self.unknown(adapter)
@@ -469,14 +469,14 @@ class ReadChecks(Kit):
 
     @needs("exact", "browse")
     async def test_forgotten_is_not_listed(self, adapter: Adapter) -> None:
-        """Browse does not list what was forgotten."""
+        """Browse does not list forgotten records."""
         handle = await self.write(adapter, "Soon forgotten.")
         await self.forget(adapter, handle)
         assert await self.listed(adapter) == [], "browse lists a forgotten record"
 
     @needs("exact", "without")
     async def test_without_is_as_after_a_forget(self, adapter: Adapter) -> None:
-        """What is read without some records is what is read once they are forgotten."""
+        """`without` returns the same results as forgetting the records would."""
         texts = ("badger sett", "badger badger", "badger sett of the hill", "quiet heron", "badger")
         handles = [await self.write(adapter, f"The {text}.") for text in texts]
         gone = [handles[0], handles[1]]
@@ -556,7 +556,7 @@ class ReadChecks(Kit):
 
     @needs("namespaces")
     async def test_namespaces(self, adapter: Adapter) -> None:
-        """`namespaces` are named, each once."""
+        """`namespaces` lists each namespace once."""
         if adapter.capabilities.writable:
             await self.write(adapter, "Something in a namespace.")
         names = await adapter.namespaces()
@@ -615,7 +615,7 @@ class ListChecks(Kit):
 
     @needs("exact", "browse")
     async def test_pages_cover_everything_once(self, adapter: Adapter) -> None:
-        """Small pages hold each record exactly once, in the order of one large page."""
+        """Small pages contain each record exactly once, in the order of one large page."""
         ids = await self._fill(adapter, 11)
         for sort in _SORTS:
             shown = [one for page in await self._pages(adapter, sort, 3) for one in page]
@@ -625,7 +625,7 @@ class ListChecks(Kit):
 
     @needs("exact", "browse")
     async def test_order(self, adapter: Adapter) -> None:
-        """Records come in the order that was asked for."""
+        """Records come in the requested order."""
         await self._fill(adapter, 7)
         orders: dict[str, Callable[[Record], Any]] = {
             "created_at": lambda record: record.created_at,
@@ -642,7 +642,7 @@ class ListChecks(Kit):
 
     @needs("exact", "browse")
     async def test_total(self, adapter: Adapter) -> None:
-        """A total, where one is given, is of all pages, not of one."""
+        """A total counts the records of all pages, not of one."""
         await self._fill(adapter, 5)
         page = await adapter.browse(BrowseRequest(scope=self.scope(), limit=2))
         assert page.next_cursor is not None, "more follows, and there is no cursor"
@@ -662,13 +662,13 @@ class ListChecks(Kit):
 
     @needs("browse")
     async def test_foreign_cursor(self, adapter: Adapter) -> None:
-        """A cursor that cannot be read is an error of the contract."""
+        """A malformed cursor raises an error of the contract."""
         with pytest.raises(MemtuiError):
             await adapter.browse(BrowseRequest(scope=self.scope(), cursor="?? not a cursor ??"))
 
     @needs("exact", "browse")
     async def test_filters(self, adapter: Adapter) -> None:
-        """Each filter returns what matches and nothing else, for every field that is kept."""
+        """Each filter returns exactly the matching records, for every field that is stored."""
         handle = await self.write(
             adapter,
             "The Wanted Record speaks of Lynxes.",
@@ -780,7 +780,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "correction", "expiry")
     async def test_expiry_is_set_and_taken_away(self, adapter: Adapter) -> None:
-        """`expiry`: a correction sets it, leaves it alone, and takes it away."""
+        """`expiry`: a correction can set it, keep it and remove it."""
         handle = await self.write(adapter, "Kept for a while.", expires_at=day(36_500))
         longer = await self.correct(adapter, handle, expires_at=day(40_000))
         assert longer.expires_at == day(40_000), "the expiry was not corrected"
@@ -856,7 +856,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "restore")
     async def test_restore_of_nothing_removes(self, adapter: Adapter) -> None:
-        """`restore`: a snapshot without a record takes the record away."""
+        """`restore`: a snapshot without a record removes the record."""
         handle = await self.write(adapter, "Written by mistake.")
         await adapter.restore([Snapshot(handle=handle, record=None)], self.scope())
         assert await adapter.get(handle, self.scope()) is None, "the record is still there"
@@ -865,7 +865,7 @@ class ChangeChecks(Kit):
 
     @needs("restore")
     async def test_snapshots_of_malformed_handles(self, adapter: Adapter) -> None:
-        """Only errors of the contract come out of handles that cannot be right."""
+        """A snapshot of a malformed handle raises only errors of the contract."""
         for record_id in ("../../x", "a\0b", "💥", "facts.md#", "x" * 5000):
             handle = self.unknown(adapter, record_id)
             try:
@@ -876,7 +876,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "history")
     async def test_history(self, adapter: Adapter) -> None:
-        """`history`: newest first, and the newest is what holds."""
+        """`history`: newest first, and the newest is the present record."""
         handle = await self.write(adapter, "First wording.")
         if adapter.capabilities.correction:
             handle = (await self.correct(adapter, handle, text="Second wording.")).handle
@@ -891,7 +891,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "summaries")
     async def test_summaries(self, adapter: Adapter) -> None:
-        """`summaries`: a summary is kept beside the text, corrected and taken away alone."""
+        """`summaries`: a summary is stored with the text, and corrected and removed separately."""
         text = "The migration ran on Tuesday and the numbers were right."
         handle = await self.write(adapter, text, summary="Billing moved to wombat storage.")
         record = await self.read(adapter, handle)
@@ -906,7 +906,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "validity", "history")
     async def test_validity(self, adapter: Adapter) -> None:
-        """`validity`: replacing a key's value closes its window and opens the next."""
+        """`validity`: replacing a key's value ends its window and starts the next."""
         fields: dict[str, Any] = {"kind": "fact", "mode": WriteMode.UPSERT}
         await self.write(adapter, "deploy_branch: main", valid_from=day(10), **fields)
         handle = await self.write(adapter, "deploy_branch: release", valid_from=day(20), **fields)
@@ -924,7 +924,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "validity", "browse")
     async def test_a_window_with_an_end(self, adapter: Adapter) -> None:
-        """`validity`: what ended is of its window alone, or a window with an end is refused."""
+        """`validity`: a fact with an end is valid only in its window, or is refused."""
         window: dict[str, Any] = {"valid_from": day(10), "valid_to": day(20)}
         try:
             await self.write(adapter, "freeze: on", kind="fact", **window)
@@ -937,7 +937,7 @@ class ChangeChecks(Kit):
 
     @needs("exact", "validity", "browse")
     async def test_versions(self, adapter: Adapter) -> None:
-        """`validity`: every version is told with its window, of a forgotten record too."""
+        """`validity`: every version is returned with its window, even of a forgotten record."""
         fields: dict[str, Any] = {"kind": "fact", "mode": WriteMode.UPSERT}
         await self.write(adapter, "region: eu", valid_from=day(10), **fields)
         await self.write(adapter, "region: us", valid_from=day(20), **fields)
@@ -965,7 +965,7 @@ class ChangeChecks(Kit):
 class AdapterContract(WriteChecks, ReadChecks, ListChecks, ChangeChecks):
     """Subclass it as `TestSomething`, override `open_adapter`, and run pytest.
 
-    Each check opens the adapter anew over an empty folder. Those that `capabilities` rules out are
+    Each check opens the adapter over a new empty folder. Checks that `capabilities` rules out are
     not collected. Example:
 
         class TestMine(AdapterContract):

@@ -1,4 +1,4 @@
-"""A provider that keeps its records in this process: for trials, and for tests of its callers."""
+"""A provider with its records in this process, for trials and for tests of callers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class InMemoryConfig(Model):
 
 
 class InMemoryAdapter(Adapter):
-    """Keep records in a dictionary; search counts the query's words."""
+    """Stores records in a dictionary; search counts the query's words."""
 
     key: ClassVar[str] = "memory"
     config_model = InMemoryConfig
@@ -121,7 +121,7 @@ class InMemoryAdapter(Adapter):
         return WriteReply(records=(handle,))
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Rank by the share of the query's words that a record holds."""
+        """Rank by the share of the query's words that a record contains."""
         await self._enter("query")
         words = set(request.query.casefold().split())
         scored = []
@@ -192,7 +192,7 @@ class InMemoryAdapter(Adapter):
         return [Snapshot(handle=h, record=r) for h, r in zip(handles, found, strict=True)]
 
     async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:  # noqa: ARG002
-        """Put records back, or take them away."""
+        """Restore records, or remove them."""
         await self._enter("restore")
         for snapshot in snapshots:
             now = self._records.get(snapshot.handle.provider_record_id)
@@ -215,6 +215,6 @@ class InMemoryAdapter(Adapter):
         return copy
 
     async def health(self) -> Health:
-        """Say how many records there are, or that the provider was told to fail."""
+        """Return the number of records; down if the config lists `health` as failing."""
         status = "down" if "health" in self._config.failing else "ok"
         return Health(status=status, records=len(self._records))

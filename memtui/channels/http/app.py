@@ -1,4 +1,4 @@
-"""What every contract shares: the app factory, its guard, refusals, bodies and bearer tokens."""
+"""The common parts of the HTTP APIs: app factory, guard, refusals, bodies and bearer tokens."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _KINDS = {401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 503: 
 _FAULT = "memtui ran into an internal error; the details are in its log file."
 
 Body = Callable[[str, str], Json]
-"""Makes the body of a refusal from its kind and its sentence."""
+"""Returns the body of a refusal, given its kind and its sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
-    """How one contract tells a refusal."""
+    """The form of refusals in one API contract."""
 
     body: Body
     invalid: int
-    """The status of a request that cannot be right."""
+    """The status of an invalid request."""
     conflict: int = 409
 
     def reply(
@@ -64,15 +64,15 @@ class ErrorStyle:
 
 
 class ExactJson(JSONResponse):
-    """JSON that carries any text unchanged, lone surrogates too."""
+    """JSON that preserves any text, including lone surrogates."""
 
     def render(self, content: Any) -> bytes:
-        """Return the document in ASCII, all else escaped."""
+        """Return the document in ASCII, with other characters escaped."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def install(app: FastAPI, style: ErrorStyle) -> None:
-    """Let an app answer every error in the style of its contract."""
+    """Make an app answer every error in the style of its contract."""
 
     async def tell(_: Request, error: Exception) -> ExactJson:
         assert isinstance(error, MemtuiError)  # noqa: S101 - registered for these alone
@@ -96,7 +96,7 @@ def install(app: FastAPI, style: ErrorStyle) -> None:
 
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
-    """Return every method that some route takes at this address."""
+    """Return every method that some route accepts at this address."""
     found: set[str] = set()
     for route in routes:
         if route.matches(scope)[0] is not Match.NONE:
@@ -109,14 +109,14 @@ _DROP_BYTES = 67_108_864
 
 
 class Guard:
-    """Refuse unknown Host headers, and hand on the path with each segment still percent-encoded.
+    """Refuse unknown Host headers, and pass on the path with each segment percent-encoded.
 
-    What is left of a body when the answer is there is read first and dropped: a connection that is
-    closed over unread bytes takes the answer with it, and a client would never learn why.
+    The unread rest of a body is read and dropped before the reply: closing a connection with unread
+    bytes can discard the reply, so that the client never learns the reason.
 
-    A page of a foreign site can let its own name point at this machine (DNS rebinding), so a
-    server on loopback answers to loopback's names only; `names` None answers to any. An encoded
-    path keeps an id with a `/` in it one segment.
+    A foreign site can point its own host name at this machine (DNS rebinding), so a server on
+    loopback only answers to loopback's names; `names` None accepts any. In an encoded path, an id
+    with a `/` stays one segment.
     """
 
     def __init__(self, app: ASGIApp, *, style: ErrorStyle, names: frozenset[str] | None) -> None:
@@ -125,7 +125,7 @@ class Guard:
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass a request on to the app, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -144,7 +144,7 @@ class Guard:
 
 
 class _Body:
-    """A request's body as it is read, and what of it nobody has read."""
+    """A request's body, which tracks whether a part of it is still unread."""
 
     def __init__(self, receive: Receive, headers: Headers) -> None:
         self._receive = receive
@@ -158,7 +158,7 @@ class _Body:
         return message
 
     def ahead_of(self, send: Send) -> Send:
-        """Return a `send` that drops the rest of the body before the answer begins."""
+        """Return a `send` that drops the rest of the body before the reply."""
 
         async def after_the_body(message: Message) -> None:
             if self._is_coming:
@@ -182,7 +182,7 @@ def _without_port(host: str) -> str:
 
 
 def _canonical(raw_path: bytes) -> str:
-    """Return a path with every segment percent-encoded in one way."""
+    """Return a path with every segment percent-encoded in the canonical form."""
     segments = (unquote_to_bytes(segment).decode("utf-8") for segment in raw_path.split(b"/"))
     return "/".join(quote(segment, safe="") for segment in segments)
 
@@ -194,8 +194,8 @@ async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) ->
     """Return the body as a `model`.
 
     Raises:
-        HTTPException: it is not JSON (400), too large (413) or said to be something else (415).
-        Invalid: it is JSON that does not fit.
+        HTTPException: it is not JSON (400), too large (413) or of another content type (415).
+        Invalid: it is JSON that does not fit the model.
     """
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said != "application/json":
@@ -241,7 +241,7 @@ _REF = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What is served: one company of an open service."""
+    """One company of an open service, which an app serves."""
 
     service: MemoryService
     company_id: str
@@ -257,10 +257,10 @@ def build_app(
     style: ErrorStyle,
     names: frozenset[str] | None,
 ) -> FastAPI:
-    """Return the ASGI app of a contract; its endpoints find what is `served` in its state.
+    """Return the ASGI app of a contract; its endpoints find `served` in the app's state.
 
-    `bodies` are what the endpoints read themselves. It answers to these host `names`, to any if
-    None.
+    `bodies` are the models that the endpoints read themselves. The app answers to the host `names`;
+    None: to any.
     """
     app = FastAPI(
         title=title,
@@ -279,7 +279,7 @@ def build_app(
 
 
 def served_by(request: Request) -> Served:
-    """Return what the app of a request serves."""
+    """Return the company that the app of a request serves."""
     return cast("Served", request.app.state.served)
 
 
@@ -295,7 +295,7 @@ def documented(
     refused: Collection[int],
     replies: Mapping[str, type[Model]],
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the replies of an endpoint: `s200=Model`, and the statuses of its refusals."""
+    """Return an endpoint's documented replies: models by status (`s200`), and its refusals."""
     responses: dict[int | str, dict[str, Any]] = {
         int(status[1:]): {"model": model} for status, model in replies.items()
     }
@@ -325,7 +325,7 @@ def _describe(app: FastAPI, bodies: Sequence[type[Model]], style: ErrorStyle) ->
 
 
 def _drop_automatic_422(document: Json) -> None:
-    """Take out the refusal that FastAPI adds to every endpoint with a parameter."""
+    """Remove the refusal that FastAPI adds to every endpoint with a parameter."""
     for item in document.get("paths", {}).values():
         for operation in item.values():
             operation["responses"].pop("422", None)
@@ -342,10 +342,10 @@ _bearer = HTTPBearer(auto_error=False, description="A token made with `memtui to
 async def authenticated(
     request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> Caller:
-    """Return the caller that the request's token stands for.
+    """Return the caller that the request's token identifies.
 
     Raises:
-        HTTPException: 401, there is no token or it is not known in the company that is served.
+        HTTPException: 401, there is no token, or it is unknown in the served company.
     """
     if given is None:
         raise _refused('Bearer realm="memtui"', "Send a token: Authorization: Bearer TOKEN.")
@@ -367,4 +367,4 @@ def _refused(challenge: str, message: str) -> HTTPException:
 
 
 Authenticated = Annotated[Caller, Depends(authenticated)]
-"""A parameter of this type makes an endpoint ask for a token, before it reads anything else."""
+"""A parameter of this type makes an endpoint require a token, before it reads anything else."""

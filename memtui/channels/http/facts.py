@@ -1,7 +1,7 @@
 """The endpoints of fact memory (seed 004 §6.4); `memtui.backends.facts_http` is their client.
 
-An id on the wire is opaque: it holds the record's own id, and for a drive's fact the drive too,
-because `DELETE /api/memory/drive/{id}` names no drive.
+An id in the API is opaque: it encodes the record's id and, for a drive's fact, the drive, because
+`DELETE /api/memory/drive/{id}` names no drive.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from memtui.service.visibility import AGENT_PREFIX
 
 
 def encode_id(*parts: str) -> str:
-    """Return an id that holds `parts`: each in base64 for URLs, with a dot between them."""
+    """Return an id of `parts`: each in base64 for URLs, joined by dots."""
     return ".".join(
         base64.urlsafe_b64encode(part.encode("utf-8", "surrogatepass")).decode().rstrip("=")
         for part in parts
@@ -59,7 +59,7 @@ def encode_id(*parts: str) -> str:
 
 
 def decode_id(wire_id: str, count: int) -> Sequence[str] | None:
-    """Return the `count` parts of an id, None where it is not an id that `encode_id` makes."""
+    """Return the `count` parts of an id; None if `encode_id` could not have made it."""
     words = wire_id.split(".")
     if len(words) != count:
         return None

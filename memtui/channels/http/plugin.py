@@ -43,7 +43,7 @@ from memtui.channels.http.plugin_wire import (
 from memtui.contract import Invalid, Json, Model, Unavailable
 
 MAX_BODY_BYTES = 2_097_152
-"""A megabyte of any text as JSON writes it, and as much as four clients at once can be served."""
+"""Enough for a megabyte of text as JSON, and little enough for four clients at once."""
 
 _CODES = {
     "invalid": Code.BAD_REQUEST,
@@ -72,7 +72,7 @@ def _served(request: Request) -> ServedBinding:
 
 
 async def _name(name: Annotated[str, Path(json_schema_extra=_NAME_SCHEMA)]) -> str:
-    """Return the namespace of the path, which the guard has left percent-encoded."""
+    """Return the namespace in the path, in which the guard percent-encodes segments."""
     plain = unquote(name)
     if not is_namespace(plain):
         raise Invalid(
@@ -92,7 +92,7 @@ async def _memory_id(
 
 
 async def _body(request: Request, model: type[ModelT]) -> ModelT:
-    """Return the body; whatever is wrong with it is a bad request, as the contract has no more."""
+    """Return the body; every error is a bad request, as the contract has no other status."""
     try:
         return await read_json(request, model, max_bytes=MAX_BODY_BYTES)
     except HTTPException as error:
@@ -196,7 +196,7 @@ async def plugin_app(
 
     Raises:
         NotFound: there is no such binding.
-        Unsupported: its provider cannot be a memory plugin.
+        Unsupported: its provider cannot be served as a memory plugin.
     """
     return build_app(
         await ServedBinding.open(served, key, principal or ANONYMOUS),
@@ -211,7 +211,7 @@ async def plugin_app(
 
 
 async def _health(served: ServedBinding) -> HealthBody:
-    """Ask the provider. Raises `Unavailable` where it is down."""
+    """Return the provider's health. Raises `Unavailable` if it is down."""
     found = (await served.service.bindings.health(served.caller, served.key)).health
     if found.status == "down":
         raise Unavailable(f"The memory behind the server is down: {found.message}")

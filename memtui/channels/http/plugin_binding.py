@@ -62,20 +62,20 @@ DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"
 _FRESH_SECONDS = 2.0
 _AT_ONCE = 8
-"""Writes that wait for the provider together: the others wait here, where no timeout runs."""
+"""Writes sent to the provider at once; others wait here, where no time-out applies."""
 _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NamedMemory:
-    """A record, and the memory that it is to a plugin's clients."""
+    """A record, with its mark: its identity as a memory for the plugin's clients."""
 
     record: Record
     mark: Mark
 
 
 class ServedBinding:
-    """One binding, as one principal may see and change it; each call is operations, and no more."""
+    """One binding, with one principal's rights; every call goes through logged operations."""
 
     def __init__(
         self, service: MemoryService, caller: Caller, binding: BindingView, *, only_facts: bool
@@ -85,7 +85,7 @@ class ServedBinding:
         self.key = binding.key
         self.places = Places(caller.company_id, binding, only_facts=only_facts)
         self.keeps_lines = only_facts
-        """Whether the provider keeps single lines only."""
+        """Whether the provider only stores single lines."""
         self._binding = binding
         self._seen_at = monotonic()
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -97,8 +97,8 @@ class ServedBinding:
 
         Raises:
             NotFound: there is no such binding.
-            Invalid: the templates of its config do not fit.
-            Unsupported: its provider cannot list what it holds, or stores something else or later.
+            Invalid: the templates of its config are invalid.
+            Unsupported: its provider cannot list records, or stores other texts or later.
         """
         caller = Caller(company_id=served.company_id, principal=principal, channel=DOOR)
         scope = Scope(company_id=served.company_id)
@@ -115,7 +115,7 @@ class ServedBinding:
         return cls(served.service, caller, binding, only_facts=provider.only_facts)
 
     async def binding(self, *, now: bool = False) -> BindingView:
-        """Return the binding as it was a moment ago, or as it is `now`.
+        """Return the binding, cached for a moment unless `now`.
 
         Raises:
             NotFound: it was removed.
@@ -129,9 +129,9 @@ class ServedBinding:
         raise NotFound(f"The binding {self.key} was removed; stop this server.")
 
     async def name(self, records: Sequence[Record], within: Collection[str]) -> list[NamedMemory]:
-        """Return those of the records that are in some namespaces, as memories.
+        """Return the records that are in these namespaces, as memories.
 
-        What a client has seen it may name later, so the ids are noted.
+        Their ids are stored, as clients may refer to them later.
         """
         known = await self.service.plugin.names(
             self.caller,
@@ -169,7 +169,7 @@ class ServedBinding:
         noted: MemoryName | None,
         by_memory: dict[str, MemoryName],
     ) -> str:
-        """Return a record's id; one that another record bears as well is its own no more."""
+        """Return a record's memory id; if another record owns the id in its mark, another one."""
         own = by_memory.get(mark.id) if mark else None
         if mark is not None and (own is None or own.record_id == record.handle.provider_record_id):
             return mark.id
@@ -180,7 +180,7 @@ class ServedBinding:
         return made_id(self._binding.binding_id, record)
 
     async def named_record(self, memory_id: str) -> tuple[MemoryName, Record] | None:
-        """Return a memory's record, None where there is none that is not expired."""
+        """Return a memory's name and record; None if there is none, or it has expired."""
         known = await self.service.plugin.names(self.caller, self.key, memory_ids=[memory_id])
         record = await self._read(known[0]) if known else None
         return (known[0], record) if record else None
@@ -199,9 +199,9 @@ class ServedBinding:
         return record
 
     async def _is_other(self, record: Record, memory_id: str) -> bool:
-        """Whether a memory's record has gone, and another memory's is in its place.
+        """Whether another memory's record has replaced a memory's record.
 
-        A copy bears the id of the record that it was copied from, and is no other.
+        A copy, whose mark has the id of the original, does not count as another memory.
         """
         mark = mark_of(record)
         if mark is None or mark.id == memory_id:
@@ -210,14 +210,14 @@ class ServedBinding:
         return not known or known[0].record_id == record.handle.provider_record_id
 
     async def look(self, memory_id: str, scope: Scope) -> None:
-        """Look for a memory that is not there, so that a refused call too is an operation."""
+        """Read a missing memory, so that a refused call is logged as an operation too."""
         try:
             await self.service.get(self.caller, memory_id, scope, binding_key=self.key)
         except NotFound:
             return
 
     async def put(self, name: str, body: NamespacePut) -> NamespaceBody:
-        """Create a namespace, or replace it whole."""
+        """Create or replace a namespace."""
         kept = await self.service.plugin.put(
             self.caller,
             self.key,
@@ -229,7 +229,7 @@ class ServedBinding:
         return NamespaceBody.model_validate(dict(kept))
 
     async def patch(self, name: str, body: NamespacePatch) -> NamespaceBody:
-        """Set what is given of a namespace."""
+        """Set the given fields of a namespace."""
         kept = await self.service.plugin.patch(
             self.caller, self.key, name, expires_at=body.expires_at, metadata=body.metadata
         )
@@ -239,12 +239,12 @@ class ServedBinding:
         """Forget every memory of a namespace, and then the namespace.
 
         Raises:
-            Denied: what is forgotten waits for review first, and the namespace stays.
+            Denied: the deletions are pending review, so the namespace stays.
         """
         if name in await self.service.plugin.named(self.caller, self.key, [name]):
             await self._forget_all(name)
         await self.service.plugin.remove(self.caller, self.key, name, self.places.scope_of(name))
-        await self._forget_all(name)  # what was written meanwhile
+        await self._forget_all(name)  # memories written meanwhile
 
     async def _forget_all(self, name: str) -> None:
         scope = self.places.scope_of(name)
@@ -254,7 +254,7 @@ class ServedBinding:
                 raise Denied(f"{answer.pending.sentence} {name} stays with its memories.")
 
     async def _page_of(self, name: str, scope: Scope) -> tuple[RecordHandle, ...]:
-        """Return the handles of some of a namespace's records, none where none is left."""
+        """Return the handles of some of a namespace's records; empty once none is left."""
         request = BrowseRequest(
             scope=scope,
             binding_key=self.key,
@@ -273,11 +273,11 @@ class ServedBinding:
             request = request.model_copy(update={"cursor": page.next_cursor})
 
     async def write(self, name: str, body: MemoryWrite) -> Written | PendingBody:
-        """Store a memory, in place of the one that has its id.
+        """Store a memory; it replaces the one with its id.
 
         Raises:
             NotFound: there is no such namespace.
-            Unsupported: the provider keeps no pins or no expiry, and one is asked for.
+            Unsupported: the memory has a pin or an expiry that the provider does not keep.
         """
         memory_id = body.id or str(uuid.uuid4())
         async with self._alone(memory_id), self._turn:
@@ -300,7 +300,7 @@ class ServedBinding:
         return Written(id=memory_id, namespace=name)
 
     async def _add(self, mark: Mark, body: MemoryWrite, can: Capabilities) -> MutationAnswer:
-        """Store a memory anew, under its own id where the provider keeps ids."""
+        """Store a new memory, under its own id if the provider keeps ids."""
         request = self._request(mark, body)
         if not can.keeps_ids:
             return await self.service.write(self.caller, request)
@@ -315,7 +315,7 @@ class ServedBinding:
     async def _replace(
         self, mark: Mark, body: MemoryWrite, can: Capabilities, known: tuple[MemoryName, Record]
     ) -> MutationAnswer:
-        """Put a memory in the place of its record; when it came to be stays."""
+        """Replace a memory's record; its creation time stays."""
         name, old = known
         request = self._request(mark, body, old)
         handle = old.handle
@@ -346,7 +346,7 @@ class ServedBinding:
         )
 
     async def _note(self, mark: Mark, answer: MutationAnswer) -> None:
-        """Keep which record it is, and the mark where the record does not."""
+        """Store which record a memory is, and its mark if the record does not contain it."""
         if not answer.handles:
             raise Unavailable("The provider does not say where it stored the memory.", sent=True)
         is_kept = any(mark_of(record) == mark for record in answer.records)
@@ -359,11 +359,11 @@ class ServedBinding:
         await self.service.plugin.note(self.caller, self.key, [name])
 
     async def forget(self, memory_id: str, requested_by: str) -> PendingBody | None:
-        """Delete a memory in the name of its namespace; None: it is gone.
+        """Delete a memory on behalf of its namespace; None: it is deleted.
 
         Raises:
             NotFound: there is no such memory.
-            Denied: it is another namespace's.
+            Denied: it belongs to another namespace.
         """
         async with self._alone(memory_id), self._turn:
             known = await self.named_record(memory_id)
@@ -378,7 +378,7 @@ class ServedBinding:
         return _waiting(memory_id, requested_by, change) if change else None
 
     def _alone(self, memory_id: str) -> asyncio.Lock:
-        """Return the lock of one memory: no two calls change it at a time."""
+        """Return the lock of one memory, so that only one call at a time changes it."""
         return self._locks.setdefault(memory_id, asyncio.Lock())
 
     async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> MutationAnswer:
@@ -408,7 +408,10 @@ def _refuse_lost(can: Capabilities, body: MemoryWrite) -> None:
 
 
 def _clears(new: WriteRequest, old: Record) -> bool:
-    """Whether something is taken away, or becomes what a provider may take for not given."""
+    """Whether a write removes a pin or an expiry, or changes the kind.
+
+    A provider may treat such values as not given and keep the old ones.
+    """
     return (
         (old.pinned and not new.pinned)
         or (old.expires_at is not None and new.expires_at is None)

@@ -1,12 +1,12 @@
-"""Records under the names of the memory plugin contract.
+"""Maps records to the memories and namespaces of the memory plugin contract.
 
 Namespaces are scopes: `workspace:web` is the project `web`, `team:ops` the agent `ops`, `user:ana`
 the subject `ana`, and every `org:` the company, unless the binding's config has `templates` of its
 own. Any other namespace is a subject of that whole name, so that none is lost.
 
-What the contract says of a memory and a record has no field for is a mark in the record's metadata.
-A record that carries none was not written through a plugin: its namespace, kind and maker follow
-from its scope and source then, and its id is made of the binding's and its own.
+Fields of a memory that a record lacks are stored as a mark in the record's metadata. A record
+without a mark was not written through a plugin: its namespace, kind and maker are derived from its
+scope and source, and its memory id from the binding's id and its own.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from memtui.wording import misfit
 
 _ORG = "org:"
 _LONGEST = 180
-"""Of an id, percent-encoded: longer ones are shortened, as a file name would have to be."""
+"""Most characters of a percent-encoded id; longer ones are shortened, to fit a file name."""
 _KEPT = 40
 
 
 class Places:
-    """Where the namespaces of one company are in a binding."""
+    """Maps the namespaces of one company to scopes of a binding, and back."""
 
     def __init__(self, company_id: str, binding: BindingView, *, only_facts: bool) -> None:
-        """Take up a binding's mapping. Raises `Invalid` where its `templates` do not fit.
+        """Read a binding's mapping. Raises `Invalid` for invalid `templates`.
 
-        Facts are of projects and subjects alone, so theirs have no other namespaces.
+        Facts belong to projects and subjects only, so `only_facts` leaves out other namespaces.
         """
         templates = _templates(binding, {"agent": None, "company": None} if only_facts else {})
         self._company_id = company_id
@@ -66,9 +66,9 @@ class Places:
         return Scope(company_id=self._company_id, **short)
 
     def name_of(self, scope: Scope, said: str | None) -> str | None:
-        """Return the namespace of a record in `scope`, which says that it is `said`.
+        """Return the namespace of a record in `scope`, whose mark names the namespace `said`.
 
-        It is believed where that namespace has the same owner. None: no namespace can hold it.
+        `said` counts if it has the same owner. None: no namespace can contain the record.
         """
         owner = owner_of(scope)
         if said is not None and owner_of(self.scope_of(said)) == owner:
@@ -98,7 +98,7 @@ def _shortened(value: str) -> str:
 
 KEY = "memtui_plugin"
 NOTE = "note"
-"""The kind of a fact's record: memtui's own facts are one short line, the contract's are not."""
+"""The record kind of the contract's facts, which may be longer than memtui's one-line facts."""
 _SEED = uuid.UUID("0d6f4b9c-3f0a-5a7e-8a57-5d8f1f6e2c40")
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _SOURCES = {
@@ -118,14 +118,14 @@ class Mark(Model):
     kind: Kind
     source: Maker
     propagation: str | None = None
-    """JSON, so that no provider's own notation changes it."""
+    """JSON text, so that no provider changes its values."""
     content: str | None = None
-    """The text, where the provider keeps single lines only and this is none."""
+    """The text, if the provider only stores single lines and this is not one."""
     line: str | None = None
-    """What is kept as the text instead of `content`, which holds as long as nobody edits it."""
+    """The record's text instead of `content`, which counts until this text is edited."""
 
     def as_json(self) -> Json:
-        """Return what is kept."""
+        """Return the mark as stored."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def text_of(self, record: Record) -> str:
@@ -136,7 +136,7 @@ class Mark(Model):
 
     @property
     def propagated(self) -> Json | None:
-        """What was to be propagated, None where there is nothing or it cannot be read."""
+        """The memory's propagation; None if there is none, or it is unreadable."""
         if self.propagation is None:
             return None
         try:
@@ -147,14 +147,14 @@ class Mark(Model):
 
 
 def mark_for(memory_id: str, namespace: str, body: MemoryWrite, *, as_line: bool) -> Mark:
-    """Return the mark of a memory that is written, its secrets taken out.
+    """Return the mark for a write, with secrets redacted.
 
-    `as_line`: the provider keeps single lines only.
+    `as_line`: the provider only stores single lines.
     """
     propagation = redact_json(body.propagation)[0] if body.propagation else None
     text = line = body.content
     if as_line and _line(text) != text:
-        # Only what is kept beside the record is redacted here; the service redacts the record.
+        # Only the mark's text is redacted here; the service redacts the record.
         text = redact(text)[0]
         line = _line(text)
     return Mark(
@@ -175,7 +175,7 @@ def _line(text: str) -> str:
 
 
 def mark_of(record: Record, kept: Json | None = None) -> Mark | None:
-    """Return a record's mark, else what is kept of it elsewhere; None: it has none."""
+    """Return a record's mark, or else the separately stored one; None: it has none."""
     for found in (record.metadata.get(KEY), kept):
         try:
             mark = Mark.model_validate(found)
@@ -187,28 +187,28 @@ def mark_of(record: Record, kept: Json | None = None) -> Mark | None:
 
 
 def made_id(binding_id: str, record: Record) -> str:
-    """Return the id of a memory whose record carries none."""
+    """Return the memory id of a record without a mark."""
     name = f"{binding_id}/{record.handle.provider_record_id}"
     return str(uuid.uuid5(_SEED, name.encode("utf-8", "surrogatepass").hex()))
 
 
 def record_kind(kind: Kind) -> str:
-    """Return memtui's word for a kind of the contract's."""
+    """Return the record kind of a kind in the contract."""
     return NOTE if kind is Kind.FACT else kind.value
 
 
 def source_for(maker: Maker, company_id: str) -> SourceRef:
-    """Return the source that stands for who wrote a memory."""
+    """Return the record source for a memory's maker."""
     return SourceRef(kind=_SOURCES[maker], company_id=company_id)
 
 
 def kind_of(record: Record) -> Kind:
-    """Return the contract's word for the kind of a record that has no mark."""
+    """Return the contract's kind of a record without a mark."""
     return Kind(record.kind) if record.kind in set(Kind) else Kind.FACT
 
 
 def maker_of(record: Record) -> Maker:
-    """Return who wrote a record that has no mark."""
+    """Return the maker of a record without a mark."""
     author = (record.created_by or "").partition(":")[0]
     if author in set(Maker):
         return Maker(author)
@@ -217,7 +217,7 @@ def maker_of(record: Record) -> Maker:
 
 
 def marked(record: Record, mark: Mark | None, memory_id: str, namespace: str) -> Mark:
-    """Return the mark of a memory under the id and in the namespace that it is known by."""
+    """Return a record's mark with this id and namespace, or a new one."""
     if mark is not None:
         return mark.model_copy(update={"id": memory_id, "namespace": namespace})
     return Mark(id=memory_id, namespace=namespace, kind=kind_of(record), source=maker_of(record))

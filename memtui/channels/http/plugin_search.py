@@ -1,4 +1,4 @@
-"""What a search of the memory plugin finds: queries and lists of the service, put together."""
+"""Answers searches of the memory plugin from queries and lists of the service."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from memtui.provider_kit.pages import read_cursor, write_cursor
 
 _PAGE = 1_000
 _WIDEN = 5
-"""How many times more is asked for where too little of an answer may be shown."""
+"""Factor for the next request if too few of the results may be shown."""
 _AT_ONCE = 8
-"""Scopes that are looked in together, where the provider cannot take several in one call."""
+"""Scopes searched at once, where the provider cannot search several in one call."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPart:
-    """A scope to look in, whose records of it count, and the namespaces that were asked for.
+    """A scope to search, the owners whose records count, and the requested namespaces.
 
-    Whatever a provider returns, only memories of these namespaces come out.
+    Only memories of these namespaces are returned, even if a provider returns others.
     """
 
     scope: Scope
@@ -45,14 +45,14 @@ class SearchPart:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which memories, and how many at most."""
+    """The wanted kinds of memories, and their most."""
 
     kinds: frozenset[Kind]
     limit: int
 
 
 async def search(served: ServedBinding, asked: SearchBody) -> SearchReply:
-    """Answer a search; what is expired, or in an expired namespace, is never in it."""
+    """Answer a search, without expired memories and expired namespaces."""
     names = await _living(served, asked.namespaces)
     wanted = Wanted(frozenset(asked.kinds or ()), asked.limit or DEFAULT_ROWS)
     if asked.ids is not None:
@@ -70,7 +70,7 @@ async def search(served: ServedBinding, asked: SearchBody) -> SearchReply:
 
 
 async def _parts(served: ServedBinding, names: Sequence[str]) -> list[SearchPart]:
-    """Return where to look: all in one call where the provider can, so that it ranks them all."""
+    """Return the parts to search: one for all scopes if the provider can rank them together."""
     by_scope: dict[Scope, set[str]] = {}
     for name in names:
         by_scope.setdefault(served.places.scope_of(name), set()).add(name)
@@ -83,7 +83,7 @@ async def _parts(served: ServedBinding, names: Sequence[str]) -> list[SearchPart
 async def _together(
     parts: Sequence[SearchPart], look: Callable[[SearchPart], Awaitable[list[NamedMemory]]]
 ) -> list[NamedMemory]:
-    """Return what is found in all parts, a few looked in at a time."""
+    """Return the results of all parts, a few searched at a time."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def one(part: SearchPart) -> list[NamedMemory]:
@@ -94,7 +94,7 @@ async def _together(
 
 
 async def _living(served: ServedBinding, names: Sequence[str]) -> list[str]:
-    """Return the names of the namespaces that are not expired, each once."""
+    """Return the namespaces that are not expired, each once."""
     once = list(dict.fromkeys(names))
     known = await served.service.plugin.named(served.caller, served.key, once)
     return [name for name in once if name not in known or not is_past(known[name].expires_at)]
@@ -103,10 +103,10 @@ async def _living(served: ServedBinding, names: Sequence[str]) -> list[str]:
 async def _queried(
     served: ServedBinding, part: SearchPart, wanted: Wanted, asked: SearchBody
 ) -> list[NamedMemory]:
-    """Return what a query finds in a part.
+    """Return a query's results in a part.
 
-    A scope sees more than its own, and of that not every kind: where too little is left of a full
-    answer, more is asked for. So it is where the answer is full and a pin may be on what is left.
+    Some results are dropped: those of other owners and of unwanted kinds. If a full reply leaves
+    too few, or a pinned memory may be beyond it, more are requested.
     """
     pins = (await served.binding()).capabilities.pin
     request = QueryRequest(
@@ -130,7 +130,7 @@ async def _queried(
 async def _newest(served: ServedBinding, part: SearchPart, wanted: Wanted) -> list[NamedMemory]:
     """Return the pinned memories of a part and its newest ones.
 
-    A pin may be on the oldest of them, so a provider that keeps pins is read to its end.
+    Even the oldest memory may be pinned, so a provider that keeps pins is read completely.
     """
     pins = (await served.binding()).capabilities.pin
     request = _list_request(served, part, "-created_at", _PAGE)
@@ -147,10 +147,10 @@ async def _newest(served: ServedBinding, part: SearchPart, wanted: Wanted) -> li
 async def _listed(
     served: ServedBinding, parts: Sequence[SearchPart], wanted: Wanted, cursor: str
 ) -> SearchReply:
-    """Return a page of everything, a part after the other, each from its oldest memory."""
+    """Return a page of all memories, part by part, the oldest first."""
     mark = _digest(parts, wanted)
     place, within = read_cursor(cursor, mark, int, (str, type(None))) if cursor else (0, None)
-    place = max(place, 0)  # it comes from outside
+    place = max(place, 0)  # the cursor is foreign input
     found: list[NamedMemory] = []
     while place < len(parts) and len(found) < wanted.limit:
         request = _list_request(served, parts[place], "created_at", wanted.limit - len(found))
@@ -186,7 +186,7 @@ def _list_request(served: ServedBinding, part: SearchPart, sort: str, limit: int
 async def _fit(
     served: ServedBinding, part: SearchPart, wanted: Wanted, records: Sequence[Record]
 ) -> list[NamedMemory]:
-    """Return those of the records that are memories of a part and of the wanted kinds."""
+    """Return the records that are memories of a part and of the wanted kinds."""
     living = [one for one in owned(records, part.scope) if not is_past(one.expires_at)]
     named = await served.name(living, part.names)
     return [one for one in named if not wanted.kinds or one.mark.kind in wanted.kinds]

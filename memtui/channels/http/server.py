@@ -1,7 +1,7 @@
-"""Serve an app where a listener listens, until the process is told to stop.
+"""Serves an app on a listener until the process is told to stop, with time-outs for slow clients.
 
-uvicorn waits for ever for a request's head, its body and a client that reads nothing of our answer,
-so one client with a thousand half-sent requests would take every connection there is.
+uvicorn waits indefinitely for a request's head, its body and a client that does not read the reply,
+so one client with a thousand half-sent requests could occupy every connection.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from memtui.channels.listening import Listener
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds that each part may take in all, however it trickles in."""
+    """Time limits, in seconds, for each whole part of an exchange."""
 
     head: float = 15.0
     """From the connection, or a request's first byte, to the end of its head."""
     body: float = 30.0
     """From there to the end of its body."""
     answer: float = 30.0
-    """How long a client may read nothing of an answer that waits for it."""
+    """While a client reads nothing of a pending reply."""
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection whose client takes too long; one that began a request is told (408)."""
+    """Closes a connection whose client takes too long; an unfinished request gets a 408."""
 
     def __init__(
         self, *arguments: Any, patience: Patience, style: ErrorStyle | None, **named: Any
@@ -48,33 +48,33 @@ class PatientProtocol(H11Protocol):
         self._patience = patience
         self._style = style
         self._awaited: float | None = None
-        """The time that what is waited for now may take."""
+        """The time limit of the part that is awaited now."""
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head."""
+        """Start the timer for a head."""
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timers."""
         self._stop()
         self.resume_writing()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Take what came, and wait for what is to come next."""
+        """Handle received data, and set the timer for the next part."""
         super().handle_events()
         self._watch()
 
     def pause_writing(self) -> None:
-        """Begin to wait until the client has read some of the answer."""
+        """Start the timer for the client to read some of the reply."""
         super().pause_writing()
         self._unread = self.loop.call_later(self._patience.answer, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Wait no more for the client to read."""
+        """Stop the timer for the client to read."""
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -89,13 +89,13 @@ class PatientProtocol(H11Protocol):
         elif self.conn.their_state is h11.IDLE and (self.cycle is None or self._has_begun()):
             awaited = self._patience.head
         if awaited == self._awaited:
-            return  # what trickles in gets no more time
+            return  # receiving a little of a part does not extend its time
         self._stop()
         if awaited is not None:
             self._awaited, self._timer = awaited, self.loop.call_later(awaited, self._give_up)
 
     def _has_begun(self) -> bool:
-        """Whether a part of the next request is there; an idle connection has its own timer."""
+        """Whether the next request has begun; an idle connection has another timer."""
         return bool(self.conn.trailing_data[0])
 
     def _stop(self) -> None:
@@ -111,12 +111,12 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the form that the contract gives to refusals."""
+        """Refuse malformed HTTP, in the contract's form of refusals."""
         del msg
         self._refuse(HTTPStatus.BAD_REQUEST, "This is not HTTP/1.1, or its head is too long.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer in the app's place, unless it has begun to, and close."""
+        """Reply in place of the app, unless its reply has begun, and close the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -141,15 +141,15 @@ class PatientProtocol(H11Protocol):
 
 _STOP_SECONDS = 10
 _IDLE_SECONDS = 75
-"""A client's pool drops an idle connection sooner, so it does not meet one that is just closed."""
+"""Longer than clients' pools keep idle connections, so they do not reuse one just closed here."""
 
 
 class Server(uvicorn.Server):
-    """A server whose stop by SIGINT or SIGTERM is an ordinary end, not a death by signal."""
+    """A server for which SIGINT or SIGTERM is a normal end, not a death by signal."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at the signals, and again at once at a second SIGINT."""
+        """Stop at the signals; a second SIGINT stops at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -184,5 +184,5 @@ def make_server(app: ASGIApp, patience: Patience | None = None) -> Server:
 
 
 async def run(app: ASGIApp, listener: Listener) -> None:
-    """Serve until SIGINT or SIGTERM, then answer what is under way and return."""
+    """Serve until SIGINT or SIGTERM, then finish running requests and return."""
     await make_server(app).serve(sockets=[listener.socket])

@@ -1,4 +1,4 @@
-"""How the app draws into a tab of a browser: Textual's driver, which leaves as `q` does."""
+"""Textual's web driver for the app in a browser tab; it quits the app as `q` does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from textual.drivers.web_driver import WebDriver
 
 LEAVE_SECONDS = 15.0
-"""How long an app may take to leave once its tab or its server is gone."""
+"""Seconds that an app may take to quit after its tab or its server is gone."""
 
 
 class TabDriver(WebDriver):
-    """Leaves the app, which then remembers where it was, once its tab or its server is gone."""
+    """Quits the app once its tab or its server is gone, so that it saves its session."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -23,7 +23,7 @@ class TabDriver(WebDriver):
         self._left = False
 
     def _write_or_leave(self, write: Callable[[bytes], int], data: bytes) -> int:
-        """Write; what is drawn when the server has just gone goes nowhere."""
+        """Write; if the server is gone, drop the output and quit."""
         try:
             return write(data)
         except BrokenPipeError:
@@ -31,13 +31,13 @@ class TabDriver(WebDriver):
             return 0
 
     def run_input_thread(self) -> None:
-        """Read what is typed until the server's end of the pipe is closed."""
+        """Read input until the server closes its end of the pipe."""
         super().run_input_thread()
         if not self.exit_event.is_set():
             self._leave()
 
     def on_meta(self, packet_type: str, payload: dict[str, Any]) -> None:
-        """Leave where the server asks for it."""
+        """Quit if the server requests it."""
         if packet_type == "quit":
             self._leave()
         else:
@@ -47,7 +47,7 @@ class TabDriver(WebDriver):
         if not self._left:
             self._left = True
             self._app.call_later(self._app.run_action, "quit")
-            # An app that is busy does not get to that, and nobody is left to end it.
+            # A busy app may never run the action, and no other process would end it.
             ending = Timer(LEAVE_SECONDS, os._exit, (1,))
             ending.daemon = True
             ending.start()

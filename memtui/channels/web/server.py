@@ -1,8 +1,8 @@
 """The server of `memtui web`: for one person, in a browser of this machine.
 
-Whoever knows the address gets in, once: its token is exchanged for a cookie and is spent. Every
-other request needs the cookie, and a Host and Origin that are this server's own, so that no other
-site that the browser shows can reach it.
+The address admits one browser, once: its token is exchanged for a cookie and then invalid. Every
+other request needs the cookie, and this server's own Host and Origin, so that no other site in the
+browser can reach it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _log = logging.getLogger(__name__)
 _OWN = Path(__file__).parent
 _MOST_TABS = 8
 _GONE_SECONDS = 60.0
-"""How long no tab may be open before it counts as left; a page that is loaded again has none."""
+"""Seconds without an open tab after which the app counts as left; a page reload briefly has none.
+"""
 _STOP_SECONDS = 10.0
 _MOST_CELLS = 1_000
-"""How many columns or rows a tab may say that it has: an app fills memory by its size."""
+"""Most columns or rows of a tab, since an app's memory use grows with its size."""
 _MOST_MESSAGE_BYTES = 1 << 18
-"""The longest message of a page, such as a text that is pasted; a longer one ends its tab."""
+"""Most bytes of a message from a page, such as pasted text; a longer one closes the tab."""
 _USED = (
     "This address was used already, or is not the one that memtui web printed; stop memtui web and "
     "start it again for another."
@@ -62,7 +63,7 @@ class Tab(AppService):
         self._arguments = arguments
         self._stopping = False
         self.left = False
-        """Whether the person left the app in it."""
+        """Whether the user quit the app in this tab."""
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
         built: dict[str, str] = super()._build_environment(width, height)
@@ -75,36 +76,36 @@ class Tab(AppService):
             stdout=PIPE,
             stderr=PIPE,
             env=self._build_environment(width, height),
-            start_new_session=True,  # ctrl+c is for the server, which then stops it in order
+            start_new_session=True,  # ctrl+c goes to the server only, which then stops the app
         )
         self._stdin = process.stdin
         return process
 
     async def start(self, width: int, height: int) -> None:
-        """Start the app in a size that it can have."""
+        """Start the app with a bounded size."""
         await super().start(_cells(width), _cells(height))
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Give the app a size that it can have."""
+        """Resize the app within bounds."""
         await super().set_terminal_size(_cells(width), _cells(height))
 
     async def on_meta(self, data: bytes) -> None:
-        """Note that the person left, before the tab is told."""
+        """Record that the user quit, before the tab is notified."""
         is_exit = json.loads(data)["type"] == "exit"
         self.left = self.left or (is_exit and not self._stopping)
         await super().on_meta(data)
 
     async def stop(self) -> None:
-        """Leave the app, which remembers where it was; end it where that takes too long."""
+        """Quit the app, so that it saves its session; kill it if that takes too long."""
         self._stopping = True
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await super().stop()
-            if self._process is not None:  # it still writes where it was
+            if self._process is not None:  # it is still saving its session
                 await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         except TimeoutError:
             _log.warning("The app of a tab did not end, and was killed.")
-        finally:  # also where the server's own time to stop is over
+        finally:  # even if the server's own shutdown time is over
             if self._process is not None and self._process.returncode is None:
                 with suppress(ProcessLookupError):
                     self._process.kill()
@@ -119,10 +120,10 @@ def _cells(number: object) -> int:
 
 
 class WebServer(Server):
-    """Serves the app to who has its address; `run` it until it was left."""
+    """Serves the app to the browser that opens its address; `run` ends when the app is left."""
 
     def __init__(self, arguments: Sequence[str], listener: Listener) -> None:
-        """Serve what the command line `arguments` starts."""
+        """Set up the server of the app with these command line `arguments`."""
         super().__init__("memtui", public_url=listener.url, templates_path=str(_OWN))
         self._arguments = arguments
         self._listener = listener
@@ -136,11 +137,11 @@ class WebServer(Server):
 
     @property
     def address(self) -> str:
-        """What opens the app in a browser, once."""
+        """The address that opens the app in a browser, once."""
         return f"{self.public_url}/?token={self._token}"
 
     async def run(self) -> None:
-        """Serve until the person left the app, its last tab is gone, or a signal asks to end."""
+        """Serve until the user quits the app, its last tab is gone, or a signal stops it."""
 
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -165,10 +166,10 @@ class WebServer(Server):
                 loop.remove_signal_handler(one)
 
     async def on_startup(self, app: web.Application) -> None:
-        """Print nothing: the command says where it serves."""
+        """Print nothing: the command prints the address."""
 
     async def on_shutdown(self, app: web.Application) -> None:  # noqa: ARG002 - aiohttp gives it
-        """Close the tabs' connections, which leaves their apps."""
+        """Close the tabs' connections, which quits their apps."""
         await asyncio.gather(*(one.close() for one in tuple(self._open)))
 
     async def _handle_script(self, _: web.Request) -> web.FileResponse:
@@ -188,7 +189,7 @@ class WebServer(Server):
         return await handler(request)
 
     def _let_in(self, token: str) -> web.Response:
-        """Exchange the token for the cookie, and lead to the address without it."""
+        """Exchange the token for the cookie, and redirect to the address without it."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return web.Response(status=403, text=_USED)
         self._token = None
@@ -201,7 +202,7 @@ class WebServer(Server):
             response.headers[name] = value.format(sockets=f"ws://{self._host}")
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Run the app for a tab until either is gone."""
+        """Run the app for a tab until the app or the tab ends."""
         if len(self._open) >= _MOST_TABS:
             raise web.HTTPServiceUnavailable(text=f"At most {_MOST_TABS} tabs can be open.")
         socket = web.WebSocketResponse(heartbeat=15, max_msg_size=_MOST_MESSAGE_BYTES)

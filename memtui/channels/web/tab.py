@@ -1,6 +1,6 @@
 """The terminal app of one tab: `python -m memtui.channels.web.tab` with memtui's global options.
 
-Its standard streams lead to the server of `memtui web`, so there is no terminal to ask for.
+Its standard streams are connected to the server of `memtui web`, so it has no terminal to query.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the app until its tab is closed, and end the process with its exit code."""
+    """Run the app until its tab is closed, and exit with its exit code."""
     from memtui.app import run_app
     from memtui.channels.cli.errors import report
     from memtui.channels.cli.session import Invocation, global_options
