@@ -1,4 +1,4 @@
-"""Writes what an operation leaves: its intent, its rows in the log, its steps in the journal."""
+"""Writes an operation's intent, its rows in the log, and its steps in the undo journal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _take_head(connection: DatabaseConnection, company_id: str) -> tuple[int, st
         heads = compiled.HEAD.rows(connection, company_id=company_id)
     [(seq, digest, salt)] = heads
     head = LogHead(seq, digest)
-    connection.heads.setdefault(company_id, (head, head))  # a kill may have prevented its note
+    connection.heads.setdefault(company_id, (head, head))  # in case a kill prevented its note
     return seq + 1, digest, salt
 
 

@@ -14,7 +14,7 @@ from memtui.store.prepared import Prepared
 
 @dataclass(slots=True, kw_only=True)
 class CompanyRow:
-    """A company: the border that no memory and no operation crosses."""
+    """A company, which shares no memories and operations with others."""
 
     company_id: str
     name: str
@@ -26,7 +26,7 @@ class CompanyRow:
 
 @dataclass(slots=True, kw_only=True)
 class BindingRow:
-    """A provider under a key that is stable inside its company."""
+    """A provider with its config, under a key that is unique in its company."""
 
     binding_id: str
     company_id: str
@@ -47,7 +47,7 @@ class BindingRow:
 
 @dataclass(slots=True, kw_only=True)
 class TargetRow:
-    """Which binding serves the company, one project or one agent."""
+    """The binding that serves a target: the company, a project or an agent."""
 
     company_id: str
     target_type: str
@@ -57,7 +57,7 @@ class TargetRow:
 
 @dataclass(slots=True, kw_only=True)
 class MemberRow:
-    """A person's role in a project, or in the whole company where `project_id` is empty."""
+    """A person's role in a project, or in the whole company if `project_id` is empty."""
 
     company_id: str
     principal: str
@@ -68,7 +68,7 @@ class MemberRow:
 
 @dataclass(slots=True, kw_only=True)
 class TokenRow:
-    """A bearer token of a principal, by its SHA-256: the token itself is not kept."""
+    """A bearer token of a principal, by its SHA-256; the token itself is not stored."""
 
     digest: str
     company_id: str
@@ -81,7 +81,7 @@ class TokenRow:
 
 @dataclass(slots=True, kw_only=True)
 class SpendingLimitRow:
-    """What a company, an agent, a project or a binding should not spend more than in a period."""
+    """The most that a company, agent, project or binding should spend in a period."""
 
     company_id: str
     target_type: str
@@ -93,7 +93,7 @@ class SpendingLimitRow:
 
 @dataclass(slots=True, kw_only=True)
 class IntentRow:
-    """A mutation that was begun. It goes when its operation is appended."""
+    """A mutation that has begun; the row is removed when its operation is appended."""
 
     operation_id: str
     company_id: str
@@ -106,7 +106,7 @@ class IntentRow:
 
 @dataclass(slots=True, kw_only=True)
 class PendingRow:
-    """What an agent asked to be changed, and a person has not decided on yet."""
+    """A change that an agent requested, and on which a person has not decided yet."""
 
     company_id: str
     pending_id: str

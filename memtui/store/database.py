@@ -138,7 +138,7 @@ _SCHEMA_LOCK = 0x6D656D747569
 """PostgreSQL advisory lock: several machines may start at once."""
 _BUSY_TIMEOUT_S = 30
 _ALONE_TIMEOUT_S = 1
-"""How long a command that is just running may still take."""
+"""How long `alone` waits for a command that is still running."""
 _MAGIC = b"SQLite format 3\x00"
 _SHARED_BYTES = 32_768
 """Size of SQLite's shared memory; a smaller file was cut short by a full disk."""
@@ -265,9 +265,9 @@ class Database:
         self._postgres = None if isinstance(place, _SqliteFile) else place
         self._write_lock = threading.Lock()
         self.read_only = bool(self._sqlite and self._sqlite.read_only)
-        """Whether it lies on read-only media, so that no operation can be recorded."""
+        """Whether the file is on read-only media, so that no operation can be recorded."""
         self.notes: HeadNotes | None = None
-        """Where the ends of its logs are noted."""
+        """The notes of the ends of its logs; None: they are not noted."""
 
     @classmethod
     def open(
@@ -275,10 +275,10 @@ class Database:
     ) -> Database:
         """Open the database at `url`, else the SQLite file at `path`, with the newest schema.
 
-        `read_only`: the SQLite file lies where nothing can be written.
+        `read_only`: the SQLite file is on read-only media.
 
         Raises:
-            Invalid: the URL makes no sense, or a newer memtui made the database.
+            Invalid: the URL is not valid, or a newer memtui made the database.
             NotFound: it has no tables yet, and `create` is False; nothing was written.
             Unavailable: the database cannot be reached, is damaged, or is not a database.
         """
@@ -315,7 +315,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[DatabaseConnection]:
-        """One consistent read."""
+        """Open a transaction for reading: every statement sees the same state."""
         with self._guard():
             if self._sqlite is not None:
                 with self._sqlite.reading() as connection:
@@ -327,10 +327,10 @@ class Database:
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[DatabaseConnection]:
-        """One transaction. `durable`: once it ends it survives a power cut, not just a crash.
+        """Open a transaction for writing. `durable`: it survives a power cut, not only a crash.
 
         Raises:
-            Denied: it can only be read.
+            Denied: the database is read-only.
         """
         if self.read_only:
             raise Denied("This home cannot be written where it lies, so nothing can be changed.")
@@ -347,7 +347,7 @@ class Database:
             self._note(connection.heads, durable=True)
 
     def _note(self, heads: Mapping[str, tuple[LogHead, LogHead]], *, durable: bool) -> None:
-        """Note where logs end; what was committed stays so where that fails."""
+        """Note the ends of logs after a commit; a failure is only logged, as the commit stands."""
         if self.notes is None:
             return
         for company_id, (before, last) in heads.items():
@@ -443,7 +443,7 @@ def _is_of_another_schema(cause: Any, reason: str) -> bool:
 
 @contextmanager
 def alone(path: Path) -> Iterator[DatabaseConnection]:
-    """A transaction on a SQLite file that no other connection has open or can open.
+    """Open a transaction on a SQLite file that no other connection has open or can open.
 
     Raises:
         Conflict: another connection has it open.
@@ -721,7 +721,7 @@ def _damaged(path: Path | None, reason: str) -> Unavailable:
 
 
 def _database_errors() -> tuple[type[Exception], ...]:
-    """The error classes of the loaded database modules; others cannot have raised one."""
+    """Return the error classes of the loaded database modules; others cannot have raised one."""
     errors: list[type[Exception]] = [sqlite3.Error]
     for module, name in (("sqlalchemy.exc", "SQLAlchemyError"), ("psycopg", "Error")):
         if loaded := sys.modules.get(module):

@@ -1,10 +1,10 @@
-"""What the log says of each type of operation: the members of `OperationDraft.request`.
+"""The members of `OperationDraft.request`, by type of operation.
 
 Every member may be left out, and is None once it was erased. Texts are redacted before they are
-logged. Each member that is named here is committed by itself (`memtui.store.digest`), so that a
-purge can erase it alone. The types are a claim about memtui's own operations and are not checked
-when a row is read: an imported log says whatever its program wrote, and other members of it are
-committed together.
+logged. Each member named here has a separate commitment (`memtui.store.digest`), so that a purge
+can erase it alone; unknown members of an imported operation are committed together. The types
+apply to memtui's operations. They are not checked when a row is read, since an imported log has
+what its program wrote.
 """
 
 from typing import Any, TypedDict, TypeVar, cast
@@ -15,44 +15,44 @@ from memtui.contract import Json, OperationType
 
 
 class CommonDetails(TypedDict, total=False):
-    """Of any operation."""
+    """Members for any operation."""
 
     together: str
-    """The id of the group of operations that one answer came from, or that one undo takes back."""
+    """The id of a group of operations, with one answer together or undone together."""
     purpose: str
-    """What it was read for, where that is not its own type: `prune`, `impact`, `replay` …"""
+    """The purpose of a read, if its type does not say it: `prune`, `impact`, `replay` …"""
     as_of: str
     """The past moment that the caller looked at, in ISO 8601."""
     inferred: list[str]
-    """The fields that memtui inferred and no caller gave: `agent_id`, `source`."""
+    """The fields that memtui inferred, as the caller gave none: `agent_id`, `source`."""
     problems: int
     """Items that could not be read."""
     withheld: int
     """Records that were found and that the caller may not read."""
     imported: Json
-    """Where an imported operation comes from."""
+    """The origin of an imported operation."""
 
 
 class RecordDetails(CommonDetails, total=False):
-    """Of a read of one record or of known records: get, history."""
+    """Members for a read of known records: get, history."""
 
     record_id: str
     records: int
     last: int
-    """Of an impact: how many of the newest answers are replayed."""
+    """For an impact: how many of the newest operations are replayed."""
     since: str | None
     earlier: str
     later: str
     key: str
-    """Of a fact."""
+    """The key of a fact."""
     pending: str
-    """The pending change that is shown, or that a change became."""
+    """The id of the pending change that is shown."""
     namespace: str | None
     rules: Any
 
 
 class QueryDetails(CommonDetails, total=False):
-    """Of a query or its explanation."""
+    """Members for a query or its explanation."""
 
     query: str
     intent: str
@@ -63,13 +63,13 @@ class QueryDetails(CommonDetails, total=False):
     metadata_filter: Json
     matching: str
     all_topics: bool
-    """True: nothing of the topic passed, so every topic was searched."""
+    """True: too little was found in the topic, so every topic was searched."""
     stages: list[Json]
     """The stages of retrieval, with scores by rank."""
 
 
 class BrowseDetails(CommonDetails, total=False):
-    """Of a list of records, of their tags, or of what could be pruned or purged."""
+    """Members for a list of records or tags, or for the plan of a prune or purge."""
 
     filter: Json
     sort: str
@@ -85,12 +85,12 @@ class BrowseDetails(CommonDetails, total=False):
 
 
 class ContextDetails(CommonDetails, total=False):
-    """Of a context for a model; sizes are tokens."""
+    """Members for a context for a model; sizes are tokens."""
 
     model: str
     budget: int | None
     delivered: bool
-    """Whether the model got it; else somebody looked at it."""
+    """True: for a model. False: for a person to look at."""
     max_tokens: int | None
     max_characters: int | None
     topic: str | None
@@ -108,7 +108,7 @@ class ContextDetails(CommonDetails, total=False):
 
 
 class ChangeDetails(CommonDetails, total=False):
-    """Of a write, a correction, a forget, or a decision on one of these."""
+    """Members for a write, a correction, a forget, or a decision on one of these."""
 
     mode: str
     kind: str | None
@@ -118,32 +118,32 @@ class ChangeDetails(CommonDetails, total=False):
     valid_to: str
     record_id: str
     record_ids: list[str]
-    """The first of the records; `records` counts them all."""
+    """The ids of the first records; `records` counts all."""
     records: int
     content: str
-    """The beginning of the new text; of a company's record only a commitment is kept."""
+    """The beginning of the new text; for a company's record only a commitment is logged."""
     content_chars: int
     revision: str | None
     pinned: bool | None
     expires_at: str | None
     never_expires: bool | None
     redacted: list[str]
-    """Labels of the secrets that were taken out."""
+    """Labels of the redacted secrets."""
     not_kept: list[str]
     """Fields that the provider cannot store."""
     refused: int
     """Records that the provider refused to forget."""
     pending: str
     reasons: list[str]
-    """Why it waits for review."""
+    """The names of the rules that hold it for review."""
     decision: str
     author: str
-    """Who asked for what was decided on."""
+    """The principal that requested the change decided on."""
     reason: str
 
 
 class UndoDetails(CommonDetails, total=False):
-    """Of an undo, or of a check of an unknown outcome."""
+    """Members for an undo, or a check of an unknown outcome."""
 
     operation_id: str
     type: str
@@ -151,25 +151,25 @@ class UndoDetails(CommonDetails, total=False):
     set: list[str]
     """The fields that the undone correction had set."""
     checks: str
-    """The operation whose outcome was looked up."""
+    """The operation whose outcome was checked."""
     happened: bool | None
     found: str
 
 
 class FeedbackDetails(CommonDetails, total=False):
-    """Of feedback on a result."""
+    """Members for feedback on a result."""
 
     verdict: str
     operation_id: str
 
 
 class LogDetails(CommonDetails, total=False):
-    """Of a seal, purge or repair of the log."""
+    """Members for a seal, purge or repair of the log."""
 
     segments: list[Json]
-    """SHA-256 of the sealed files that were written."""
+    """The written segments, with the SHA-256 of their files."""
     erased: list[Json]
-    """The fields that lost their value, by operation."""
+    """The erased fields, by operation."""
     lost_from: int
     lost_through: int | None
     restored: list[str]
@@ -177,7 +177,7 @@ class LogDetails(CommonDetails, total=False):
     forget: bool
     before: str
     purge: str
-    """The purge that this is a part of."""
+    """The purge of which this operation is a part."""
     copies: dict[str, int]
     forgotten: int
     looked_for: int
@@ -185,7 +185,7 @@ class LogDetails(CommonDetails, total=False):
 
 
 class SettingDetails(CommonDetails, total=False):
-    """Of a change of settings: one of the first group says what changed, and names it."""
+    """Members for a change of settings; one of the first group names the setting that changed."""
 
     add_binding: str
     add_company: str
@@ -264,7 +264,7 @@ class Details(
     SettingDetails,
     total=False,
 ):
-    """Of an operation whose type is not known where it is read."""
+    """Members for an operation of any type, where the type is not known."""
 
 
 DetailsT = TypeVar("DetailsT", bound=CommonDetails)

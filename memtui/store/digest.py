@@ -1,13 +1,13 @@
 """The digest that chains a company's operations, so that an auditor can prove none was altered.
 
-The hashed document holds no free text: each such value is replaced by its commitment, so that the
-value can be erased and the chain still be proved. `docs/audit.md` describes the document and the
-bytes that are hashed.
+The hashed document contains no free text: each such value is replaced by its commitment, so that
+the chain can still be verified after the value was erased. `docs/audit.md` describes the document
+and the bytes that are hashed.
 
 A log that was cut at its end, with its head set back, passes verification; only a note elsewhere
-shows the cut. A note is written after the commit, so it may lag behind the database, after a kill
-say, but is never ahead of it. The note is not synced to disk. A power cut may lose committed reads,
-so of a note from before the machine's start only the part counts that was durable.
+shows the cut. A note is written after the commit, so it may lag behind the database, for example
+after a kill, but is never ahead of it. It is not synced to disk. A power cut may lose committed
+reads, so of a note from before the last boot, only the durable part counts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONTROL = frozenset({OperationType.SEAL, OperationType.PURGE, OperationType.REPA
 """Operations on the log itself; an auditor reads the members `PROOFS` of their requests."""
 
 PROOFS = frozenset({"erased", "segments"})
-"""Stored in clear: they hold numbers, paths of fields and SHA-256 of files."""
+"""Members hashed in clear, as they contain only numbers, paths of fields and SHA-256 of files."""
 
 SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
 
@@ -61,7 +61,7 @@ _NOT_COMMITTED = frozenset(
     """.split()  # noqa: SIM905
 )
 COMMITTED = tuple(name for name in OWN_FIELDS if name not in _NOT_COMMITTED)
-"""Fields that the document holds only as commitments; a request is committed by member."""
+"""Fields of which the document has only commitments; a request is committed by member."""
 
 _NAMES = frozenset(Details.__annotations__) - PROOFS
 
@@ -94,7 +94,7 @@ def commitment(path: str, salt: bytes, value: str) -> str:
 
 
 def withhold(path: str, value: object) -> tuple[Absent, str]:
-    """Return the commitment of a value that the log must not hold, and its salt in hex."""
+    """Return the commitment of a value that must not be logged, and its salt in hex."""
     salt = urandom(SALT_BYTES)
     return Absent(commitment=commitment(path, salt, canonical(value)), withheld=True), salt.hex()
 
@@ -162,7 +162,7 @@ def _fields(one: OperationDraft, asked: list[tuple[str, str]]) -> list[tuple[str
 
 
 def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
-    """Return the request's members to store in clear, and path and JSON text of the others."""
+    """Return the request's members to hash in clear, and path and JSON text of the others."""
     if not one.request:
         return {}, []
     clear, found, rest = {}, [], {}
@@ -384,10 +384,10 @@ class _Note(NamedTuple):
 
 
 class HeadNotes:
-    """The notes of one database, a small file a company. Blocking."""
+    """The notes of one database, a small file per company. Blocking."""
 
     def __init__(self, folder: Path, place: str) -> None:
-        """Store notes in `folder`; `place` tells the database from others."""
+        """Store notes in `folder`; `place` identifies the database."""
         self._folder = folder
         self._place = place
 
@@ -396,7 +396,7 @@ class HeadNotes:
         return self._folder / sha256(f"{self._place}\0{company_id}".encode()).hexdigest()[:32]
 
     def read(self, company_id: str) -> LogHead | None:
-        """Return where a log ended; None: there is no readable note."""
+        """Return the noted end of a log; None: there is no readable note."""
         try:
             note = _parsed(self.path(company_id).read_bytes())
         except OSError:

@@ -67,7 +67,7 @@ _WORD = re.compile(r"\w+")
 _KEPT = frozenset(
     {OperationType.CONFIGURE, OperationType.SEAL, OperationType.PURGE, OperationType.NAMESPACES}
 )
-"""Types that hold settings and proofs, no memories; only their error messages may quote one."""
+"""Types about settings and proofs, not memories; only their error messages may quote one."""
 _STRUCTURE = frozenset(
     {
         "binding_reason",
@@ -355,7 +355,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
         asked = operation.request.get("record_id")
         asks_for = isinstance(asked, str) and aim.names(own, asked)
         whole = whole or (not here and not others and asks_for)
-    # Equal text of another record stays: it belongs to that record.
+    # The same text stays in a change of other records, as it is theirs.
     is_others = operation.operation_type.mutates and bool(operation.handles) and not whole
     is_subjects = whole and aim.subject_id is not None
     stays = operation.absent.keys() | (_STRUCTURE if is_subjects else _STRUCTURE | _REFERENCES)

@@ -1,4 +1,4 @@
-"""Spending limits of a company, and what its hot operations spent."""
+"""Spending limits of a company, and the spending of its hot operations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def remove_spending_limits(
     measure: str | None = None,
     period: str | None = None,
 ) -> list[SpendingLimitRow]:
-    """Remove and return a target's limits; `measure` or `period` None: of any."""
+    """Remove and return a target's limits; `measure` or `period` None: every one."""
     removed = [
         row
         for row in spending_limits(connection, company_id)
@@ -129,7 +129,7 @@ def spent(
 
 
 def _unindexed(column: Any) -> Any:
-    """Wrap a column so that no index of it is used: the time or the number narrows better."""
+    """Wrap a column so that SQLite uses no index on it, as the other condition narrows more."""
     from sqlalchemy import func, null
 
     return func.coalesce(column, null(), type_=column.type)

@@ -1,4 +1,4 @@
-"""An entry of the operation log, as channels and tables have it."""
+"""An entry of the operation log, and its form in the log's tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memtui.contract import (
 if TYPE_CHECKING:
     from memtui.store.details import Details
 else:
-    Details = Json  # not checked: an imported operation has members of its own
+    Details = Json  # not validated, as an imported operation has other members
 
 APP_CHANNEL = "tui"
 """The channel of the terminal app."""
@@ -41,10 +41,10 @@ LOOKS = (
     OperationType.NAMESPACES,
     OperationType.PROFILE,
 )
-"""The reads by which the app draws its screens. A query is none: a person asks it."""
+"""The reads by which the app draws its screens; a query is not one, as a person asks it."""
 
 READS = (OperationType.QUERY, OperationType.CONTEXT)
-"""A record is read when a query returns it, or when a model gets it in its context."""
+"""The operations that count as a read of a record: a query's result, a model's context."""
 
 # Not IN: for a long list DuckDB uses a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
@@ -55,7 +55,7 @@ INTERNAL = (
 """The SQL of `OperationDraft.internal`, for every database; an index has this exact expression."""
 
 ASKED = ("query", "prompt", "content", "text", "record_id")
-"""The members of a request that may hold its subject: the first that is a text counts."""
+"""The members of a request that may contain its main text; the first that is a text counts."""
 
 
 class OperationHandle(Model):
@@ -80,25 +80,25 @@ class OperationHandle(Model):
 
 
 Place = tuple[str, str]
-"""The key of a binding, empty where none is known, and a record's id there."""
+"""A binding's key (empty: unknown) and a record's id there."""
 
 
 class Absent(Model):
-    """In the place of a value that the log does not hold, or holds no more."""
+    """Stands for a value that was erased, or that was never logged."""
 
     commitment: str
-    """What the digest covers instead of the value (`memtui.store.digest.commitment`)."""
+    """The digest covers this instead of the value (`memtui.store.digest.commitment`)."""
     withheld: bool = False
-    """True: the log never held it. False: it was erased."""
+    """True: it was never logged. False: it was erased."""
 
 
 class OperationDraft(Model):
-    """An operation before it has its place in the log.
+    """An operation that is not appended to the log yet.
 
-    The log's table, its files, views, exports and digests, and what an import takes, follow from
-    the fields. One with a title is shown under it wherever an operation is. A new field is None
-    where it is not known: its value is covered by the digest (`memtui.store.digest`), and what
-    was logged before has none.
+    The log's table, files, views, exports, imports and digests are derived from these fields. A
+    field with a title is shown under it wherever an operation is shown. A new field must be None
+    where unknown: the digest (`memtui.store.digest`) covers its value, which earlier operations
+    lack.
     """
 
     operation_id: str
@@ -109,40 +109,40 @@ class OperationDraft(Model):
     binding_reason: str | None = Field(default=None, title="binding chosen")
     """Why this binding was chosen."""
     to_show: bool | None = None
-    """True: memtui read it only for an answer about something else, a replay or an impact."""
+    """True: a read that memtui made only to show something, such as a replay or an impact."""
     scope: Scope
     source: SourceRef | None = None
     principal: str
     channel: str
     request: Details = {}
-    """What was asked, redacted: the query text, the content, the record ids …"""
+    """The request, redacted: the query text, the content, the record ids …"""
     error_kind: str | None = None
     error_message: str | None = None
     result_count: int = 0
-    """Records returned or touched, also where `handles` does not list them (a browse)."""
+    """Number of records returned or touched, also if `handles` does not list them (a browse)."""
     capped: bool = False
     handles: tuple[OperationHandle, ...] = ()
     usage: tuple[Usage, ...] = ()
     started_at: UtcDatetime
     latency_ms: float | None
-    """None: nobody measured it, as in some imported logs."""
+    """None: not measured, as in some imported logs."""
     undoes: str | None = None
-    """The operation that this one took back."""
+    """The operation that this one undid."""
     absent: dict[str, Absent] = {}
-    """The fields whose value is not here, by path, such as `request.content`."""
+    """The fields without a value, erased or withheld, by path, such as `request.content`."""
     salts: dict[str, str] = Field(default={}, exclude=True, repr=False)
-    """In hex by path: of withheld fields, and of those that are left when others were erased."""
+    """Salts in hex, by path: of withheld fields, and of the fields left once others were erased."""
 
     @property
     def asked_scope(self) -> Scope:
-        """The scope that was requested: an agent that did not name itself saw more than its own."""
+        """The requested scope: without the agent, if memtui inferred it from the caller."""
         return (
             self.scope.model_copy(update={"agent_id": None}) if self._is("agent_id") else self.scope
         )
 
     @property
     def reason(self) -> SourceRef | None:
-        """The source that the caller gave; None where it was inferred from the memory."""
+        """The source that the caller gave; None: none, or memtui inferred it from the memory."""
         return None if self._is("source") else self.source
 
     @property
@@ -157,10 +157,10 @@ class OperationDraft(Model):
 
     @property
     def internal(self) -> bool:
-        """Whether memtui's app made this read to draw a screen, or a command to show its answer.
+        """Whether the app made this read to draw a screen, or a command to show its answer.
 
-        It is logged like any other, but listed and counted only on request
-        (`Filter.excludes_internal`): the log is about what is done with memories.
+        Such a read is logged like others, but listed and counted only on request
+        (`Filter.excludes_internal`), as it is no use of the memories.
         """
         is_look = self.channel == APP_CHANNEL and self.operation_type in LOOKS
         return is_look or self.to_show is True
@@ -173,11 +173,11 @@ class Operation(OperationDraft):
     previous_digest: str
     digest: str
     salt: bytes | None = Field(default=None, exclude=True, repr=False)
-    """Every field's own salt is derived from it; None once a field was erased. Never shown."""
+    """The salts of all fields derive from it; None once a field was erased. Never shown."""
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """Sum of the priced usage in US dollars; None where nothing of it is priced."""
+        """The sum of the priced usage in US dollars; None: no usage has a price."""
         priced = [usage.cost_usd for usage in self.usage if usage.cost_usd is not None]
         return sum(priced, Decimal(0)) if priced else None
 
@@ -205,7 +205,7 @@ class Operation(OperationDraft):
                 scores = zip(self.handles, one.get("scores", ()), strict=False)
                 by_id = {h.provider_record_id: score for h, score in scores if score is not None}
                 found.append(ExplainStage(name=one["name"], detail=one["detail"], scores=by_id))
-            except (AttributeError, KeyError, TypeError, ValidationError):  # an imported one
+            except (AttributeError, KeyError, TypeError, ValidationError):  # imported, in any form
                 return ()
         return tuple(found)
 
@@ -216,14 +216,15 @@ class Operation(OperationDraft):
 
 
 class OperationPage(Model):
-    """Newest first. `next_before` is the `before` of the next page, None at the end."""
+    """A page of operations, newest first. `next_before`: the `before` of the next page."""
 
     operations: tuple[Operation, ...]
     total: int
     """How many operations match, over all pages."""
     left_out: int = 0
-    """How many more match that are memtui's own (`OperationDraft.internal`)."""
+    """How many further matches are hidden as internal (`OperationDraft.internal`)."""
     next_before: int | None = None
+    """None: this is the last page."""
 
 
 def set_by(operation: OperationDraft) -> list[str]:
@@ -278,9 +279,9 @@ _SOURCE = {
 
 
 def as_member(kind: type[WordT], word: str) -> WordT:
-    """Return the member of an enumeration, or a made-up member for a word that it lacks.
+    """Return the member of an enumeration, or an ad-hoc member for a word that it lacks.
 
-    So a row that another version wrote, or that somebody altered, is shown as it is.
+    So a row that another version wrote, or that was altered, is shown as it is.
     """
     try:
         return kind(word)

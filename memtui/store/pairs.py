@@ -1,6 +1,6 @@
-"""The records that two bindings had in common when they were last in sync (seed 002 §7).
+"""The records that two bindings had in common at their last sync (seed 002 §7).
 
-Of each record: its id on both sides and salted hashes of its fields; none of its text.
+For each record: its id on both sides and salted hashes of its fields, without its text.
 """
 
 from __future__ import annotations

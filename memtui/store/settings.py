@@ -23,11 +23,11 @@ COMMON = ("company", "binding", "target", "member", "limit", "token")
 """All but pending changes, and namespaces, of which a served memory plugin may have very many."""
 
 _NAMED_BY = {"token": ("label",), "binding": ("key",)}
-"""Columns that name a row to a person, where that is not its primary key."""
+"""The columns that name a row, if that is not its primary key."""
 _NOT_KEPT: Mapping[str, Json] = {"token": {"digest": ""}}
 """A token's digest is not written to the journal."""
 _NOT_COMPARED = "capabilities"
-"""A provider's capabilities are noted whenever it is opened; nobody sets them."""
+"""A binding's capabilities are stored whenever its provider is opened; nobody sets them."""
 
 Place: TypeAlias = "tuple[str, tuple[str, ...]]"
 Rows: TypeAlias = "dict[Place, Row[Any]]"
@@ -45,7 +45,7 @@ class SettingChange(Model):
 
     @property
     def name(self) -> str:
-        """How a person names it, `limit agent coding usd day`."""
+        """The setting's name for a person, such as `limit agent coding usd day`."""
         return " ".join([self.setting, *(str(value) for value in self.key.values() if value)])
 
     @property

@@ -138,7 +138,7 @@ REMOVE_LIMIT = delete(_LIMITS).where(
 
 
 def _route(chosen_by: Any, bindings: Any, on: ColumnElement[bool]) -> Executable:
-    """A row for each candidate binding and each role of the person; at least one."""
+    """Return the SELECT of a row for each candidate binding and role of the person."""
     own = _member.company_id == _company.company_id
     is_persons = and_(own, _member.principal == bindparam("person"))
     return (
@@ -480,7 +480,7 @@ def _kind(column: TypeEngine[Any]) -> str:
 
 
 def source() -> str:
-    """Return what `memtui/store/compiled.py` has to hold."""
+    """Return the content of `memtui/store/compiled.py`."""
     rows = [line for table in ROWS for line in _row(table)]
     statements = [
         line
@@ -520,7 +520,7 @@ def _prepared(name: str, statement: Statement) -> Iterator[str]:
 
 
 def schema_source() -> str:
-    """Return what `memtui/store/schema.py` has to hold."""
+    """Return the content of `memtui/store/schema.py`."""
     with create_engine("sqlite://").begin() as connection:
         migrate(connection)
         driver: Any = connection.connection.driver_connection

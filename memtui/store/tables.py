@@ -60,11 +60,11 @@ FILTERED_COLUMNS = (
     "source_run_id",
     "undoes",
 )
-"""What a person filters the log by, and what undo looks for."""
+"""Columns with an index, for filters of the log and for undo."""
 
 
 class CompanyTable(SQLModel, table=True):
-    """A company: the border that no memory and no operation crosses."""
+    """A company, which shares no memories and operations with others."""
 
     __tablename__: ClassVar[str] = "memory_companies"
 
@@ -73,12 +73,12 @@ class CompanyTable(SQLModel, table=True):
     read_only: bool = False
     link_templates: dict[str, str] = _json()
     purge_after_days: int | None = Field(default=None, sa_type=BigInteger)
-    """Texts of operations this old are erased, where the setting of that name says so too."""
+    """The least age in days at which the setting of that name may purge texts; NULL: never."""
     created_at: datetime = _moment()
 
 
 class BindingTable(SQLModel, table=True):
-    """A provider under a key that is stable inside its company."""
+    """A provider with its config, under a key that is unique in its company."""
 
     __tablename__: ClassVar[str] = "memory_bindings"
     __table_args__ = (Index("memory_bindings_key", "company_id", "key", unique=True),)
@@ -96,14 +96,14 @@ class BindingTable(SQLModel, table=True):
     capture_documents: bool = False
     embeds: bool = True
     agreed: str = Field(default="", sa_type=ForeignText)
-    """The other machines' addresses that its texts may go to, to be embedded; between spaces."""
+    """Addresses of other machines to which texts may be sent for embedding, space-separated."""
     review: list[dict[str, Any]] = _json()
-    """The rules of what is held for review of what agents write."""
+    """The rules for which writes of agents are held for review."""
     created_at: datetime = _moment()
 
 
 class TargetTable(SQLModel, table=True):
-    """Which binding serves the company, one project or one agent."""
+    """The binding that serves a target: the company, a project or an agent."""
 
     __tablename__: ClassVar[str] = "memory_binding_targets"
 
@@ -122,7 +122,7 @@ class LogHeadRow(SQLModel, table=True):
     seq: int = _number()
     digest: str = _text()
     salt: bytes = Field(sa_type=LargeBinary)
-    """What subjects are committed with (`memtui.store.digest.salt_of`)."""
+    """The salt for the commitments of subjects (`memtui.store.digest.salt_of`)."""
 
 
 _STORED_AS: Mapping[Any, Any] = {
@@ -135,7 +135,7 @@ _STORED_AS: Mapping[Any, Any] = {
 
 
 def _of_draft(name: str, path: str) -> Column[Any]:
-    """Return the column of a field of `OperationDraft`; all of a scope and a source is optional."""
+    """Return the column of a field of `OperationDraft`; parts of scope and source are nullable."""
     own = OperationDraft.model_fields.get(path)
     hint = own.annotation if own else str | None
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
@@ -143,7 +143,7 @@ def _of_draft(name: str, path: str) -> Column[Any]:
     return Column(name, kind, nullable=NoneType in kinds, unique=path == "operation_id" or None)
 
 
-# No SQLModel: its columns follow from the fields of `OperationDraft`.
+# Not an SQLModel, as its columns are derived from the fields of `OperationDraft`.
 OPERATIONS = Table(
     "memory_operations",
     SQLModel.metadata,
@@ -168,14 +168,14 @@ OPERATIONS = Table(
         postgresql_where=text(INTERNAL),
     ),
 )
-"""The operations. Rows are only ever appended; of a change a trigger lets only erasing through.
+"""The operations. Rows are append-only: a trigger allows no changes except those of erasing.
 
-`salt` is NULL, and `salts` holds those of the fields that are left, once one was erased.
+Once a field was erased, `salt` is NULL and `salts` has the salts of the other fields.
 """
 
 
 class UsageRow(SQLModel, table=True):
-    """What one call of an operation consumed; `cost_usd` NULL is unpriced."""
+    """The usage of one call of an operation; `cost_usd` NULL: without a price."""
 
     __tablename__: ClassVar[str] = "memory_usage"
 
@@ -212,7 +212,7 @@ class HandleRow(SQLModel, table=True):
     rank: int = _number(primary_key=True)
     binding_key: str | None = _optional_text()
     operation_type: str = _text()
-    """Of its operation, so that the index alone counts a record's retrievals."""
+    """The operation's type, so that the index alone suffices to count a record's retrievals."""
     provider_key: str = _text()
     provider_record_id: str = _text()
     score: float | None = Field(default=None, sa_type=Double)
@@ -220,25 +220,25 @@ class HandleRow(SQLModel, table=True):
 
 
 class IntentTable(SQLModel, table=True):
-    """A mutation that was begun. It goes when its operation is appended."""
+    """A mutation that has begun; the row is removed when its operation is appended."""
 
     __tablename__: ClassVar[str] = "memory_intents"
 
     operation_id: str = _text(primary_key=True)
     company_id: str = _text(index=True)
     draft: dict[str, Any] = _json()
-    """The operation as it will be logged if nobody sees its end."""
+    """The operation as it will be logged if its outcome stays unknown."""
     before: list[dict[str, Any]] = _json()
     host: str = _text()
     session: str = _text()
-    """Names the lock file that the process holds as long as it lives."""
+    """The name of the lock file that the process holds as long as it lives."""
     started_at: datetime = _moment()
 
 
 class JournalRow(SQLModel, table=True):
-    """A record before and after a mutation, as snapshots. `after` NULL: nobody saw it.
+    """A record before and after a mutation, as snapshots; `after` NULL: unknown.
 
-    What undoing needs of the operation stands here too: the operation itself may be sealed away.
+    The row repeats the fields of the operation that undo needs, as the operation may be sealed.
     """
 
     __tablename__: ClassVar[str] = "memory_undo_journal"
@@ -252,7 +252,7 @@ class JournalRow(SQLModel, table=True):
     operation_id: str = _text(primary_key=True)
     ordinal: int = _number(primary_key=True)
     seq: int = _number()
-    """Of its operation, so that the newest are found from their end."""
+    """The operation's number; an index on it finds the newest rows."""
     binding_key: str = _text()
     provider_record_id: str = _text()
     before: dict[str, Any] = _json()
@@ -262,13 +262,13 @@ class JournalRow(SQLModel, table=True):
     principal: str = _text()
     started_at: datetime = _moment()
     undoes: str | None = _optional_text()
-    """The operation that it took back, or whose outcome it found."""
+    """The operation that this one undid, or whose outcome it checked."""
     erased_by: str | None = _optional_text()
-    """The purge that took the record's states, and its id where it is gone."""
+    """The purge that erased the record's states, and the record's id if the record is deleted."""
 
 
 class HandleLinkRow(SQLModel, table=True):
-    """A record that came back under another id than it had."""
+    """The new id of a record that was restored under another id."""
 
     __tablename__: ClassVar[str] = "memory_handle_links"
 
@@ -280,7 +280,7 @@ class HandleLinkRow(SQLModel, table=True):
 
 
 class MemberTable(SQLModel, table=True):
-    """A person's role in a project, or in the whole company where `project_id` is empty."""
+    """A person's role in a project, or in the whole company if `project_id` is empty."""
 
     __tablename__: ClassVar[str] = "memory_members"
 
@@ -289,11 +289,11 @@ class MemberTable(SQLModel, table=True):
     project_id: str = _text(primary_key=True)
     role: str = _text()
     subject_id: str | None = _optional_text()
-    """The user whose memories are this person's own."""
+    """The user whose memories belong to this person."""
 
 
 class TokenTable(SQLModel, table=True):
-    """A bearer token of a principal, by its SHA-256: the token itself is not kept."""
+    """A bearer token of a principal, by its SHA-256; the token itself is not stored."""
 
     __tablename__: ClassVar[str] = "memory_tokens"
     __table_args__ = (Index("memory_tokens_label", "company_id", "label", unique=True),)
@@ -305,12 +305,12 @@ class TokenTable(SQLModel, table=True):
     acts_for: str | None = _optional_text()
     """The person on whose behalf an agent acts."""
     project_id: str | None = _optional_text()
-    """The project that it is for; NULL: any."""
+    """The only project that it gives access to; NULL: any."""
     created_at: datetime = _moment()
 
 
 class SpendingLimitTable(SQLModel, table=True):
-    """What a company, an agent, a project or a binding should not spend more than in a period."""
+    """The most that a company, agent, project or binding should spend in a period."""
 
     __tablename__: ClassVar[str] = "memory_spending_limits"
 
@@ -324,38 +324,38 @@ class SpendingLimitTable(SQLModel, table=True):
 
 
 class PendingTable(SQLModel, table=True):
-    """What an agent asked to be changed, and a person has not decided on yet."""
+    """A change that an agent requested, and on which a person has not decided yet."""
 
     __tablename__: ClassVar[str] = "memory_pending"
 
     company_id: str = _text(primary_key=True)
     pending_id: str = _text(primary_key=True)
-    """The operation that asked for it."""
+    """The id of the operation that requested it first."""
     binding_key: str = _text()
     binding_added_at: datetime = _moment()
-    """Which binding of that key it was asked of: a later one takes over nothing."""
+    """The creation of that binding; a later binding of the same key does not get the change."""
     operation_type: str = _text()
     """`write`, `correct` or `forget`."""
     request: dict[str, Any] = _json()
-    """What is asked, whole, without its secrets."""
+    """The complete request, with secrets redacted."""
     owners: list[dict[str, Any]] = _json()
     """The scopes whose memories it would change."""
     base: list[dict[str, Any]] = _json()
-    """The records that it would change, as they were when it was asked."""
+    """The records that it would change, as they were at the request."""
     reasons: list[str] = _json()
     """The names of the rules that hold it."""
     principal: str = _text()
     acts_for: str | None = _optional_text()
     channel: str = _text()
     likeness: str = _text()
-    """The same for all that ask for the same: a hash with the company's salt."""
+    """A hash with the company's salt, equal for equal requests."""
     times: int = _number()
-    """How often it was asked."""
+    """How often it was requested."""
     pending_since: datetime = _moment()
     last_at: datetime = _moment()
-    """When it was asked for the last time."""
+    """The time of the last request."""
     decider: str | None = _optional_text()
-    """The operation that is about to do it, or of which nobody saw whether it did."""
+    """The operation that is accepting it, or that has an unknown outcome; NULL: none."""
 
 
 class NamespaceRow(SQLModel, table=True):
@@ -369,12 +369,12 @@ class NamespaceRow(SQLModel, table=True):
     kind: str = _text()
     expires_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)
     attributes: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    """What the contract calls `metadata`; NULL: none was given."""
+    """The contract's `metadata`; NULL: none."""
     created_at: datetime = _moment()
 
 
 class PluginIdRow(SQLModel, table=True):
-    """The id under which a record is known to a memory plugin's clients."""
+    """The id by which a memory plugin's clients know a record."""
 
     __tablename__: ClassVar[str] = "memory_plugin_ids"
     __table_args__ = (
@@ -387,11 +387,11 @@ class PluginIdRow(SQLModel, table=True):
     record_id: str = _text()
     namespace: str = _text()
     mark: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    """What the record's own metadata would hold, where the provider keeps none."""
+    """The record's metadata, if the provider cannot store them."""
 
 
 class SyncRow(SQLModel, table=True):
-    """Two bindings that are kept in sync: what was so when that was last done."""
+    """Two bindings in sync: the state at the last sync."""
 
     __tablename__: ClassVar[str] = "memory_syncs"
 
@@ -403,14 +403,14 @@ class SyncRow(SQLModel, table=True):
     """The key of the pairs' hashes."""
     synced_at: datetime = _moment()
     made: dict[str, str] = _json()
-    """By side and namespace, what tells that it is the one that it was."""
+    """By side and namespace: the namespace's creation mark, which shows if it was made anew."""
     conflicts: int = _number()
     held_back: int = _number()
-    """Deletions that nobody has confirmed."""
+    """Number of deletions that await confirmation."""
 
 
 class PairRow(SQLModel, table=True):
-    """A record that two bindings hold, as it was when they were last in sync; none of its words."""
+    """A record that two bindings had at the last sync: ids and hashes, without its text."""
 
     __tablename__: ClassVar[str] = "memory_sync_pairs"
 
@@ -420,12 +420,12 @@ class PairRow(SQLModel, table=True):
     left_record: str = _text(primary_key=True)
     right_record: str = _text()
     left_prints: bytes = Field(sa_type=LargeBinary)
-    """Salted hashes of its fields, one after the other."""
+    """Salted hashes of its fields, concatenated."""
     right_prints: bytes = Field(sa_type=LargeBinary)
 
 
 def table_of(model: type[SQLModel]) -> Table:
-    """Return the table of a class."""
+    """Return the table of a model class."""
     found: Table = model.__table__  # type: ignore[attr-defined]
     return found
 
@@ -442,9 +442,9 @@ SYNC_PAIRS = table_of(PairRow)
 
 
 def of_review(step: Any) -> ColumnElement[bool]:
-    """Whether the operation of a step of the journal let in what waited for review.
+    """Return the condition that the operation of a journal's row accepted a pending change.
 
-    It took that out of the queue too, and the journal keeps it beside the records.
+    It also removed the change from the queue, which is a row without a record id.
     """
     beside = JOURNAL.alias()
     return exists().where(

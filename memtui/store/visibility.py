@@ -1,4 +1,4 @@
-"""What somebody may see of a company's log and memories, as a value that every reader applies."""
+"""The operations and memories of a company that a person may see."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ class _Owned(Protocol):
 class Visibility:
     """What one person may see in a company with members; None in its place: everything.
 
-    The person who did an operation sees it. So do: of one in a project, the project's members; of
-    one about a user alone, that user; of one of the whole company or of an agent type, owners and
-    admins. One that names a project and a user is visible only to that user as a member of the
-    project, except a write: all members see it, as its memory is the project's.
+    An operation is visible to the person who did it, and besides:
+
+    * in a project: to the project's members;
+    * about a user, in no project: to that user;
+    * about a user, in a project: to that user as a member of the project; a write to all members,
+      as its memory is the project's;
+    * otherwise (the whole company, an agent type): to owners and admins.
 
     A memory is visible to its project's members, else to its user alone, else to every member.
     """
 
     person: str
-    """The principal; an agent sees what the person sees for whom it acts."""
+    """The principal; for an agent, the person for whom it acts."""
     subjects: frozenset[str] = frozenset()
-    """The users whose memories are this person's own."""
+    """The users whose memories belong to this person."""
     projects: frozenset[str] | None = frozenset()
     """None: every project."""
     manages: bool = False
@@ -102,7 +105,7 @@ class Visibility:
 
 
 def until(visibility: Visibility | None, moment: datetime | None) -> Visibility | None:
-    """Return a visibility that ends at a moment; with None, unchanged."""
+    """Return a visibility limited to operations that began by a moment; None: unchanged."""
     if moment is None:
         return visibility
     return replace(visibility or Visibility(person="", everything=True), until=moment)
