@@ -1,8 +1,8 @@
 """The demo's stand-in for a hosted memory provider.
 
-Nothing here leaves the machine and nothing is billed: records lie in a JSON file of the binding's
-folder, and usage, prices and outages are made up, so that the demo can show what a hosted
-provider's costs and failures look like. It is a complete provider all the same.
+It sends nothing anywhere and bills nothing: records are in a JSON file of the `data_dir`, and
+usage, prices and outages are simulated, so that the demo can show the costs and failures of a
+hosted provider. Otherwise it is a complete provider.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ KEY = "demo-hosted"
 
 _CHARACTERS_PER_TOKEN = 4
 _QUERY_CHARACTERS = 10_000
-"""What the search reads of a query."""
+"""Most characters of a query that the search reads."""
 _LOCK_SECONDS = 10
 _TOPICS = 3
 _LEADING = 5
@@ -76,7 +76,7 @@ _AS_WRITTEN = (
 
 
 class Trouble(StrEnum):
-    """`DOWN`: refused at once. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
+    """`DOWN`: calls are refused. `SLOW`: done, but the reply is lost. `LAG`: forgets are late."""
 
     DOWN = "down"
     SLOW = "slow"
@@ -138,21 +138,21 @@ class HostedConfig(Model):
 
 
 class HostedRecord(Model):
-    """A record, and from when on it is no longer returned (None: it stays)."""
+    """A record, and the moment from which it is no longer returned (None: it stays)."""
 
     record: Record
     gone_at: UtcDatetime | None = None
 
 
 class Contents(Model):
-    """The whole file: how many changes there were, and the records that are kept."""
+    """The whole file: the number of changes, and the records."""
 
     stored: int = 0
     records: tuple[HostedRecord, ...] = ()
 
 
 class HostedStore:
-    """Reads the file when it changed, and replaces it whole under a lock.
+    """Reads the file when it changed, and replaces it entirely under a lock.
 
     Several processes may use one file. Blocking; called from a worker thread, one at a time.
     """
@@ -163,7 +163,7 @@ class HostedStore:
         self._contents = Contents()
 
     def read(self) -> Contents:
-        """Return what is stored. Raises `Unavailable` where the file cannot be read."""
+        """Return the contents. Raises `Unavailable` if the file cannot be read."""
         try:
             state = self._path.stat()
             seen = (state.st_ino, state.st_mtime_ns, state.st_size)
@@ -181,10 +181,10 @@ class HostedStore:
         return self._contents
 
     def change(self, edit: Callable[[Contents], tuple[Contents, T]]) -> T:
-        """Replace the contents by what `edit` makes of them, and return its second answer.
+        """Replace the contents by the first result of `edit`, and return the second.
 
         Raises:
-            Unavailable: the file cannot be written, or another process holds it too long.
+            Unavailable: the file cannot be written, or another process locks it for too long.
         """
         from filelock import FileLock, Timeout
 
@@ -203,7 +203,7 @@ class HostedStore:
 
 
 class HostedAdapter(Adapter):
-    """Keeps records in a file and behaves as if they were far away. A demo provider only."""
+    """Stores records in a file and simulates a remote provider. For the demo only."""
 
     key: ClassVar[str] = KEY
     config_model: ClassVar[type[HostedConfig]] = HostedConfig
@@ -251,7 +251,7 @@ class HostedAdapter(Adapter):
         return next((one for one in records if one.handle == handle and sees(scope, one)), None)
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove records; while the provider lags they are returned for a while longer."""
+        """Remove records; during a lag they are still returned until it ends."""
         return ForgetReply(
             missing=await self._change(lambda contents: self._removed(contents, request))
         )
@@ -269,7 +269,7 @@ class HostedAdapter(Adapter):
         return CorrectReply(handle=request.handle, usage=(usage,))
 
     async def profile(self, scope: Scope) -> Profile:
-        """Sum up what a scope's owners have, and bill the tokens that a model would take for it."""
+        """Summarise the records of a scope's owners, and bill the tokens a model would need."""
         owners = {owner_of(one) for one in owner_scopes(scope)}
         is_everybodys = owner_of(scope)[0] == "company_id"
         records = [
@@ -283,7 +283,7 @@ class HostedAdapter(Adapter):
         return Profile(summary=_summed_up(records), usage=(usage,))
 
     async def health(self) -> Health:
-        """Say whether an outage of the config is going on."""
+        """Return whether one of the config's outages is in effect."""
         if self._trouble(Trouble.DOWN):
             return Health(status="down", message="It refuses calls, as its config says.")
         late = self._trouble(Trouble.SLOW) or self._trouble(Trouble.LAG)
@@ -301,7 +301,7 @@ class HostedAdapter(Adapter):
         return await self._take_turn(lambda: self._store.change(edit))
 
     async def _take_turn(self, work: Callable[[], T]) -> T:
-        """Do blocking work, unless the provider is down; lose its answer while it is slow."""
+        """Do blocking work unless the provider is down; while it is slow, lose the result."""
         if self._trouble(Trouble.DOWN):
             raise Unavailable(
                 f"{self._context.binding_key} refuses connections; try again in some minutes."
@@ -355,7 +355,7 @@ class HostedAdapter(Adapter):
         record = Record(
             handle=handle,
             text=request.content,
-            summary=request.summary or made,  # given where a record that had one comes back
+            summary=request.summary or made,  # given when an undo restores a record with one
             created_at=request.created_at or now,
             updated_at=now,
             revision=f"r{number}",
@@ -367,7 +367,7 @@ class HostedAdapter(Adapter):
     def _removed(
         self, contents: Contents, request: ForgetRequest
     ) -> tuple[Contents, tuple[RecordHandle, ...]]:
-        """Remove records, at once or when the lag ends; return the handles that named none."""
+        """Remove records, at once or when the lag ends; return the missing handles."""
         now, lag = self._context.now(), self._trouble(Trouble.LAG)
         present = {
             one.record.handle: one.record
@@ -412,7 +412,7 @@ class HostedAdapter(Adapter):
 
 
 def sees(scope: Scope, record: Record) -> bool:
-    """Whether a record is in scope; who works on a project sees what others wrote there."""
+    """Whether a record is visible to a scope; in a project, other agents' records are too."""
     fields = ["project_id", "subject_id"]
     if record.scope.project_id is None:
         fields.append("agent_id")
@@ -421,7 +421,7 @@ def sees(scope: Scope, record: Record) -> bool:
 
 
 def _summed_up(records: Sequence[Record]) -> str:
-    """Say what records are about, and what the pinned and the newest of them say."""
+    """Return the records' common topics, and the texts of the pinned and the newest ones."""
     topics = Counter(record.topic for record in records if record.topic)
     about = ", ".join(topic for topic, _ in topics.most_common(_TOPICS))
     leading = sorted(records, key=lambda one: (one.pinned, one.updated_at or _EVER), reverse=True)
@@ -451,5 +451,5 @@ def _tokens(text: str) -> int:
 
 
 def _latency(text: str, least: int, spread: int) -> float:
-    """Make up a latency that is the same for the same text, in milliseconds."""
+    """Return a simulated latency in milliseconds, the same for the same text."""
     return float(least + zlib.crc32(text.encode("utf-8", "replace")) % spread)

@@ -1,4 +1,4 @@
-"""Make the demo in a home of its own, or leave what is there: nobody's memories are in its way."""
+"""Builds the demo in its own home, and never overwrites a user's memories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from memtui.store.database import Database, DatabaseConnection, alone, current_r
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is being done, how many steps of it are done, and how many there are."""
+"""Called with the current task, its number of completed steps, and its total."""
 
 COMPANY = "acme"
 
@@ -46,7 +46,7 @@ _PERCENT_A_MARK = 4
 
 
 class DemoSummary(Model):
-    """What the demo holds, as it was made."""
+    """The contents of a complete demo."""
 
     home: str
     company: str
@@ -57,22 +57,22 @@ class DemoSummary(Model):
     issues: int
     runs: int
     records: int
-    """In all bindings together."""
+    """Total of all bindings."""
     operations: int
     made_until: UtcDatetime
-    """When its last operation happened."""
+    """Time of its last operation."""
     commands: tuple[str, ...]
-    """What to try next."""
+    """Commands to try next."""
 
 
 class Marker(Model):
-    """Says that a folder holds a demo; without a summary it is being made or was interrupted."""
+    """Marks a folder as a demo's; without a summary, it is being built or was interrupted."""
 
     made_by: str = "memtui demo"
     begun: bool = False
-    """Whether there is something to look at."""
+    """Whether it can be opened already."""
     percent: int = 0
-    """How much of it is made, for whoever looks at it meanwhile."""
+    """Progress of the build, for display meanwhile."""
     binding_ids: tuple[str, ...] = ()
     summary: DemoSummary | None = None
 
@@ -85,10 +85,10 @@ def demo_paths(env: Mapping[str, str]) -> Paths:
 
 
 def can_open(paths: Paths, settings: Settings) -> bool:
-    """Whether there is a demo, or enough of one that another process makes just now.
+    """Whether a demo is complete, or another process has built enough of one.
 
     Raises:
-        Invalid, Denied: there is none, and `build_demo` would refuse to make it.
+        Invalid, Denied: there is none, and `build_demo` would refuse to build it.
     """
     from filelock import FileLock, Timeout
 
@@ -106,7 +106,7 @@ def can_open(paths: Paths, settings: Settings) -> bool:
 
 
 def is_begun(paths: Paths) -> bool:
-    """Whether a demo that is not complete yet can be looked at."""
+    """Whether an incomplete demo can be opened already."""
     marker = _read_marker(paths)
     return marker is not None and marker.begun
 
@@ -119,18 +119,17 @@ def build_demo(
     now: datetime | None = None,
     progress: Progress | None = None,
 ) -> DemoSummary:
-    """Make the demo company under `paths`, unless it is there, and say what it holds. Blocking.
+    """Build the demo company under `paths`, unless it exists, and return its summary. Blocking.
 
-    What changes a memory goes through the service, everyday reads are recorded in bulk. The same
-    `now`, the UTC moment at which the demo ends (None: the last full hour), makes the same
-    operations, ids and files. A demo whose making was interrupted is made anew; `reset` makes a
-    complete one anew.
+    Changes of memories go through the service; everyday reads are logged in bulk. The same `now`,
+    the UTC moment at which the demo ends (None: the last full hour), gives the same operations, ids
+    and files. An interrupted demo is built again; `reset` builds a complete one again.
 
     Raises:
-        Conflict: it is to be made anew, and another process has it open.
-        Invalid: the folder holds memories that no demo made, or a shared database is set.
+        Conflict: it is to be built again, and another process has it open.
+        Invalid: the folder has memories of other origin, or a shared database is set.
         Denied: memtui runs read-only and there is no demo yet.
-        Unavailable: another process makes the demo in this folder.
+        Unavailable: another process builds the demo in this folder.
     """
     from filelock import FileLock, Timeout
 
@@ -169,13 +168,13 @@ async def _make_anew(
 
 
 class _Impatient(selectors.DefaultSelector):
-    """Passes over the time that nothing happens in."""
+    """A selector that skips idle time instead of waiting."""
 
     passed_over = 0.0
     """Seconds."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; where nothing is, the time is what was waited for."""
+        """Return the ready keys; without any, advance the time by `timeout` instead of waiting."""
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         found = super().select(0)
@@ -185,10 +184,10 @@ class _Impatient(selectors.DefaultSelector):
 
 
 class _NoThreads(asyncio.SelectorEventLoop):
-    """Calls at once, and waits for no moment.
+    """An event loop that runs executor calls inline, and skips waiting times.
 
-    Nothing else goes on here. Switching threads is a third of the work, and a provider that is down
-    in the story would be waited for in earnest before it is asked again.
+    Nothing runs concurrently here. Switching threads would be a third of the work, and retries
+    during the story's outages would really wait.
     """
 
     def __init__(self) -> None:
@@ -196,7 +195,7 @@ class _NoThreads(asyncio.SelectorEventLoop):
         super().__init__(self._impatient)
 
     def time(self) -> float:
-        """Return the loop's time, with what was passed over."""
+        """Return the loop's time, including skipped time."""
         return super().time() + self._impatient.passed_over
 
     def run_in_executor(  # type: ignore[override]  # typeshed calls it a coroutine function
@@ -211,7 +210,7 @@ class _NoThreads(asyncio.SelectorEventLoop):
 
 
 def _clear(paths: Paths) -> None:
-    """Take away what is there of a demo, unless it is in use or holds something of one's own."""
+    """Remove an existing demo, unless it is in use or contains the user's own data."""
     marker = _read_marker(paths)
     if marker is None:
         return
@@ -232,14 +231,14 @@ def _clear(paths: Paths) -> None:
 
 
 def _binding_ids() -> tuple[str, ...]:
-    """Return the bindings that a demo gets in the course of its story."""
+    """Return the ids of all bindings that a demo's story creates."""
     steps = timeline()
     keys = [step.action.key for step in steps if isinstance(step.action, AddBinding)]
     return tuple(f"{COMPANY}/{key}" for key in keys)
 
 
 def _own_settings(connection: DatabaseConnection, made: Collection[str]) -> list[str]:
-    """Name what the demo's database has of a person's own."""
+    """Return the names of companies and bindings in the database that the demo did not create."""
     companies = bindings.companies(connection)
     return [
         *(row.name for row in companies if row.company_id != COMPANY),
@@ -248,9 +247,9 @@ def _own_settings(connection: DatabaseConnection, made: Collection[str]) -> list
 
 
 def _refuse_own(paths: Paths, own: Sequence[str], made: Collection[str]) -> None:
-    """Refuse to remove what the demo did not make, which may hold memories.
+    """Refuse to remove data that the demo did not create and that may contain memories.
 
-    A binding that was removed leaves its folder behind.
+    This includes the folder that a removed binding leaves behind.
     """
     remains = find_remains(paths)
     own = [
@@ -276,7 +275,7 @@ def _refuse_own(paths: Paths, own: Sequence[str], made: Collection[str]) -> None
 async def _make(
     paths: Paths, settings: Settings, end: datetime, progress: Progress | None
 ) -> DemoSummary:
-    """Make the demo in a home that holds none, marking it as a demo from the first moment on."""
+    """Build the demo in an empty home; the marker is written first."""
     _write_marker(paths, Marker(binding_ids=_binding_ids()))
     clock = DemoClock(end - timedelta(days=DAYS))
     ids = seeded(_SEED)
@@ -340,7 +339,7 @@ async def _play(player: Player, paths: Paths, progress: Progress | None) -> None
 
 
 def _commands(paths: Paths) -> tuple[str, ...]:
-    """Return what to try with a demo, as lines for a shell."""
+    """Return commands to try with a demo, as lines for a shell."""
     home = f"{HOME_VARIABLE}={shlex.quote(str(paths.data))}"
     return (
         f'{home} memtui query "deploy branch"',
@@ -352,12 +351,12 @@ def _commands(paths: Paths) -> tuple[str, ...]:
 
 
 def _read_marker(paths: Paths) -> Marker | None:
-    """Return what the folder's marker says, None where there is none.
+    """Return the folder's marker; None if there is none.
 
-    A folder that was moved is described as where it is now.
+    The paths in its summary are adapted if the folder was moved.
 
     Raises:
-        Invalid: it cannot be read, or the folder holds memories and no marker.
+        Invalid: it is unreadable, or the folder has memories and no marker.
     """
     path = paths.demo_file
     elsewhere = f"give it an empty folder: {HOME_VARIABLE}=~/memtui-demo memtui demo"
@@ -390,10 +389,10 @@ def _write_marker(paths: Paths, marker: Marker) -> None:
 
 
 def _remove(paths: Paths, marker: Marker) -> None:
-    """Remove what a home got from its database and from being used; settings and views stay.
+    """Remove the database and the data created by using a home; settings and views stay.
 
-    The marker stays, and says first that this is no whole demo any more: interrupted at any moment,
-    it can be begun again.
+    The marker is first rewritten as incomplete and stays, so that an interruption at any moment
+    allows another build.
     """
     database = paths.database
     folders = ("bindings", "heads", "migrations", "sessions")

@@ -1,6 +1,6 @@
-"""The steps that a demo is made of: who does what, when, as plain values.
+"""The steps of the demo as plain values: who does what, and when.
 
-Times are spans back from the end of the demo, so a plan is the same whenever it is carried out.
+Times are durations before the end of the demo, so a plan does not depend on the present time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memtui.demo.hosted import Trouble
 
 DAYS = 60
 _END_HOUR = 16
-"""The hour of the day, in the plan's own calendar, at which the demo ends."""
+"""The hour of the day, in the plan's calendar, at which the demo ends."""
 _END_WEEKDAY = 2
 _QUIET_DAYS = frozenset({5, 6})
 _HOURS = (1, 1, 1, 1, 1, 1, 2, 6, 12, 16, 17, 14, 9, 12, 16, 16, 13, 8, 4, 3, 2, 2, 1, 1)
@@ -23,12 +23,12 @@ _HOURS = (1, 1, 1, 1, 1, 1, 2, 6, 12, 16, 17, 14, 9, 12, 16, 16, 13, 8, 4, 3, 2,
 
 
 def seeded(seed: int) -> Random:
-    """Return a generator that gives the same numbers on every machine."""
+    """Return a random generator with the same numbers on every machine."""
     return Random(seed)  # noqa: S311 — it makes up a story, no secret
 
 
 def moments(count: int, random: Random, *, nights: bool = True) -> list[timedelta]:
-    """Return `count` spans back from the end, the longest first; busier towards the end."""
+    """Return `count` times as durations before the end, longest first; denser towards the end."""
     slots = [
         (day, hour)
         for day in range(DAYS)
@@ -44,7 +44,7 @@ def moments(count: int, random: Random, *, nights: bool = True) -> list[timedelt
 
 
 def at(day: float, hour: float) -> timedelta:
-    """Return the span from `hour` of the day `day` days before the last one to the end."""
+    """Return the duration before the end of `hour` on the day `day` days before the last one."""
     return max(timedelta(days=day, hours=_END_HOUR - hour), timedelta(minutes=10))
 
 
@@ -59,7 +59,7 @@ def is_quiet(day: int) -> bool:
 
 
 def is_night(ago: timedelta) -> bool:
-    """Whether only those work who work at night."""
+    """Whether the time is at night, when only some agents work."""
     hour = (_END_HOUR - ago.total_seconds() / 3600) % 24
     return not 6 <= hour < 20
 
@@ -101,14 +101,14 @@ class Write:
     pinned: bool = False
     expires_after_end: timedelta | None = None
     since: timedelta | None = None
-    """Since when it held, as a span back from the end; None: since it was written."""
+    """Start of its validity, as a duration before the end; None: when it is written."""
     mode: WriteMode = WriteMode.APPEND
     binding_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Query; `as_of` is a span back from the end."""
+    """Query; `as_of` is a duration before the end."""
 
     text: str
     top_k: int = 5
@@ -119,14 +119,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Ask how a query is answered."""
+    """Request the stages of a query."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Get a record; a name that was never written is asked for as an id."""
+    """Get a record; a name that was never written is used as an id."""
 
     name: str
 
@@ -141,7 +141,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Hydrate:
-    """Hand a model its context before a run, with what is found for its task."""
+    """Assemble a model's context before a run, with the results for its task."""
 
     prompt: str
 
@@ -158,7 +158,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two correct one record after both have read it; the second is `late`."""
+    """Two principals correct one record after both have read it; `late` is the second one."""
 
     name: str
     first: str
@@ -180,14 +180,14 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """Ask for the history of a record."""
+    """Request the history of a record."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Let a binding read its files again."""
+    """Sync a binding, which reads its files again."""
 
     key: str
 
@@ -199,7 +199,7 @@ Action = Read | Change | Race | AddBinding | SwitchBinding | Sync
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One thing that somebody does, `ago` before the end of the demo."""
+    """One action of a principal, `ago` before the end of the demo."""
 
     ago: timedelta
     principal: str
@@ -207,13 +207,13 @@ class PlannedStep:
     scope: Scope
     action: Action
     may_fail: bool = False
-    """Whether an error is part of the story; any other ends the build."""
+    """Whether an error is part of the story; other errors end the build."""
 
 
 DEFAULT, HOSTED = "default", "research-kb"
 """The bindings to the company's vault and to the hosted stand-in."""
 HOSTED_PROJECT, HOSTED_AGENT = "docs-site", "scout"
-"""What the stand-in serves; everything else goes to the vault."""
+"""The project and the agent that the stand-in serves; everything else goes to the vault."""
 
 
 def is_hosted(scope: Scope) -> bool:
@@ -222,21 +222,21 @@ def is_hosted(scope: Scope) -> bool:
 
 
 Shelf = tuple[str | None, bool]
-"""A project and whether the hosted stand-in serves it: records that are found together."""
+"""A project, and whether the hosted stand-in serves it; its records are found together."""
 
 
 def shelf(scope: Scope) -> Shelf:
-    """Return where the records of a scope are found."""
+    """Return the shelf of a scope's records."""
     return scope.project_id, is_hosted(scope)
 
 
 Shelves = Mapping[Shelf, Sequence[tuple[timedelta, str]]]
-"""When and under which names the records of each shelf are written, oldest first."""
+"""Times and names of the records written to each shelf, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutage:
-    """When the hosted stand-in misbehaves, as spans back from the end."""
+    """An outage of the hosted stand-in; times are durations before the end."""
 
     kind: Trouble
     start: timedelta

@@ -1,4 +1,4 @@
-"""Carry out the steps of the demo through the service."""
+"""Carries out the steps of the demo through the service."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _OTHER_MS, _HOSTED_MS, _LOST_MS = 8.0, 170.0, 10_000.0
 
 
 class DemoClock:
-    """UTC time and a monotonic timer that move together; they stand still until they are moved.
+    """A simulated UTC clock and a monotonic timer, which only move when told to.
 
-    Of what is timed, `takes` passes at every second reading of the timer: it took that long.
+    `takes` passes at every second reading of the timer, so that each timed call takes that long.
     """
 
     def __init__(self, start: datetime) -> None:
@@ -72,14 +72,14 @@ class DemoClock:
         return (self._moment - self._start).total_seconds()
 
     def move_to(self, moment: datetime, *, takes: timedelta) -> None:
-        """Go on to `moment`, where something happens that takes a while; time never goes back."""
+        """Advance to `moment`, never backwards; `takes` is the duration of the next timed call."""
         self._moment = max(self._moment, moment)
         self._takes = takes
         self._readings = 0
 
 
 class Player:
-    """Knows the records that were written by the names that the plan gives them."""
+    """Carries out steps, and maps the plan's names to the written records."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class Player:
         self._resolutions: dict[tuple[str | None, str | None], Resolution] = {}
 
     async def play(self, step: PlannedStep) -> None:
-        """Do one step at its time.
+        """Carry out one step at its time.
 
         Raises:
-            MemtuiError: it failed, and that is not part of the story.
+            MemtuiError: it failed, which is not part of the story.
         """
         takes = timedelta(milliseconds=round(self._latency_ms(step), 3))
         self._clock.move_to(self._end - step.ago, takes=takes)
@@ -127,7 +127,7 @@ class Player:
                 self._last_mutation[step.principal] = answer.operation_id
 
     def _everyday(self, action: Action) -> Ask | Look | Open | None:
-        """Return a read that needs no provider, as nothing can go wrong with it."""
+        """Return the step's read if it can be logged without a provider; None: it cannot."""
         if isinstance(action, Open):
             return action if action.name in self._handles else None
         if isinstance(action, Ask) and (action.binding_key or action.as_of):
@@ -143,7 +143,7 @@ class Player:
     def _latency_ms(self, step: PlannedStep) -> float:
         hosted = is_hosted(step.scope)
         typical = _HOSTED_MS if hosted else _TYPICAL_MS.get(type(step.action), _OTHER_MS)
-        # Half of all take less than typical, some take a few times as long, a few are outliers.
+        # Half of the calls are faster than typical, some several times slower, a few are outliers.
         factor = 0.5 + self._random.random() * 0.9 + self._random.random() ** 6 * 4
         trouble = next((one.kind for one in OUTAGES if one.start >= step.ago > one.end), None)
         if hosted and trouble is Trouble.SLOW:

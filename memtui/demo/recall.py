@@ -1,7 +1,7 @@
-"""The everyday reads of the demo, of which there are thousands: made up, and recorded in bulk.
+"""Simulates the thousands of everyday reads of the demo, and logs them in bulk.
 
-What changes a memory goes through the service. A search that is nobody's is done here, over what
-the plan writes, and stands in the log as the service would have recorded it.
+Changes of memories go through the service. Everyday searches run here, over the plan's records, and
+are logged as the service would have logged them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Scored = tuple[RecordHandle, float | None]
 
 
 class Recall:
-    """Knows what will be written, and what was read and is not in the log yet."""
+    """Searches the records of the plan, and buffers reads for the log."""
 
     def __init__(
         self, database: Database, steps: Iterable[PlannedStep], new_id: Callable[[], str]
     ) -> None:
         self.there: dict[str, RecordHandle] = {}
-        """The records that there are at the time, by name."""
+        """The records that exist at the current time, by name."""
         self._database = database
         self._new_id = new_id
         self._prices = hosted.HostedConfig()
@@ -76,7 +76,7 @@ class Recall:
         now: datetime,
         takes: timedelta,
     ) -> None:
-        """Read, and keep what the log is to say of it."""
+        """Simulate a read, and buffer its log entry."""
         found: Sequence[Scored] = ()
         usage: tuple[Usage, ...] = ()
         source: SourceRef | None = None
@@ -123,7 +123,7 @@ class Recall:
         self._drafts.append(draft)
 
     def write_down(self, *, durable: bool = False) -> None:
-        """Append what was read to the log, in one transaction. Blocking."""
+        """Append the buffered reads to the log, in one transaction. Blocking."""
         if self._drafts or durable:
             with self._database.write(durable=durable) as connection:
                 append_all(connection, self._drafts)

@@ -1,4 +1,4 @@
-"""The steps that set up the bindings and write what the content says, each at its time."""
+"""Plans the steps that set up the bindings and write the content's records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST_ISSUE_DAY, _LAST_ISSUE_DAY = 59.0, 3.0
 
 
 class Records:
-    """Writes what the content says, each at its time, and says when an issue was opened."""
+    """Plans the writes of the content's records, and the opening times of issues."""
 
     def __init__(self, content: Content, random: Random) -> None:
         self._content = content
@@ -43,7 +43,7 @@ class Records:
         }
 
     def steps(self) -> Iterator[PlannedStep]:
-        """Yield every content step but those that a run takes, in no order of time."""
+        """Yield all content steps except those of runs, in no particular order."""
         yield from self._bindings()
         for issue in self._content.issues:
             yield from self._issue(issue)
@@ -66,7 +66,7 @@ class Records:
                 kind="guidance",
                 tags=("guidance",),
                 pinned=guidance.pinned,
-                # Guidance steers every project, so it is kept with the company's memory.
+                # Guidance applies to every project, so it is stored in the company's memory.
                 binding_key=DEFAULT,
             )
             scope = self._scope(agent_id=guidance.agent)
@@ -86,7 +86,7 @@ class Records:
         yield from self._digests()
 
     def leftovers(self) -> Iterator[PlannedStep]:
-        """Yield what is written that the company could do without, in no order of time."""
+        """Yield the writes of superfluous records, in no particular order."""
         for number, left in enumerate(self._content.leftovers):
             name, who = f"leftover/{number}", self._principal(left.by)
             is_agent = who.startswith("agent:")
@@ -126,7 +126,7 @@ class Records:
         return f"user:{who}" if who in self._people else f"agent:{who}"
 
     def _bindings(self) -> Iterator[PlannedStep]:
-        """Two bindings in use, one read-only, one given up."""
+        """Yield the steps for four bindings: two in use, one read-only, one abandoned."""
         bo, mei = ("user:bo", "cli", self._scope()), ("user:mei", "cli", self._scope())
         first = timedelta(days=DAYS)
         yield PlannedStep(first, *bo, AddBinding(DEFAULT, "vault", (("company", self._company),)))
@@ -263,7 +263,7 @@ class Records:
         return PlannedStep(ago, self._principal(note.by), channel, scope, write)
 
     def _digests(self) -> Iterator[PlannedStep]:
-        """What the orchestrator writes each week about a project's open issues: long notes."""
+        """Yield the orchestrator's weekly notes on each project's open issues, which are long."""
         for week in range(1, 8):
             for project in self._content.company.projects:
                 ago = at(7 * week - 2, 15.5)

@@ -1,4 +1,4 @@
-"""Everything that happens in the demo, in order of time; the same whenever it is asked for."""
+"""All steps of the demo in chronological order, the same on every call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUTAGES = (
     PlannedOutage(Trouble.LAG, at(9, 9.0), at(9, 9.5)),
     PlannedOutage(Trouble.DOWN, at(2, 11.0), at(2, 11.2)),
 )
-"""When `research-kb` misbehaves."""
+"""The outages of `research-kb`."""
 
 _SEED = 31
 _RUNBOOK = "First five minutes of an incident"
@@ -51,7 +51,7 @@ _BALANCE = "Margit's reach went from"
 _BEFORE_ASKING = timedelta(seconds=2)
 _NEWEST_HYDRATED = 15
 _BREAKER_OPEN = timedelta(minutes=2)
-"""A breaker that opened in an outage refuses calls for a little longer."""
+"""Time after an outage for which the circuit breaker still refuses calls."""
 
 
 @cache
@@ -85,9 +85,9 @@ def timeline() -> tuple[PlannedStep, ...]:
 
 
 def _hydrations(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[PlannedStep]:
-    """Yield what runs are told as they begin: of two people's one every other day, and the newest.
+    """Yield the contexts of starting runs: for two people, one every other day and the newest.
 
-    Each is told for somebody who works in its project.
+    Each is for a person who works in the run's project.
     """
     begun = [
         one
@@ -117,7 +117,7 @@ def _by_shelf(steps: Iterable[PlannedStep]) -> Shelves:
 
 
 def _settled(step: PlannedStep) -> PlannedStep:
-    """Return the step as the hosted stand-in takes it: it condenses what hooks hand in."""
+    """Return the step adapted to the hosted stand-in, which summarises the writes of hooks."""
     if not is_hosted(step.scope):
         return step
     action = step.action
@@ -128,9 +128,9 @@ def _settled(step: PlannedStep) -> PlannedStep:
 
 
 class Mishaps:
-    """Plans what goes wrong: refusals, races, outages, and an undo or two.
+    """Plans the failures: refusals, races, outages, and some undos.
 
-    `names` finds a record of the content by the beginning of its title or text.
+    `names` maps the beginning of a record's title or text to its name.
     """
 
     def __init__(self, company: str, names: dict[str, str]) -> None:
@@ -138,7 +138,7 @@ class Mishaps:
         self._names = names
 
     def steps(self) -> Iterator[PlannedStep]:
-        """Yield every step, in no order of time."""
+        """Yield every step, in no particular order."""
         yield from self._refused()
         yield from self._raced_and_regretted()
         yield from self._late_provider()

@@ -1,4 +1,4 @@
-"""The steps of every day: agents' runs, and the sessions of people who look after the memories."""
+"""Plans the everyday steps: agents' runs, and sessions of people who maintain the memories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PlannedRun(NamedTuple):
 class RunPlanner:
     """Plans the runs: recall before, searches during, a note after.
 
-    `opened` says when each issue was, `written` which records a run may look at.
+    `opened` has the opening time of each issue, `written` the records that a run may read.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ def _of_run(run: PlannedRun, ago: timedelta, channel: str, action: Action) -> Pl
 class SessionPlanner:
     """Plans the sessions: read, correct, prune.
 
-    `written` are all records, `old_runs` those of them that people prune: closing notes of runs.
+    `written` are all records; `old_runs` are those that people prune, the closing notes of runs.
     """
 
     def __init__(

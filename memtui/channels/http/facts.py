@@ -152,7 +152,7 @@ class Accepted(FactsBody):
 
     @classmethod
     def of(cls, answer: MutationAnswer) -> Self:
-        """Return what an answer says that is not of something done."""
+        """Return the body for a pending or later change."""
         if answer.pending is None:
             return cls(operation_id=answer.operation_id)
         return cls(
@@ -230,13 +230,13 @@ def _maker(record: Record) -> Maker | None:
 
 @dataclass(frozen=True, slots=True)
 class FactCalls:
-    """The facts of one company, as one caller may see and change them."""
+    """The facts of one company, with one caller's rights."""
 
     service: MemoryService
     caller: Caller
 
     async def user(self) -> Scope:
-        """Return the scope of the caller's own memory; an agent's is that of the person."""
+        """Return the scope of the caller's own memory; for an agent, its person's."""
         subject = await self.service.members.own_subject(self.caller)
         return Scope(company_id=self.caller.company_id, subject_id=subject)
 
@@ -245,12 +245,12 @@ class FactCalls:
         return Scope(company_id=self.caller.company_id, project_id=drive_id)
 
     async def listed(self, scope: Scope) -> tuple[list[Record], bool]:
-        """Return a scope's own facts, the oldest first, and whether the provider cut the list."""
+        """Return the facts that a scope owns, oldest first, and whether the list was truncated."""
         records, last = await owned_records(self.service, self.caller, scope, kind=FACT)
         return records, last.at_least
 
     async def add(self, scope: Scope, new: NewFact) -> MutationAnswer:
-        """Store a fact; the run that an agent names as its source is the agent's own."""
+        """Store a fact; a run that an agent names as the source counts as the agent's run."""
         given = new.source_ref or WireSource(kind=SourceKind.MANUAL_NOTE)
         source = SourceRef(company_id=scope.company_id, **dict(given))
         request = WriteRequest(scope=scope, source=source, content=new.fact, kind=FACT)
@@ -265,10 +265,10 @@ class FactCalls:
         return await self._delete(await self.user(), parts[0] if parts else wire_id)
 
     async def delete_of_drive(self, wire_id: str) -> MutationAnswer:
-        """Delete a fact of the drive that its id names.
+        """Delete a fact of the drive in its id.
 
-        An id that names none is looked for among the caller's own facts, so that this call too is
-        an operation; it can only end as not found.
+        For a malformed id, the call goes to the caller's own facts, so that it is logged as an
+        operation; it always ends as not found.
         """
         parts = decode_id(wire_id, 2)
         if parts is None:
@@ -276,7 +276,7 @@ class FactCalls:
         return await self._delete(self.drive(parts[0]), parts[1])
 
     async def judge(self, asked: Judgement) -> Judged:
-        """Say whether a fact helped that a query or a context gave."""
+        """Record whether a fact from a query or a context helped."""
         parts = decode_id(asked.id, 2) or decode_id(asked.id, 1)
         answer = await self.service.feedback.say(
             self.caller,
@@ -326,7 +326,7 @@ async def _judgement(request: Request, _: Authenticated) -> Judgement:
 
 
 async def _key(key: Annotated[str, Path(alias="id", min_length=1)]) -> str:
-    """Return the path's last segment, which the guard has left percent-encoded."""
+    """Return the path's last segment, which the guard percent-encodes."""
     return unquote(key)
 
 

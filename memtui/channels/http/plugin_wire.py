@@ -1,7 +1,7 @@
 """The bodies of the memory plugin contract v1 (seed 001); `memtui.backends.plugin_v1` reads them.
 
-Requests are read as the contract writes them: null is the same as left out, and a field that nobody
-knows is passed over. Replies leave out what there is not.
+In requests, null means left out, and unknown fields are ignored, as the contract demands. Replies
+leave out empty fields.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _without_nul(text: str) -> str:
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object that any database holds. Raises `ValueError` for another."""
+    """Return an object that any database can store. Raises `ValueError` for another."""
     json.dumps(value, allow_nan=False)
     if _holds_nul(value):
         raise ValueError("it holds a NUL character; take it out")

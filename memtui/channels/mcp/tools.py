@@ -1,8 +1,8 @@
-"""The tools that an agent gets: what each takes and gives, and what it asks of the service.
+"""The tools of an agent: their input, output and calls of the service.
 
 Names and guidance are those of seed 000 ("Explicit hooks", "Agent UX Rules") and seed 004 §6.2.
-Who calls, in which company, project and run, and for which user comes from the server's
-configuration or the token (`Agent`). No tool takes an argument for it.
+The caller, its company, project, run and user come from the server's configuration or the token
+(`Agent`). No tool takes an argument for them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FACT_CHARS = 200
 
 _MOST_PASSAGE, _LEAST_PASSAGE = 1_200, 120
 _LEAST_LISTED = 400
-"""What a listed memory takes in JSON, in characters, with a short text."""
+"""Characters of a listed memory with a short text, as JSON."""
 
 
 class Memory(Model):
@@ -99,7 +99,7 @@ class Memory(Model):
     """The memory system that it is in, where there are several; give it with the id."""
 
     def words(self) -> str:
-        """Return it as a text, marked as data."""
+        """Return the memory as text, marked as data."""
         details = {
             "id": self.id,
             "of": self.belongs_to,
@@ -122,7 +122,7 @@ class ToolAnswer(Model, ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """Return it as a text for the model."""
+        """Return the answer as text for the model."""
 
 
 class Memories(ToolAnswer):
@@ -138,7 +138,7 @@ class Memories(ToolAnswer):
     """What could not be read, so that the answer may lack it."""
 
     def words(self) -> str:
-        """Return the memories as data, and what else there is."""
+        """Return the memories as text, marked as data, with notes on missing ones."""
         lines = ["Nothing is remembered about this."]
         if self.memories:
             lines = [self.notice, *(one.words() for one in self.memories)]
@@ -173,7 +173,7 @@ class MemoryDetail(ToolAnswer):
     """Give it to memory_get as `offset` for the rest of the text; absent at the end."""
 
     def words(self) -> str:
-        """Return the memory as data, and why it is this one."""
+        """Return the memory as text, marked as data, and the reason for choosing it."""
         hides = (
             f"Hidden by it, of {one.belongs_to}: {visible(written(one.value))}"
             for one in self.hidden
@@ -205,7 +205,7 @@ class Stored(ToolAnswer):
     """Nothing was stored: it waits until a person has reviewed it."""
 
     def words(self) -> str:
-        """Return the new ids, and what was taken out."""
+        """Return the new ids, and the kinds of redacted secrets."""
         if self.pending is not None:
             return self.pending.sentence
         ids = ", ".join(map(visible, self.ids))
@@ -233,7 +233,7 @@ class Removed(ToolAnswer):
     """Nothing was removed: it waits until a person has reviewed it."""
 
     def words(self) -> str:
-        """Return what came of each id."""
+        """Return the outcome for each id."""
         if self.pending is not None:
             return self.pending.sentence
         each = {"Removed": self.ids, "Not found": self.missing, "Still found": self.still_found}
@@ -273,7 +273,7 @@ class ToolInput(Model):
 
 
 def _structured(field: FieldInfo | None, value: Any) -> Any:
-    """Return the list or object that a text is, where the argument takes one."""
+    """Parse a JSON text to a list or object, if the argument takes one."""
     if field is None or not isinstance(value, str):
         return value
     annotation: Any = field.annotation
@@ -467,10 +467,10 @@ async def _search(agent: Agent, request: QueryRequest, asked: SearchInput) -> Me
         _refuse_elsewhere(agent)
         return await _search_several(agent, request.model_copy(update={"binding_key": None}))
     served = await agent.reached()
-    if len(served) > 1:  # what save_memory kept of the user or the project may be in another
+    if len(served) > 1:  # save_memory may have stored facts in another binding
         terms = (*request.filter.terms, Term(field="binding_key", values=served))
         chosen = request.filter.model_copy(update={"terms": terms})
-        with suppress(NotFound):  # one serves a project of others: asked alone, it says so
+        with suppress(NotFound):  # not visible there; the agent's own binding reports the reason
             return await _search_several(agent, request.model_copy(update={"filter": chosen}))
     answer = await agent.service.query(agent.caller, request)
     return Memories(
@@ -482,7 +482,7 @@ async def _search(agent: Agent, request: QueryRequest, asked: SearchInput) -> Me
 
 
 async def _search_several(agent: Agent, request: QueryRequest) -> Memories:
-    """Search the bindings that a filter lets through."""
+    """Search the bindings that match a filter."""
     answer = await agent.service.everywhere.query(agent.caller, request)
     found = _of_all(answer, answer.snippets, ranked=True)
     return found.model_copy(update={"incomplete": answer.capped})
@@ -494,7 +494,7 @@ def _of_all(
     *,
     ranked: bool = False,
 ) -> Memories:
-    """Return what several bindings answered, each memory with its own."""
+    """Return the results of several bindings, each memory with its binding."""
     answered = [one for one in answer.bindings if one.operation_ids]
     return Memories(
         operation_id=answered[0].operation_ids[0],
@@ -511,7 +511,7 @@ def _of_all(
 
 
 def _refuse_elsewhere(agent: Agent) -> None:
-    """Refuse what lies outside of what serves an agent, unless it may have it."""
+    """Refuse to read bindings that do not serve an agent, unless it may read all."""
     if not agent.asks_all:
         raise Invalid(
             "This memory server asks only what serves this project: leave that argument out. A "
@@ -520,12 +520,12 @@ def _refuse_elsewhere(agent: Agent) -> None:
 
 
 async def _where(agent: Agent, binding_key: str) -> dict[str, str]:
-    """Return the binding that a memory names, where several serve the agent."""
+    """Return the `binding` field of a memory, if several bindings serve the agent."""
     return {"binding": binding_key} if len(await agent.reached()) > 1 else {}
 
 
 async def _place(agent: Agent, named: str | None) -> str | None:
-    """Return the binding of an id that an agent changes: its own, or one that serves it too."""
+    """Return the binding for a change: the named one if it serves the agent, or its own."""
     if named is None or named in await agent.reached():
         return named or agent.binding_key
     raise Invalid(
@@ -535,7 +535,7 @@ async def _place(agent: Agent, named: str | None) -> str | None:
 
 
 async def browse(agent: Agent, asked: BrowseInput) -> Memories:
-    """Answer `memory_browse`: as many memories as fit into the answer, and where the next begin."""
+    """Answer `memory_browse` with as many memories as fit, and the cursor of the next."""
     limit = max(1, min(asked.limit, agent.answer_characters // _LEAST_LISTED))
     while True:
         page = await _browse(agent, asked, limit)
@@ -640,7 +640,7 @@ async def forget(agent: Agent, asked: ForgetInput) -> Removed:
 
 
 async def remove(agent: Agent, asked: RemoveInput) -> Removed:
-    """Answer `remove_memory`: only a fact of that scope's own goes."""
+    """Answer `remove_memory`; it removes only facts that the scope owns."""
     scope = agent.owned_by(asked.scope)
     answer = await agent.service.get(
         agent.caller, asked.factId, scope, binding_key=agent.binding_key
@@ -666,7 +666,7 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
 
 
 def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
-    """Return what an agent is told of a write; `was` is what it changed."""
+    """Return an agent's answer to a write; `was` is the text that it replaced."""
     return Stored(
         **_answer_fields(answer),
         ids=_ids(answer.handles),
@@ -705,7 +705,7 @@ async def _forget(
 
 
 async def _handle(agent: Agent, record_id: str, binding_key: str | None) -> RecordHandle:
-    """Return the handle of a record; where nothing serves the scope, the operation says so."""
+    """Return the handle of a record; if no binding serves the scope, the operation reports it."""
     try:
         found = await agent.service.resolve(agent.caller, agent.scope, binding_key)
         provider_key = found.provider_key
@@ -727,7 +727,7 @@ def _sentences(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 
 def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -> Memory:
-    """Return a record as an agent gets it: by its summary if it has one, unless `whole`."""
+    """Return a record for an agent: its summary if it has one, or its text if `whole`."""
     return Memory(
         id=record.handle.provider_record_id,
         text=record.text if whole else record.shown,
@@ -747,10 +747,10 @@ def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -
 
 
 def fitting(found: Memories, query: str, characters: int) -> Memories:
-    """Return an answer of at most so many characters, as a text and as JSON.
+    """Return an answer of at most `characters`, both as text and as JSON.
 
-    The texts become passages around the words of `query`, and the last memories are left out where
-    even short ones are too long.
+    Texts are shortened to passages around the words of `query`; if short ones do not fit either,
+    the last memories are left out.
     """
     room = _MOST_PASSAGE
     kept = found.memories
@@ -779,7 +779,7 @@ def _shortened(memory: Memory, query: str, characters: int) -> Memory:
 
 
 def _part(found: MemoryDetail, offset: int, characters: int) -> MemoryDetail:
-    """Return the part of a whole text that begins at `offset` and fits into an answer."""
+    """Return the part of a memory's text from `offset` that fits into an answer."""
     text, room = found.memory.text, characters
     while True:
         end = offset + room
@@ -793,7 +793,7 @@ def _part(found: MemoryDetail, offset: int, characters: int) -> MemoryDetail:
 
 
 def _size(value: ToolAnswer) -> int:
-    """Return how many characters an answer has in its longer form."""
+    """Return the number of characters of an answer in its longer form, text or JSON."""
     document = value.model_dump(mode="json", exclude_none=True)
     return max(len(value.words()), len(json.dumps(document, ensure_ascii=False)))
 
@@ -829,7 +829,7 @@ async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool, and when it is offered."""
+    """One tool, and the condition for offering it."""
 
     name: str
     title: str
@@ -838,17 +838,17 @@ class Tool:
     gives: type[ToolAnswer]
     run: Callable[[Agent, Any], Awaitable[ToolAnswer]]
     needs: OperationType
-    """Offered where binding, role and mode allow this operation."""
+    """The tool is offered if binding, role and mode allow this operation."""
     idempotent: bool = True
 
     @property
     def reads_only(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the tool changes nothing."""
         return not self.needs.mutates
 
     @property
     def destroys(self) -> bool:
-        """Whether it changes or removes what is there."""
+        """Whether the tool changes or removes existing memories."""
         return self.needs in {OperationType.CORRECT, OperationType.FORGET}
 
 
@@ -973,7 +973,7 @@ _BY_NAME = {tool.name: tool for tool in TOOLS}
 async def offered(agent: Agent) -> list[Tool]:
     """Return the tools that an agent may use now.
 
-    Where nothing serves it, the search alone: what is wrong is said when it is used, and logged.
+    If no binding serves the agent, only search is offered: its use reports and logs the reason.
     """
     try:
         allowed = await agent.service.allowed(agent.caller, agent.scope, agent.binding_key)
@@ -986,14 +986,14 @@ async def offered(agent: Agent) -> list[Tool]:
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What a call came to: a text for the model, and the same as a value; None: it failed."""
+    """The result of a call: a text for the model, and the same as a value; None: it failed."""
 
     text: str
     value: ToolAnswer | None
 
 
 async def call(agent: Agent, name: str, arguments: Mapping[str, Any]) -> ToolReply:
-    """Run a tool. A refusal is a reply too: a sentence, and what to do next.
+    """Run a tool. A refusal is also a reply: the reason and the next step.
 
     Raises:
         NotFound: there is no tool of that name.
@@ -1038,11 +1038,11 @@ _TOOLS_OF = {
     "`memtui browse`": "memory_browse",
     "`memtui facts get`": "memory_get",
 }
-"""The tools that do what a sentence tells a person to do with a command."""
+"""The tools that correspond to commands in messages."""
 
 
 def _for_agent(said: str) -> str:
-    """Return a sentence with tools in the place of commands, or whose these are."""
+    """Return a message with commands replaced by tools, or marked as the user's."""
     for command, tool in _TOOLS_OF.items():
         said = said.replace(command, tool)
     return f"{said} That command is for your user to run." if "`memtui " in said else said

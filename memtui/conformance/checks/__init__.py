@@ -1,4 +1,4 @@
-"""Every check, one module a subject, in the order in which a report lists them."""
+"""All checks, one module per subject, in the order of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals, load and malformed input: never a failure of the server, never a silence."""
+"""Checks of refusals, load and malformed input: the server must neither fail nor hang."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def error_bodies(probe: Probe) -> None:
 async def error_codes(probe: Probe) -> None:
     """The code of a refusal is the one of its status."""
     for reply in await _refusals(probe):
-        # One without a code is told by error-bodies.
+        # The check error-bodies reports a refusal without a code.
         code = reply.fields.get("code") if reply.body.lstrip().startswith(b"{") else None
         due = _CODES.get(reply.status)
         if due is not None and isinstance(code, str) and code != due:

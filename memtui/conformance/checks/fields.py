@@ -1,4 +1,4 @@
-"""Expiry, pins and propagation of memories, and forgetting them."""
+"""Checks of expiry, pins and propagation of memories, and of forgetting."""
 
 from __future__ import annotations
 

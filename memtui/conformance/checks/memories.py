@@ -1,4 +1,4 @@
-"""Writing and searching: what is stored comes back as it came, and no more than was asked for."""
+"""Checks of writing and searching: memories come back unchanged, and only the requested ones."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def write_id_keeps_created_at(probe: Probe) -> None:
         await probe.write(space, content, id=identity)
         found = await probe.search(space)
         if len(found.rows) != 1:
-            return  # write-id-upserts says so
+            return  # the check write-id-upserts reports it
         created_at = found.rows[0].get("created_at")
         moments.append(as_moment(created_at) or created_at)
     if moments[0] != moments[1]:

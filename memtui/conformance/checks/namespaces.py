@@ -1,4 +1,4 @@
-"""The server's health, and namespaces: made and replaced by PUT, changed by PATCH, removed."""
+"""Checks of health and namespaces: creation and replacement by PUT, PATCH, and removal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def health_capabilities(probe: Probe) -> None:
     reply = (await probe.call("GET", "/v1/health")).expect(200)
     listed = reply.fields.get("capabilities")
     if not isinstance(listed, list):
-        return  # health-shape says so
+        return  # the check health-shape reports it
     strange = [one for one in listed if one not in KNOWN]
     if strange:
         reply.fail(
@@ -86,7 +86,7 @@ async def _embedding(probe: Probe) -> None:
         tried.append(size)
         near, far = [1.0] + [0.0] * (size - 1), [0.0] * (size - 1) + [1.0]
         first = await probe.post(space, memory("near", embedding=near))
-        if not first.is_ok:  # another length is due, and the refusal may name it
+        if not first.is_ok:  # the server wants another length, which the refusal may name
             waiting = [*_lengths(first.body), *waiting]
             continue
         identity = first.fields.get("id")

@@ -1,4 +1,4 @@
-"""What the demo's company is made of: hand-written TOML, and the models that read it."""
+"""The content of the demo's company: hand-written TOML, and the models that read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memtui.contract import Model, SourceKind
 
 
 class DemoAgent(Model):
-    """An agent, and the projects it works on; one named twice is worked on twice as often."""
+    """An agent and its projects; it works twice as often on a project that is listed twice."""
 
     id: str
     projects: tuple[str, ...]
@@ -73,18 +73,18 @@ class DemoFact(Model):
     values: tuple[tuple[int, str], ...]
     issue: str | None = None
     since: int | None = None
-    """Since when the first value held, in days before the end, if not since it was written."""
+    """Start of the first value's validity, in days before the end, if not when it is written."""
 
 
 class About(Model):
-    """What is known about a subject."""
+    """The facts about a subject."""
 
     subject: str
     facts: tuple[str, ...]
 
 
 class Guidance(Model):
-    """How an agent is to behave."""
+    """An instruction for an agent."""
 
     agent: str
     text: str
@@ -92,7 +92,7 @@ class Guidance(Model):
 
 
 class DemoNote(Model):
-    """A note that belongs to no issue; `day` and `expires_in` are days before and after the end."""
+    """A note without an issue; `day` and `expires_in` are days before and after the end."""
 
     project: str
     kind: SourceKind
@@ -108,14 +108,14 @@ class DemoNote(Model):
 
 
 class Plain(Model):
-    """A text alone."""
+    """A text with an optional topic."""
 
     text: str
     topic: str | None = None
 
 
 class Poison(Model):
-    """Hostile text; `redacted`: the service takes a secret out of it before it is stored."""
+    """Hostile text; `redacted`: the service redacts a secret in it before storing."""
 
     name: str
     project: str
@@ -126,15 +126,15 @@ class Poison(Model):
 
     @property
     def whole(self) -> str:
-        """The text as it is written."""
+        """The text with its repetitions."""
         return (self.text * self.repeat).rstrip(" ") if self.repeat > 1 else self.text
 
 
 class Leftover(Model):
-    """A fact that a memory could do without, and the reason (`memtui.pruning.candidates`) for it.
+    """A superfluous fact, and the reason to prune it (`memtui.pruning.candidates`).
 
-    It is of the project, subject or agent that is named. On the day `forgotten` before the end
-    somebody forgets it; `expires` days before the end it does; `asked` finds it once, a day later.
+    It belongs to the named project, subject or agent. It is forgotten `forgotten` days before the
+    end, and expires `expires` days before the end; the query `asked` finds it once, a day later.
     """
 
     why: str
@@ -146,14 +146,14 @@ class Leftover(Model):
     agent: str | None = None
     topic: str | None = None
     ref: str | None = None
-    """The address that it was read at."""
+    """The address of its source."""
     forgotten: int | None = None
     expires: int | None = None
     asked: str | None = None
 
 
 class Queries(Model):
-    """Search texts by where they are asked; `nothing` finds nothing."""
+    """Queries, by the project where they are asked; those in `nothing` have no results."""
 
     everywhere: tuple[str, ...]
     nothing: tuple[str, ...]
@@ -161,14 +161,14 @@ class Queries(Model):
 
 
 class Edits(Model):
-    """Sentences that people add to a memory when they look after it."""
+    """Sentences and tags that people add to records."""
 
     sentences: tuple[str, ...]
     tags: tuple[str, ...]
 
 
 class RunParts(Model):
-    """Sentences that a run's closing note is put together from."""
+    """Sentences of which a run's closing note is composed."""
 
     started: tuple[str, ...]
     did: tuple[str, ...]
@@ -177,7 +177,7 @@ class RunParts(Model):
 
 
 class Content(Model):
-    """All of it."""
+    """The whole content."""
 
     company: Company
     issues: tuple[Issue, ...]
