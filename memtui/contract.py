@@ -353,7 +353,7 @@ class WriteMode(StrEnum):
 
 
 class Capabilities(Model):
-    """What a provider can do beyond write, query, get and forget."""
+    """The optional abilities of a provider, beyond write, query, get and forget."""
 
     profile: bool = False
     browse: bool = False
@@ -438,7 +438,7 @@ class SourceRef(Model):
 
 
 class Usage(Model):
-    """What one model or provider call consumed."""
+    """The consumption of one model or provider call."""
 
     provider: str
     model: str | None = None
@@ -1138,7 +1138,7 @@ class EraseReply(Model):
 
 
 class ExplainStage(Model):
-    """One stage of a retrieval and what it contributed, by record id."""
+    """One stage of a retrieval, and its scores by record id."""
 
     name: str
     detail: str

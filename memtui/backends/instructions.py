@@ -4,12 +4,12 @@ A record is a section: the text under one heading. `@path` imports are followed 
 only into text files of the same project or of the user's `.claude` folder, so that a foreign
 repository cannot make memtui read private files.
 
-A record's topic says when Claude Code loads it, as its documentation has it
+A record's topic is the time at which Claude Code loads it, according to its documentation
 (https://code.claude.com/docs/en/memory, "How Claude remembers your project"): `loaded` at the start
-of every session; `by-path`, a rule whose frontmatter names `paths`, once a file that they match is
-read, and a `CLAUDE.md` of a subfolder, once a file there is; `not-loaded`, an `AGENTS.md` that no
-`CLAUDE.md` imports. HTML comments that begin a line
-outside of code are taken out before the model sees the text, and so they are here.
+of every session; `by-path`, a rule with `paths` in its frontmatter, once a matching file is read,
+and a `CLAUDE.md` of a subfolder, once a file there is read; `not-loaded`, an `AGENTS.md` that no
+`CLAUDE.md` imports. HTML comments that begin a line outside of code are removed, as Claude Code
+removes them before the model sees the text.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class Probe:
         return await together(one(content) for content in contents)
 
     async def search(self, *spaces: str, **fields: Any) -> SearchRows:
-        """Search namespaces, with a limit of 100 unless told otherwise; null counts as no rows."""
+        """Search namespaces, with a default limit of 100; null counts as no rows."""
         reply = await self.call(
             "POST", "/v1/search", {"namespaces": list(spaces), "limit": 100, **fields}
         )

@@ -86,11 +86,11 @@ class ClaudeMemoryConfig(FilesConfig):
 
 
 class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
-    """Shows a project's auto memory: a record a file, and one a section of the index's own text.
+    """Shows a project's auto memory: one record per file, and per section of the index's own text.
 
-    What is written becomes a file, with the frontmatter that the others have, and gets a line in
-    the index. A correction changes the text, and the description and the index where they repeat
-    its first line; what is forgotten loses its line too.
+    A write creates a file, with the frontmatter format of the others, and a line in the index. A
+    correction changes the text, and also the description and the index line if they repeat its
+    first line. Forgetting removes the file and its line.
     """
 
     key: ClassVar[str] = "claude-memory"
@@ -179,7 +179,6 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return bool(there) and not any(one.get("generation") == NESTED for one in there)
 
     def _free_name(self, stem: str) -> str:
-        """Return an unused file name."""
         names = (f"{stem}.md" if number == 1 else f"{stem}_{number}.md" for number in count(1))
         return next(name for name in names if not self._place(name).exists())
 

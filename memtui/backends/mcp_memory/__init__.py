@@ -89,13 +89,12 @@ class McpMemoryConfig(FilesConfig):
 
 
 class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
-    """Shows a knowledge graph, a record an observation, and changes it beside the server.
+    """Shows a knowledge graph, one record per observation, and changes it while the server runs.
 
-    An observation is written to the entity that the title names, else to the `entity` of the
-    config, else to one named after whom it belongs to; a new entity that the title names has the
-    topic as its type. A record of the kind `entity` has the name as its text, one of the kind
-    `relation` says `from → relation → to`. An id holds what the record says, so that a correction
-    gives it another.
+    An observation is written to the entity that the title names, or else to the `entity` of the
+    config, or else to one named after the owner; a new entity from a title gets the topic as its
+    type. A record of the kind `entity` has the name as its text, one of the kind `relation`
+    `from → relation → to`. Ids are made from the content, so a correction changes them.
     """
 
     key: ClassVar[str] = "mcp-memory"
@@ -198,7 +197,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def write(self, request: WriteRequest) -> WriteReply:
         """Add an observation, an entity or a relation; an upsert of one that is there adds none."""
         wanted, entity_type = self._wanted(request)
-        topic = None if wanted.kind == ENTITY else request.topic  # its type, which the file says
+        topic = None if wanted.kind == ENTITY else request.topic  # the file has an entity's type
         kind = None if request.kind in _OWN_KINDS else request.kind
         known = self.known_of(request.model_copy(update={"topic": topic}), kind=kind)
         count = 0

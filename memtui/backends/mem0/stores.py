@@ -60,7 +60,7 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
-        """Store a text, or what mem0's model infers from it."""
+        """Store a text, or the memories that mem0's model infers from it."""
 
     @abstractmethod
     async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:

@@ -137,7 +137,6 @@ async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.P
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and its children."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,6 +1,6 @@
 """Re-index a collection with another model, or rewrite it without deleted entries.
 
-The new collection is built beside the one that answers, and takes its name once complete. Vectors
+The new collection is built while the old one answers, and takes its name once complete. Vectors
 from a killed process are reused by the next one.
 """
 

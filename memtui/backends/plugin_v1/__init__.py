@@ -109,7 +109,7 @@ class PluginAdapter(Adapter):
         cache = await asyncio.to_thread(IdCache, context.data_dir / _CACHE)
         plugin = Plugin(context, config, cache)
         await plugin.recall()
-        with suppress(Unavailable):  # health and every call say so
+        with suppress(Unavailable):  # health and every call report it
             await plugin.ask_health()
         return cls(context, plugin)
 

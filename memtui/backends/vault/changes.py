@@ -213,7 +213,7 @@ def _write_window(
 def _same(
     document: FactsDocument, request: WriteRequest, text: str, namespace: str | None
 ) -> VaultFact | None:
-    """The fact that an upsert replaces."""
+    """Return the fact that an upsert replaces: by id, key, or text; None: it adds one."""
     if request.mode is not WriteMode.UPSERT:
         return None
     path, name = split_id(request.record_id or "")

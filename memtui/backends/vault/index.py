@@ -592,7 +592,7 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
     connection.executemany(
         "INSERT INTO files VALUES (?, ?)",
         (
-            # What lies ahead comes by itself, so that file is read each time.
+            # A future version starts by time alone, so such a file is read at each scan.
             (path, "" if unit.is_ahead or _is_recent(unit.signature) else unit.signature)
             for path, unit in read.items()
         ),
@@ -604,7 +604,7 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
 
 
 def _put_links(connection: sqlite3.Connection, stored: Iterable[tuple[str, StoredRecord]]) -> None:
-    """Keep what records link to, each given with its file, and what notes can be linked by."""
+    """Store the links of records, each given with its file, and the names of notes."""
     names: list[tuple[str, str, str, int]] = []
     links: list[tuple[str | int | None, ...]] = []
     for path, one in stored:

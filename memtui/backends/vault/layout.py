@@ -160,7 +160,7 @@ def note_folder(folder: str, kind: str) -> str:
 
 
 def encode_name(value: str, what: str) -> str:
-    """Return `value` as a file name, percent-encoding what a path cannot carry.
+    """Return `value` as a file name, with characters that are unsafe in a path percent-encoded.
 
     Raises `Invalid` if it is empty, not UTF-8 or longer than 200 bytes once encoded.
     """
@@ -199,7 +199,7 @@ def split_id(record_id: str) -> tuple[str, str | None]:
 
 
 def history_path(facts_path: str) -> str:
-    """Return the path of the history file beside a facts file."""
+    """Return the path of the history file of a facts file."""
     return facts_path.removesuffix(FACTS) + HISTORY
 
 
@@ -236,7 +236,7 @@ def rules(scope: Scope) -> list[tuple[float, dict[str, str]]]:
     for column, area, weight in (("subject_id", Area.USER, 1.0), ("agent_id", Area.AGENT, 0.7)):
         value = getattr(scope, column)
         if value is not None:
-            # Beside a project's records, only the owner's own folder counts.
+            # With a project, only records in the user's or agent's own folder count as theirs.
             within = {} if project is None else {"area": str(area)}
             found.append((weight, {**within, column: value}))
     if project is not None or agent is not None:

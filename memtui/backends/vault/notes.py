@@ -229,7 +229,7 @@ def _metadata(fields: Json) -> Json:
 
 
 def load(folder: VaultFolder, path: str) -> tuple[VaultDocument, StoredRecord] | None:
-    """Read a note; None where there is no file. Raises `Invalid` where it cannot be read."""
+    """Read a note; None if there is no file. Raises `Invalid` if it cannot be read."""
     file = folder.read(path)
     if file is None:
         return None

@@ -68,7 +68,8 @@ _MATCHED = (
 )
 _RANKED = f"{_MATCHED} ORDER BY score DESC LIMIT ?"
 _AMONG = f"{_MATCHED} AND +rowid IN ({_CHOSEN})"
-"""With the plus, what matches is looked up among the rows; without, each row is searched for."""
+"""The plus makes SQLite run one full-text search and filter its rows; otherwise it searches once
+per row."""
 _BESIDE = """
     SELECT r.rowid AS n,
       (SELECT x.rowid FROM records x WHERE x.beside = r.beside AND x.is_current

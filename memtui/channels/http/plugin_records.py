@@ -129,7 +129,7 @@ class Mark(Model):
         return self.model_dump(mode="json", exclude_none=True)
 
     def text_of(self, record: Record) -> str:
-        """Return a record's text as it was written."""
+        """Return the text of a record's memory: the mark's, unless the record was edited since."""
         if self.content is not None and self.line == record.text:
             return self.content
         return record.text
