@@ -38,33 +38,33 @@ _MEMORY_MB = 256
 
 
 class Gap(Model):
-    """Operations that are lost, as the operation says that put a new database in place."""
+    """Operations that are lost, as the operation of a repair lists them."""
 
     seq: int
-    """Of that operation."""
+    """The number of the repair's operation."""
     at: UtcDatetime
     lost_from: int
     lost_through: int | None = None
-    """The last that is known of; None: nobody knows how many there were."""
+    """The last known one; None: their number is unknown."""
 
 
 class AuditCheck(Model):
-    """What a check of the chain found. A later check must agree with its `seq` and `digest`."""
+    """The result of a check of the chain. A later check must agree with its `seq` and `digest`."""
 
     company_id: str
     seq: int
-    """How many operations the log has, and the number of its last."""
+    """The number of the last operation, and so of all operations."""
     digest: str
-    """Of the last operation; it stands for all of them."""
+    """The digest of the last operation, which covers all of them."""
     broken_seq: int | None = None
-    """The first operation that is not as it was written; None: all are."""
+    """The first operation that is not as it was written; None: there is none."""
     problem: str | None = None
-    """What is wrong there, as a sentence."""
+    """The problem there, as a sentence."""
     seen_seq: int | None = None
-    """The last operation that this machine had seen, which the log still has; None: nothing but the
-    database says where the log ends, so what was cut off there would not show."""
+    """The last operation that this machine had noted, which the log must have; None: no note, so a
+    cut at the log's end would not be noticed."""
     gaps: tuple[Gap, ...] = ()
-    """Where the chain goes on after a repair, the newest first."""
+    """Where the chain continues after a repair, newest first."""
 
 
 class _Log:
@@ -74,7 +74,7 @@ class _Log:
         self._duck = duck
         self._connection = connection
         self.folder = folder
-        # The snapshot is taken before the manifest is read, so that no operation is in neither.
+        # The snapshot comes before the manifest, so that each operation is in at least one of them.
         self.head = head(connection, folder.company_id)
         manifest = folder.read()
         # Hot operations of the snapshot count as hot: their sealing is not logged in it.
@@ -182,7 +182,7 @@ def export(
     Args:
         database: The control plane's.
         root: The archive folder of all companies.
-        company_id: Whose log.
+        company_id: The company of the log.
         target: The file.
         visible: Which operations are written in full; of the others only the digest is written,
             and of sealing and erasing the document too.
@@ -243,7 +243,7 @@ def _opened(database: Database, root: Path, company_id: str) -> Iterator[_Log]:
 
 
 class _Proof:
-    """Collects, from the chain's operations, its segments and the erased values."""
+    """Collects, from the chain's operations, the segments that they name and the absent values."""
 
     def __init__(self) -> None:
         self._unexplained: dict[int, set[str]] = {}

@@ -47,7 +47,7 @@ _NEWEST_WORDS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CompanyLog:
-    """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
+    """Reads of a company's log, hot and sealed. All are blocking, and may raise `Unavailable`.
 
     Operations outside the `visibility` are left out; None: all are visible.
     """
@@ -134,7 +134,7 @@ class CompanyLog:
         return max(found)[1] if found else None
 
     def by_id(self, operation_id: str) -> Sequence[Operation]:
-        """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
+        """Return the operation with this id, else this `seq`, else up to two by an id's start."""
         found: dict[int, Operation] = {}
         for part in self._parts(lambda one: one.by_id(operation_id), whole=True):
             if any(one.operation_id == operation_id for one in part):
@@ -217,7 +217,7 @@ class CompanyLog:
         return {operation_id: at for operation_id, (_, at) in found.items()}
 
     def oldest_sealed(self, limit: int) -> Sequence[Operation]:
-        """Return the oldest operations that are sealed, newest first, whatever the database has."""
+        """Return the oldest sealed operations, newest first, without reading the database."""
         oldest = range(1, limit + 1)
         with self._sealed() as connection:
             found = self._store(connection, 0).by_seqs(oldest) if connection else []
@@ -309,11 +309,11 @@ class CompanyLog:
         return list(dict.fromkeys(chain(*parts)))
 
     def active(self, chosen: Filter, field: str) -> set[str]:
-        """Return an id's distinct values among operations, as `OperationStore.active`."""
+        """Return the distinct values of an id field, as `OperationStore.active`."""
         return set(chain(*self._parts(lambda one: one.active(chosen, field))))
 
     def scopes(self, newest: int) -> dict[Scope, bool]:
-        """Return the scopes of the newest so many operations, as `OperationStore.scopes`."""
+        """Return the scopes of the `newest` latest operations, as `OperationStore.scopes`."""
         found: dict[Scope, bool] = {}
         for part in self._parts(lambda one: one.scopes(newest)):
             found |= {scope: there for scope, there in part.items() if scope not in found}
@@ -348,11 +348,11 @@ class CompanyLog:
         above: int = 0,
         choose: Choose | None = None,
     ) -> Iterator[T]:
-        """Yield the database's answer above a `seq`, then the archive's where any is sealed there.
+        """Yield the database's answer above a `seq`, then the archive's, if it has segments there.
 
-        The archive is not opened before its answer is asked for. The database is read above the
-        sealed `seq`; `whole`: from its beginning. Both are of one moment: the database is read
-        again where a seal came between. `choose` says which segments can hold an answer.
+        The archive is opened only when its answer is requested. The database is read above the
+        sealed `seq`; `whole`: from its beginning. Both answers are consistent: the database is read
+        again if a seal came between. `choose` returns the segments that can have an answer.
 
         Raises:
             Unavailable: a damaged row prevents an answer.
@@ -377,7 +377,7 @@ class CompanyLog:
 
     @contextmanager
     def _sealed(self) -> Iterator[DatabaseConnection | None]:
-        """A connection to all that is sealed; None where nothing is."""
+        """Yield a connection to the sealed operations; None: nothing is sealed."""
         if segments := self._manifest.segments:
             with self._archive.read(self._company_id, segments) as connection:
                 yield connection
@@ -389,14 +389,14 @@ class CompanyLog:
 
 
 def _oldest_first(parts: Iterable[Sequence[T]]) -> list[T]:
-    """Return the elements of the database's part and of the archive's, that one first."""
+    """Return the elements of both parts, the archive's before the database's."""
     return list(chain(*reversed([*parts])))
 
 
 def _one_page(
     newer: OperationPage, older: OperationPage, limit: int, after: int | None
 ) -> OperationPage:
-    """Return a page of the database and one of the archive as one."""
+    """Join a page of the database and one of the archive."""
     found = (*newer.operations, *older.operations)
     has_more = newer.next_before or older.next_before or len(found) > limit
     shown = found[:limit] if after is None else found[-limit:]
@@ -432,7 +432,7 @@ def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
 
 
 def _begun(segments: Sequence[Segment], by: datetime, *, all_of_them: bool) -> Sequence[Segment]:
-    """Return the segments that began by a moment, or those that can hold the last to begin."""
+    """Return the segments that began by a moment, or those that may have the last to begin."""
     begun = [one for one in segments if one.started_from <= by]
     if all_of_them or not begun:
         return begun

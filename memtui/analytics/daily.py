@@ -1,13 +1,13 @@
-"""The figures of some operations by day, which can be added up; those of what is sealed are kept.
+"""The figures of operations by day, which can be added up; those of sealed operations are cached.
 
-They are three small tables: `totals` by day, binding and type; `spending` by day, provider and
-model; `latency` by day, binding and bin; each also by whether the operations are memtui's own
-(`OperationDraft.internal`). Rows of the same keys may come from several parts of the
-log; their numbers are added. A bin holds latencies that differ by 1 %, so that a percentile made of
-bins is off by at most `LATENCY_ERROR` of itself.
+There are three small tables: `totals` by day, binding and type; `spending` by day, provider and
+model; `latency` by day, binding and bin; each also by whether the operations are internal
+(`OperationDraft.internal`). Rows with the same keys may come from several parts of the log; their
+numbers are added. A bin has latencies that differ by up to 1 %, so a percentile computed from bins
+is off by at most `LATENCY_ERROR` of itself.
 
-They lie in `<company>/daily-<what they depend on>/<sealed through>/`, or beside what DuckDB spills
-where nothing can be written there, and can be deleted: the next question makes them again.
+The cache is in `<company>/daily-<hash of its inputs>/<sealed through>/`, or in DuckDB's private
+folder if the archive cannot be written. It can be deleted; the next dashboard makes it again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _VERSION = 9
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
-"""How far a percentile made of bins may be off, as a share of it."""
+"""The largest error of a percentile computed from bins, as a share of it."""
 
 _ZERO_BIN = -(2**31)
 _BIN = (
@@ -66,13 +66,13 @@ _ADDED = {
 
 
 def bin_value(column: str) -> str:
-    """Return the SQL of the latency in milliseconds that a bin stands for."""
+    """Return the SQL of the latency, in milliseconds, that represents a bin."""
     value = f"{2 / (_WIDTH + 1)!r} * pow({_WIDTH}, {column})"
     return f"CASE WHEN {column} = {_ZERO_BIN} THEN 0.0 ELSE {value} END"
 
 
 def merged(table: str, rows: str) -> str:
-    """Return the query that adds up rows of the same keys."""
+    """Return the query that adds up rows with the same keys."""
     keys = ", ".join(_KEYS[table])
     kind = "BIGINT" if table == "latency" else "DECIMAL(38, 0)"
     sums = ", ".join(f"coalesce(sum({name}), 0)::{kind} AS {name}" for name in _ADDED[table])
@@ -85,7 +85,11 @@ class Daily:
     def __init__(
         self, log: LogDatabase, *, zone: str, good_score: str, depends: Mapping[str, object]
     ) -> None:
-        """Set it up; `good_score`: SQL of whether a query's best score reaches the threshold."""
+        """Create for a log.
+
+        `good_score`: the SQL of whether a query's best score reaches the threshold. `depends`:
+        further inputs of the figures, which are part of the cache's key.
+        """
         self._log = log
         self._day = bucket_of(Bucket.DAY, zone)
         self._good_score = good_score
@@ -112,9 +116,9 @@ class Daily:
         }
 
     def said(self, feedback: str) -> str:
-        """Return the rows of `totals` that tell who says that results helped.
+        """Return the rows of `totals` that count the verdicts on results.
 
-        A later word in another part of the log takes an earlier one back, so they are not kept.
+        They are not cached, as a later verdict in another part of the log replaces an earlier one.
         """
         helped = (f"(best_score = {score})::INTEGER AS {name}" for name, score in SAID.items())
         return (
@@ -123,7 +127,7 @@ class Daily:
         )
 
     def sealed_rows(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest) -> dict[str, str]:
-        """Return the query of each table over all that is sealed, made where it is missing."""
+        """Return the query of each table over the sealed operations, after filling the cache."""
         if not manifest.segments:
             return {}
         through = self._folder / f"{manifest.sealed_through:012d}"
@@ -179,7 +183,10 @@ class Daily:
     def _queries(
         self, own: dict[str, str], manifest: Manifest, since: datetime | None, first: int
     ) -> dict[str, str]:
-        """The tables of a part of the log that begins at `first` and, in time, at `since`."""
+        """Return the queries of the tables for a part of the log.
+
+        The part begins with number `first`; its earliest operation started at `since`.
+        """
         around, handles = own["operations"], own["handles"]
         near = [
             earlier
@@ -187,7 +194,7 @@ class Daily:
             if since and earlier.last_seq < first and earlier.started_to >= since - USE_WITHIN
         ]
         if since and near:
-            # An opening in this part may count for a query in one before it.
+            # An opening in this part may be a use of a query in an earlier part.
             begin = quoted((since - USE_WITHIN).isoformat())
             around += (
                 f" UNION ALL BY NAME SELECT * FROM {self._log.sealed(near, 'operations')} "
@@ -222,12 +229,12 @@ class Daily:
 
 
 def first_opened(operations: str, handles: str, first: int) -> str:
-    """Return the query of the answered queries whose records were first opened from `first` on.
+    """Return the query of the answered queries with a record first opened at `first` or later.
 
     Args:
-        operations: Query of the operations that openings and their queries are among.
+        operations: Query of operations with the queries and the openings.
         handles: Query of their handles.
-        first: The lowest `seq` of an opening that counts; one below it counted before.
+        first: The lowest `seq` of an opening that counts; earlier ones count in an earlier part.
     """
     seconds = USE_WITHIN // timedelta(seconds=1)
     return (

@@ -31,12 +31,12 @@ class DuckDb:
     def __init__(
         self, *, memory_mb: int = MEMORY_MB, zone: str = "UTC", only: Path | None = None
     ) -> None:
-        """Set it up.
+        """Create without starting it.
 
         Args:
             memory_mb: Memory that it may use; eight times that may be spilled.
-            zone: The IANA name of the time zone that days are cut in.
-            only: Lock it: it can open only this folder or file, and settings cannot change.
+            zone: The IANA name of the time zone of days.
+            only: Lock it: it can open only this folder or file, and its settings cannot change.
         """
         self._memory_mb = memory_mb
         self._zone = zone
@@ -55,7 +55,7 @@ class DuckDb:
 
     @property
     def private_folder(self) -> Path:
-        """A private folder, removed with it, for spilled data and files of readers."""
+        """A private folder, removed on close, for spilled data and readers' files."""
         if self._private is None:
             self._private = Scratch()
         return self._private.path
@@ -102,7 +102,7 @@ class DuckDb:
 
     @contextmanager
     def asking(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to the same database for the block; its errors become the contract's."""
+        """Yield a connection to the same database; its errors become the contract's."""
         with guarded(), self.cursor() as cursor:
             yield cursor
 
@@ -133,7 +133,7 @@ def _close(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def opened(*, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB for as long as the block."""
+    """Yield the connection of a DuckDB, which is closed after the block."""
     engine = DuckDb(memory_mb=memory_mb)
     try:
         with guarded():
@@ -174,7 +174,7 @@ class Interrupted(Unavailable):
 
 
 class Stop:
-    """Stops an opening from another thread, which then raises `Interrupted`."""
+    """Stops the work of another thread, which then raises `Interrupted`."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()

@@ -1,7 +1,7 @@
-"""Write operations, hot and sealed, to a file that other programs read: JSON Lines, CSV, Parquet.
+"""Write operations, hot and sealed, to a file for other programs: JSON Lines, CSV or Parquet.
 
-`docs/audit.md` says what is in each. The rows go out as they are read: a long log takes no more
-memory than a short one.
+`docs/audit.md` describes the formats. Rows are written as they are read, so a long log takes no
+more memory than a short one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COLUMNS = ("company_id", *(column.name for column in VIEWS["operations"]))
 
 
 class ExportFormat(StrEnum):
-    """JSON Lines have everything of an operation, the others one flat row of it."""
+    """JSON Lines have complete operations; CSV and Parquet have one flat row per operation."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -62,18 +62,18 @@ class ExportFormat(StrEnum):
 
 
 class Exported(NamedTuple):
-    """What an export wrote."""
+    """The result of an export."""
 
     operations: int
-    """How many."""
+    """Number of exported operations."""
     damaged: int
-    """How many of them hold JSON that is none."""
+    """Number of those whose JSON is not valid."""
     first_damaged: int | None
-    """The `seq` of the first of these."""
+    """The `seq` of the first damaged one."""
 
     @property
     def problem(self) -> str | None:
-        """What to say of those that are damaged; None: none is."""
+        """A sentence about the damaged operations; None: there are none."""
         if not self.damaged:
             return None
         which = "1 is" if self.damaged == 1 else f"{self.damaged:,} are"
@@ -84,7 +84,7 @@ class Exported(NamedTuple):
 
 
 class Exporter(LogDatabase):
-    """Exports what may be seen of one company's log. Blocking; close it when done."""
+    """Exports the visible operations of one company's log. Blocking; close it when done."""
 
     kept = None
 
@@ -109,19 +109,19 @@ class Exporter(LogDatabase):
         force: bool = False,
         exact: bool = False,
     ) -> Exported:
-        """Write what a filter lets through to a file, in order of `seq`.
+        """Write the operations that match a filter to a file, in order of `seq`.
 
-        The file is private to its owner and appears when it is whole.
+        The file is private to its owner and appears when it is complete.
 
         Args:
             target: The file.
-            form: How it is written.
-            chosen: The filter; None is everything.
-            force: Put it in place of a file that is there.
-            exact: Put no apostrophe before cells of CSV that a spreadsheet would run.
+            form: The format.
+            chosen: The filter; None: everything.
+            force: Replace an existing file.
+            exact: Do not put an apostrophe before CSV cells that a spreadsheet would execute.
 
         Raises:
-            Conflict: the file is there already.
+            Conflict: the file exists.
             Invalid: it cannot be written.
             Unavailable: the log cannot be read.
         """
@@ -139,7 +139,7 @@ class Exporter(LogDatabase):
         *,
         exact: bool = False,
     ) -> Exported:
-        """Write them to an open stream instead, as JSON Lines or CSV.
+        """Write the operations that match a filter to an open stream, as JSON Lines or CSV.
 
         Raises:
             Invalid: Parquet needs a file.
@@ -157,7 +157,7 @@ class Exporter(LogDatabase):
         return done
 
     def stop(self) -> None:
-        """Stop an export that runs; it ends with an error and leaves no file."""
+        """Stop a running export, which fails and leaves no file."""
         self._stopped.set()
         if self._cursor is not None:
             self._cursor.interrupt()
@@ -177,7 +177,7 @@ class Exporter(LogDatabase):
         columns = ", ".join(_flat(name, form, guard=guard) for name in COLUMNS)
         with self._asking(chosen) as (cursor, manifest, where), guarded():
             rows = self.everything(manifest, "operations", columns, where)
-            # DuckDB keeps the order of files, of tables and of UNION ALL, which is that of seq.
+            # DuckDB keeps the order of files, tables and UNION ALL, which is here that of `seq`.
             cursor.execute(f"COPY ({rows}) TO {quoted(target)} ({_OPTIONS[form]})")
             [count] = cursor.fetchone() or (0,)
             return self._done(cursor, manifest, where, int(count))
@@ -185,7 +185,7 @@ class Exporter(LogDatabase):
     def _done(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str, count: int
     ) -> Exported:
-        """Return what was written, and how much of it is damaged."""
+        """Return the result, with the damaged operations counted."""
         asked, details = f"seq, {selected('request')}, absent", f"seq, {selected('details')}"
         operations = self.everything(manifest, "operations", asked, where)
         usage = self.everything(manifest, "usage", details)
@@ -200,10 +200,10 @@ class Exporter(LogDatabase):
     def _asking(
         self, chosen: Filter | None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Manifest, str]]:
-        """A cursor on one state of the log, and the condition of what is chosen of it."""
+        """Yield a cursor on one state of the log, its manifest, and the condition of a filter."""
         manifest, last = self.refresh()
         own = condition(chosen or EVERYTHING)
-        # What writing to the target raises is told by whoever opened it.
+        # Not `asking`: errors of writing to the target are reported by the code that opened it.
         with self.cursor() as cursor:
             self._cursor = cursor
             try:
@@ -214,9 +214,9 @@ class Exporter(LogDatabase):
     def _spans(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str
     ) -> list[tuple[int, dict[str, str]]]:
-        """Cut what a condition lets through into spans of `_BATCH` operations.
+        """Cut the operations that match a condition into spans of `_BATCH` operations.
 
-        Returns how many are in each, and the queries of their rows by table.
+        Returns the number of operations in each span, and the queries of its rows by table.
         """
         seqs = self.everything(manifest, "operations", "seq", where)
         cut = f"SELECT min(seq), max(seq), count(*) FROM chosen GROUP BY rowid // {_BATCH}"
@@ -242,7 +242,7 @@ class Exporter(LogDatabase):
             return lines_of(cursor, sources).encode()
 
     def _span(self, manifest: Manifest, table: str, low: int, high: int) -> str:
-        """Return the query of a table's rows from one number to another."""
+        """Return the query of a table's rows from operation `low` to `high`."""
         within, sealed = f"seq BETWEEN {low} AND {high}", manifest.sealed_through
         parts = [
             f"SELECT * FROM {self.sealed([segment], table)} WHERE {within}"
@@ -254,7 +254,7 @@ class Exporter(LogDatabase):
 
 
 def _ahead(pool: ThreadPoolExecutor, call: Callable[[T], R], values: Iterable[T]) -> Iterator[R]:
-    """Yield what each call returns, in order; no more of them run or wait than have workers."""
+    """Yield the results of calls in order, with at most `_WORKERS` calls running or waiting."""
     waiting: deque[Future[R]] = deque()
     for value in values:
         if len(waiting) == _WORKERS:
@@ -265,10 +265,10 @@ def _ahead(pool: ThreadPoolExecutor, call: Callable[[T], R], values: Iterable[T]
 
 
 def format_of(name: str) -> ExportFormat:
-    """Return the format that a file's name ends in.
+    """Return the format of a file by the ending of its name.
 
     Raises:
-        Invalid: it ends in none of them.
+        Invalid: the ending is not that of a format.
     """
     ending = Path(name).suffix.removeprefix(".").lower()
     try:
@@ -283,10 +283,10 @@ def format_of(name: str) -> ExportFormat:
 
 @contextmanager
 def replacing(target: Path, *, force: bool) -> Iterator[Path]:
-    """A private file beside `target` to write to; it takes its place if the block ends well.
+    """Yield a private file beside `target`, which replaces it if the block ends without error.
 
     Raises:
-        Conflict, Invalid: as `paths.check_target`, or it cannot be written.
+        Conflict, Invalid: as `paths.check_target`, or the file cannot be written.
     """
     paths.check_target(target, force=force)
     try:
@@ -310,8 +310,8 @@ def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
 
 
 # JSON Lines: a line is an operation as Python's `json` writes it, without spaces and in ASCII.
-# DuckDB puts nearly all of them together, several times as fast as Python; where it may write
-# something else than Python, the line is made from the operation.
+# DuckDB makes nearly all lines, several times as fast as Python; a line that DuckDB may write
+# differently is made by Python.
 
 _BEYOND_ASCII = re.compile(r"[\x7f-\U0010ffff]+")
 _WRITTEN_APART = {"request", "started_at"}
@@ -326,8 +326,8 @@ def lines_of(duck: Any, sources: Mapping[str, str]) -> str:
     """Return a line for each operation, in order.
 
     Args:
-        duck: The DuckDB that has them.
-        sources: The queries of their rows with the sealed columns, by table.
+        duck: A DuckDB cursor.
+        sources: The queries of the operations' rows, with the sealed columns, by table.
     """
     found = dict(duck.execute(_select_lines(sources)).fetchall())
     lines = "".join(found.values())
@@ -340,12 +340,12 @@ def lines_of(duck: Any, sources: Mapping[str, str]) -> str:
 
 
 def _may_differ(line: str) -> bool:
-    """Whether a text may be escaped otherwise than Python does it, or a number is not finite."""
+    """Whether Python may escape a text of the line differently, or a number is not finite."""
     return MARK in line or "\\u" in line
 
 
 def _from_operations(duck: Any, sources: Mapping[str, str], seqs: Sequence[int]) -> dict[int, str]:
-    """Return the lines that Python writes; of what is damaged none, as it is no operation."""
+    """Return the lines as written by Python; damaged operations have none."""
     found = {table: f"({source})" for table, source in sources.items()}
     try:
         read = fetch(duck, found, among(seqs))
@@ -362,7 +362,7 @@ def _from_operations(duck: Any, sources: Mapping[str, str], seqs: Sequence[int])
 
 
 def _document(operation: Operation) -> dict[str, Any]:
-    """Return what a line has of an operation, in the order that it has it."""
+    """Return an operation as the object of a line, with its members in order."""
     own = operation.model_dump()
     moment = operation.started_at.isoformat().replace("+00:00", "Z")
     later = {name: own[name] for name in ("request", "scope", "source")}
@@ -401,13 +401,13 @@ def _select_lines(sources: Mapping[str, str]) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    """SQL of the text of a JSON object, whose members are SQL of JSON texts."""
+    """Return the SQL of a JSON object's text; `members` are the SQL of their JSON texts."""
     parts = ", ',', ".join(f"'\"{name}\":', {value}" for name, value in members.items())
     return f"concat('{{', {parts}, '}}')"
 
 
 def _members(table: str, names: Mapping[str, str], alias: str) -> dict[str, str]:
-    """The members of these names, each out of a column of the table."""
+    """Return members for `_object` by name, each from a column of the table."""
     kinds = columns_of(table)
     return {name: _value(f"{alias}.{column}", kinds[column]) for name, column in names.items()}
 
@@ -446,7 +446,7 @@ _OPERATION = _object(
         "digest": _value("o.digest", "VARCHAR"),
     }
 )
-# As Python writes a decimal: below a millionth with an exponent.
+# As Python's `str` writes a `Decimal`: with an exponent below a millionth.
 _DOLLARS = """
     CASE WHEN p.cost_pico IS NULL THEN 'null'
     WHEN p.cost_pico = 0 THEN '"0"'

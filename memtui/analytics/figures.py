@@ -1,4 +1,4 @@
-"""The figures of a rollup: what each one counts (seed 000, "Cost And Evaluation")."""
+"""The figures of a rollup, and the SQL of their counts (seed 000, "Cost And Evaluation")."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ USES = (OperationType.GET, OperationType.HISTORY)
 """The operations by which a person or an agent opens a record that a query returned."""
 
 USE_WITHIN = timedelta(hours=24)
-"""How long after a query an opening of its record still counts as a use of its answer."""
+"""The longest time after a query in which opening its record counts as a use of its answer."""
 
 
 _CORRECTED = "operation_type = 'correct' AND status = 'ok'"
 _LET_IN = """regexp_matches(request, '"decision": ?"accept"')"""
-# As text: other members of a request might be no JSON to DuckDB.
+# Matched as text, as other members of a request may be JSON that DuckDB rejects.
 
 ACCEPTED = f"{_CORRECTED} AND {_LET_IN}"
-"""The SQL of whether a person let a correction in as the agent had it, which stays the agent's."""
+"""SQL: the operation is an agent's correction that a person accepted unchanged."""
 
 _BY_NO_AGENT = f"{_CORRECTED} AND NOT starts_with(principal, 'agent:')"
 BY_HAND = f"{_BY_NO_AGENT} AND NOT {_LET_IN}"
-"""The SQL of whether an operation is a correction made by hand."""
+"""SQL: the operation is a correction made by hand."""
 
 FAILED = "status NOT IN ('ok', 'cancelled', 'pending')"
-"""The SQL of whether an operation failed."""
+"""SQL: the operation failed."""
 
 _ANSWERED = "operation_type = 'query' AND status = 'ok'"
 _COUNTED = {
@@ -49,21 +49,21 @@ _COUNTED = {
 TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 SPENT = (*TOKENS, "cost_pico", "usage_count", "unpriced_count")
 SAID = {"helped_count": 1, "not_helped_count": 0}
-"""What is said of results, by the score of its handle."""
+"""The counts of verdicts on results, with the score that a verdict's handle has in the log."""
 NUMBERS = (*_COUNTED, "hit_count", *SAID, *SPENT)
-"""What is added up, of one operation or of many."""
+"""The numbers that are added up over operations."""
 
 
 def numbers_of(
     hit: str, name: str = "hit_count", *, accepted: str, last_word: str = "false"
 ) -> str:
-    """Return the SQL of 0 or 1 for each count of an operation, less what it spent.
+    """Return the SQL of 0 or 1 for each count of an operation, without its usage.
 
     Args:
         hit: The SQL of whether a query is a hit.
-        name: What to call the count of hits.
-        accepted: The query of the numbers of those that are `ACCEPTED`.
-        last_word: The SQL of whether nobody said something else of the same result later.
+        name: The name of the count of hits.
+        accepted: The query of the `seq` of the operations that are `ACCEPTED`.
+        last_word: The SQL of whether a verdict is its principal's last one on the result.
     """
     is_word = f"operation_type = 'feedback' AND status = 'ok' AND {last_word}"
     said = {one: f"{is_word} AND best_score = {score}" for one, score in SAID.items()}
@@ -73,13 +73,13 @@ def numbers_of(
 
 
 def last_words(operations: str, handles: str) -> str:
-    """Return the query of who has the last word of each result, as the feedback that said it.
+    """Return the query of the feedback that is each principal's last verdict on each result.
 
     Args:
         operations: Query of the feedback, with `seq`, `principal`, `request` and more.
         handles: Query of its handles, with the key of their binding as `at_binding`.
     """
-    # As text: other members of a request might be no JSON to DuckDB.
+    # Matched as text, as other members of a request may be JSON that DuckDB rejects.
     judged = 'regexp_extract(request, \'"operation_id": ?"([^"]*)"\', 1)'
     return (
         f"SELECT o.* FROM ({operations}) o JOIN ({handles}) USING (seq) "
@@ -89,7 +89,7 @@ def last_words(operations: str, handles: str) -> str:
 
 
 def is_use(column: str) -> str:
-    """Return the SQL of whether an operation of this type opens a record."""
+    """Return the SQL of whether a column has a type of operation that opens a record."""
     return f"{column} IN ({', '.join(quoted(kind) for kind in USES)})"
 
 
@@ -105,7 +105,7 @@ class HitSign(StrEnum):
 
 
 class Latency(Model):
-    """Percentiles of `latency_ms`, linearly interpolated; None where there was no operation."""
+    """Percentiles of `latency_ms`, linearly interpolated; None: there was no operation."""
 
     p50: float | None = None
     p95: float | None = None
@@ -113,47 +113,47 @@ class Latency(Model):
 
 
 class Figures(Model):
-    """What a set of operations did and took. Rates are None where no query was answered."""
+    """The figures of a set of operations. Rates are None if there is nothing to divide by."""
 
     operation_count: int = 0
     query_count: int = 0
     write_count: int = 0
     correction_count: int = 0
-    """Corrections made by hand: with status ok, and by a principal that is not an agent. One of an
-    agent that a person let in as it was stays the agent's."""
+    """Corrections made by hand: with status ok, and by a principal that is not an agent. An agent's
+    correction that a person accepted unchanged counts as the agent's."""
     success_count: int = 0
     """Operations with status ok."""
     failure_count: int = 0
-    """Operations that did not succeed and that nobody cancelled."""
+    """Operations that neither succeeded nor were cancelled, and are not pending."""
     cancelled_count: int = 0
-    """Operations that a person stopped, which neither succeeded nor failed."""
+    """Operations that a person stopped; they neither succeeded nor failed."""
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
-    """US dollars, the exact sum of what is priced."""
+    """US dollars, the exact sum of the priced calls."""
     usage_count: int = 0
     """Calls of models and providers."""
     unpriced_count: int = 0
-    """How many of them have no price; they are not in `cost_usd`."""
+    """Calls without a price, which are not in `cost_usd`."""
     latency_ms: Latency = Latency()
     answered_count: int = 0
-    """Queries with status ok; both rates are shares of them."""
+    """Queries with status ok; the hit rate and the empty rate are shares of them."""
     empty_count: int = 0
     hit_count: int = 0
     helped_count: int = 0
-    """Results of which somebody says that they helped: everybody's last word of each counts."""
+    """Verdicts that a result helped; only each principal's last verdict on a result counts."""
     not_helped_count: int = 0
 
     @property
     def priced_usd(self) -> Decimal | None:
-        """What the priced calls cost; None where nothing is priced."""
+        """The cost of the priced calls; None: no call has a price."""
         return self.cost_usd if self.usage_count > self.unpriced_count else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def helped_rate(self) -> float | None:
-        """Share of the results of which something is said that helped."""
+        """Share of the verdicts on results that say it helped."""
         said = self.helped_count + self.not_helped_count
         return self.helped_count / said if said else None
 
@@ -174,9 +174,9 @@ class FigureGroup(Figures):
     """The figures of one group."""
 
     keys: dict[str, str | None] = {}
-    """The group's value of each dimension that was asked for."""
+    """The group's value of each requested dimension."""
     begins: datetime | None = None
-    """Where time is in buckets: when this one begins, in the zone asked for."""
+    """The begin of the group's time bucket, in the requested zone; None: no buckets."""
     ends: datetime | None = None
 
 
@@ -185,19 +185,19 @@ class Stats(Figures):
 
     hit_sign: HitSign
     left_out_count: int = 0
-    """How many operations of memtui's own match besides, and are in no figure."""
+    """Number of further matches that are internal, and so in no figure."""
     last_seq: int = Field(default=0, exclude=True, repr=False)
-    """The log's newest operation when they were added up."""
+    """The log's newest operation when the figures were computed."""
     latency_error: float = 0.0
-    """How far each percentile may be off, as a share of it."""
+    """The largest error of each percentile, as a share of it."""
     bindings: tuple[FigureGroup, ...] = ()
-    """By binding, `keys` holding `binding`; the first key in order, None last."""
+    """The figures by binding (`keys` has `binding`), in order of the key, None last."""
     groups: tuple[FigureGroup, ...] = ()
-    """By what was asked for: in order of time, then of their keys."""
+    """The figures by the requested dimensions and buckets, in order of time, then of `keys`."""
 
 
 class Bucket(StrEnum):
-    """How long a stretch of time is. A week begins on Monday."""
+    """The length of a time bucket. A week begins on Monday."""
 
     HOUR = "hour"
     DAY = "day"
@@ -206,10 +206,10 @@ class Bucket(StrEnum):
 
 
 def bucket_of(bucket: Bucket, zone: str) -> str:
-    """Return the SQL of the bucket that `started_at` is in.
+    """Return the SQL of the bucket of `started_at`: its first local date.
 
-    It is the bucket's first local date, or, for an hour, the moment it began: on the day the
-    clocks go back one hour of the day comes twice.
+    For an hour, it is the moment when the hour began, since one local hour occurs twice on the day
+    when the clocks go back.
     """
     local = f"timezone({quoted(zone)}, started_at)"
     if bucket is Bucket.HOUR:
@@ -218,17 +218,17 @@ def bucket_of(bucket: Bucket, zone: str) -> str:
 
 
 def begin_of(found: date | int, zone: str) -> datetime:
-    """Return when the bucket that `bucket_of` found begins, in the zone."""
+    """Return the begin of a bucket, as `bucket_of` gives it, in the zone."""
     here = ZoneInfo(zone)
     if isinstance(found, int):
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found)).astimezone(here)
-    # By way of UTC: where midnight is skipped, the day begins at the moment it is skipped at.
+    # By way of UTC, so that a day whose midnight the clock skips begins at the moment of the skip.
     midnight = datetime(found.year, found.month, found.day, tzinfo=here)
     return midnight.astimezone(UTC).astimezone(here)
 
 
 def end_of(bucket: Bucket, found: date | int, zone: str) -> datetime:
-    """Return when it ends, which is when the next one begins."""
+    """Return the end of a bucket, which is the begin of the next one."""
     if isinstance(found, int):
         return begin_of(found + 3_600_000_000, zone)
     after = {
@@ -255,8 +255,8 @@ OF_OPERATION = {
 """Dimensions of an operation, and their columns; the first that has a value counts."""
 
 OF_USAGE = {"provider": "provider", "model": "model"}
-"""Dimensions of what was consumed. An operation counts in each group that it used, and in the one
-of None where it used nothing; tokens and cost count where they were spent."""
+"""Dimensions of usage. An operation counts in each group that it used, and in the group None if it
+used nothing; tokens and cost count in the group where they were used."""
 
 DIMENSIONS = {
     name: columns[0] if len(columns) == 1 else f"coalesce({', '.join(columns)})"
@@ -266,23 +266,23 @@ DIMENSIONS = {
 
 
 class Cut(NamedTuple):
-    """By which dimensions and how in time figures are cut; by neither, all are one group."""
+    """The dimensions and the time bucket by which figures are grouped; neither: one group."""
 
     by: tuple[str, ...] = ()
     bucket: Bucket | None = None
 
     @property
     def of_usage(self) -> bool:
-        """Whether it takes the usage of an operation apart."""
+        """Whether it has a dimension of usage, which splits the usage of an operation."""
         return any(name in OF_USAGE for name in self.by)
 
     def columns(self, zone: str) -> dict[str, str]:
-        """Return the SQL of each column that groups have in common, by name, in their order."""
+        """Return the SQL of the columns to group by, by name, in order."""
         time = {} if self.bucket is None else {f"by_{self.bucket}": bucket_of(self.bucket, zone)}
         return time | {f"key_{name}": DIMENSIONS[name] for name in self.by}
 
     def columns_of_days(self) -> dict[str, str]:
-        """Return the same of rows that are by local `day`; an hour is too short for them."""
+        """Return `columns` for rows by local `day`, which cannot be grouped by hour."""
         time = {f"by_{self.bucket}": f"date_trunc('{self.bucket}', day)::DATE"}
         keys = {f"key_{name}": DIMENSIONS[name] for name in self.by}
         return (time if self.bucket else {}) | keys

@@ -98,12 +98,12 @@ class Manifest(Model):
     version: int = 1
     company_id: str
     salt: str = ""
-    """What its subjects are committed with, in hex, as the end of the log has it."""
+    """The salt for commitments of subjects, in hex, the same as in the log's head."""
     segments: tuple[Segment, ...] = ()
 
     @property
     def sealed_through(self) -> int:
-        """The highest sealed `seq`, 0 where nothing is sealed. Above it, the hot table counts."""
+        """The highest sealed `seq`, 0: nothing is sealed. Later operations are in the hot table."""
         return self.segments[-1].last_seq if self.segments else 0
 
     @property
@@ -224,7 +224,7 @@ def sha256_of(path: Path) -> str:
 
 
 class LogEnds(NamedTuple):
-    """The newest number of a log, and the oldest in its hot table, one more where that is empty."""
+    """The newest number of a log, and the oldest in its hot table (`head` + 1 if that is empty)."""
 
     head: int
     hot_first: int

@@ -62,15 +62,15 @@ Step = Callable[[str], None]
 
 
 class SealReport(Model):
-    """What a seal moved."""
+    """The result of a seal."""
 
     operations: int
     segments: tuple[Segment, ...] = ()
     sealed_through: int
     blocked_by: int | None = None
-    """The first operation that is too new, where older ones stand behind it in the log."""
+    """The first operation that is too new, if older ones follow it in the log."""
     waiting: int = 0
-    """How many of those there are."""
+    """Number of older operations that follow it, and so are not sealed yet."""
 
 
 def seal(
@@ -85,21 +85,21 @@ def seal(
     channel: str = MEMTUI,
     step: Step = lambda _name: None,
 ) -> SealReport:
-    """Seal the operations that began before a moment, all of them when it is None. Blocking.
+    """Seal the operations that began before a moment; None: all. Blocking.
 
-    Always the beginning of the log is sealed: an older operation that was logged after a too new
-    one is not sealed yet.
+    Only a beginning of the log is sealed: an older operation that was logged after a too new one is
+    not sealed yet.
 
     Args:
-        database: The control plane's.
+        database: The control plane's database.
         root: The archive folder of all companies.
-        company_id: Whose log.
+        company_id: The company of the log.
         before: The begin of the hot window, UTC.
-        now: What to note as the time of sealing, UTC; None is this moment.
+        now: The time of sealing to note, UTC; None: the present.
         segment_rows: The most operations in one segment.
         principal: The principal that seals.
         channel: The channel it uses.
-        step: Called at every step; a test stops there.
+        step: Called at every step; tests interrupt it there.
 
     Raises:
         Conflict: another process seals this log, its chain is broken, or somebody altered it.

@@ -1,12 +1,12 @@
 """Loads rows of the control plane's tables into DuckDB, from one consistent read.
 
-`SELECTS` turns them into the columns of the sealed files, which the copy of the hot rows has too:
-the control plane's with these differences. `started_at` is a timestamp in UTC. Money is
-`cost_pico`, a whole number of 1e-12 US dollars, NULL where unpriced. An operation also has the sums
-of its usage (`input_tokens`, `output_tokens`, `embedding_tokens`, `cost_pico`, `usage_count`,
-`unpriced_count`) and of its handles (`handle_count`, `best_score`), so that most questions need no
-join. A sum beyond 2**63 - 1 stands at that number. Text that Parquet cannot hold is escaped as in
-the database (`memtui.store.columns.ForeignText`).
+`SELECTS` turns them into the columns of the sealed files, which the copy of the hot rows has too.
+They are the control plane's columns with these differences: `started_at` is a timestamp in UTC.
+Money is `cost_pico`, a whole number of 1e-12 US dollars, NULL if unpriced. An operation also has
+the sums of its usage (`input_tokens`, `output_tokens`, `embedding_tokens`, `cost_pico`,
+`usage_count`, `unpriced_count`) and of its handles (`handle_count`, `best_score`), so that most
+queries need no join. A sum beyond 2**63 - 1 is capped there. Text that Parquet cannot store is
+escaped as in the database (`memtui.store.columns.ForeignText`).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def load_raw(
 ) -> None:
     """Replace the rows in `raw_*` by those of a range of operations, ends included.
 
-    Through Python's SQLite, not a driver with another copy of it: a process in which two of them
-    open one file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
+    Reads with Python's SQLite, not DuckDB's: if two copies of SQLite in one process open the same
+    file, its locks are lost (https://sqlite.org/howtocorrupt.html §2.2.1).
 
     Raises:
         Unavailable: a row is damaged; it is named.
@@ -155,7 +155,7 @@ class Head(NamedTuple):
 
 
 def head(connection: DatabaseConnection, company_id: str) -> Head:
-    """Return where a company's log ends and where its hot table begins, in one view of both."""
+    """Return the end of a company's log and the begin of its hot table, in the caller's read."""
     columns = HEADS.c
     asked = select(columns.seq, columns.digest, columns.salt)
     found = connection.execute(asked.where(columns.company_id == company_id)).one_or_none()

@@ -1,4 +1,4 @@
-"""Any question in SQL about one company's log, read-only and locked in, and the views it reads."""
+"""Run a person's SQL over one company's log, read-only and isolated; the views that it reads."""
 
 from __future__ import annotations
 
@@ -167,22 +167,22 @@ VIEWS = {
         "bindings": {name: meaning for name, (_, meaning) in _BINDINGS.items()},
     }.items()
 }
-"""Every view and its columns, in order. A binding's config is left out: it is nobody's figure."""
+"""Every view and its columns, in order. A binding's config is left out."""
 
 
 def _select_list(view: str) -> str:
-    """Return the columns of a view of the log, out of those of `memtui.analytics.source`."""
+    """Return the SQL of a view's columns, over the columns of `memtui.analytics.source`."""
     return ", ".join(selected(column.name) for column in VIEWS[view])
 
 
 def selected(name: str) -> str:
-    """Return a column of a view, out of those of `memtui.analytics.source`."""
+    """Return the SQL of one column of a view, over the columns of `memtui.analytics.source`."""
     if name == "cost_usd":
         return _USD
     if name == "internal":
         return f"{INTERNAL} AS internal"
     if name in {"request", "details"}:
-        # One lone surrogate would make every question about the column fail.
+        # Drop lone surrogates: one of them would make every statement about the column fail.
         return (
             f"CASE WHEN contains({name}, '\\ud') "
             f"THEN regexp_replace({name}, '({_PAIR})|{_SURROGATE}', '\\1', 'g') "
@@ -192,7 +192,7 @@ def selected(name: str) -> str:
 
 
 def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
-    """Put the company's bindings in place of those that were there."""
+    """Replace the rows of the table `bindings` by the company's bindings."""
     with database.read() as connection:
         rows = bindings.bindings(connection, company_id)
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _BINDINGS.items())
@@ -211,27 +211,27 @@ MAX_ROWS = 10_000
 
 _NO_LIMIT = 2**62
 CEILING = 4
-"""How many times what DuckDB may use the whole process may grow while a statement runs."""
+"""While a statement runs, the process may grow by so many times DuckDB's memory limit."""
 
 
 class SqlAnswer(Model):
-    """What a statement returned."""
+    """The result of a statement."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    """DuckDB's, by column."""
+    """DuckDB's type of each column."""
     rows: tuple[tuple[Any, ...], ...]
     truncated: bool
-    """True: there were more rows than asked for."""
+    """True: there were more rows than `max_rows`."""
 
 
 class SqlConsole(LogDatabase):
-    """A DuckDB that holds what may be seen of one company, and can reach nothing else. Blocking.
+    """A DuckDB with the visible log of one company, which can read nothing else. Blocking.
 
     Views (`VIEWS` lists their columns): `operations`, `usage`, `handles`, `records` and `bindings`.
-    Every run sees what was logged until it began. It shares no DuckDB with views and figures: the
-    locks are those of a whole DuckDB, what a statement takes of its memory the others would lack,
-    and an internal error that a statement provokes makes all of it unusable.
+    Every run sees the operations logged before it began. It is a separate DuckDB from that of log
+    views and figures: its locks apply to a whole DuckDB, a statement may use up the memory, and an
+    internal error that a statement provokes makes the whole DuckDB unusable.
     """
 
     kept = {table: _shown(table) for table in TABLES}
@@ -258,7 +258,7 @@ class SqlConsole(LogDatabase):
         self._ceiling_mb = CEILING * memory_mb
         self._preparing = threading.Lock()
         self._running: dict[duckdb.DuckDBPyConnection, threading.Event] = {}
-        """Each cursor that is in use, and whether its statement was cancelled."""
+        """The cursors in use, each with whether its statement was cancelled."""
 
     def run(
         self, sql: str, *, time_limit_s: float = TIME_LIMIT_S, max_rows: int = MAX_ROWS
@@ -267,7 +267,7 @@ class SqlConsole(LogDatabase):
 
         Args:
             sql: SELECT, WITH … SELECT, VALUES, DESCRIBE or SUMMARIZE, in DuckDB's dialect.
-            time_limit_s: Seconds after which it is stopped.
+            time_limit_s: Seconds after which the statement is stopped.
             max_rows: The most rows to return.
 
         Raises:
@@ -287,7 +287,7 @@ class SqlConsole(LogDatabase):
                 del self._running[cursor]
 
     def cancel(self) -> None:
-        """Stop every statement that runs, or is about to."""
+        """Stop every statement that is running or about to run."""
         for cursor, cancelled in tuple(self._running.items()):
             cancelled.set()
             cursor.interrupt()
@@ -310,8 +310,8 @@ class SqlConsole(LogDatabase):
             for view in ("operations", "usage", "handles"):
                 rows = self.everything(manifest, view, _select_list(view), last=last)
                 if self.visible:
-                    # A limit that limits nothing: DuckDB moves no condition of the statement's
-                    # below it, which could fail on a hidden row and show it in its message.
+                    # A LIMIT without effect: DuckDB moves none of the statement's conditions below
+                    # it, where they could fail on a hidden row and show it in the message.
                     rows = f"SELECT * FROM ({rows}) LIMIT {_NO_LIMIT}"
                 duck.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
             duck.execute(f"CREATE OR REPLACE VIEW records AS {RECORDS}")
@@ -334,8 +334,8 @@ class SqlConsole(LogDatabase):
 def damaged_among(operations: str, usage: str) -> str:
     """Return the query of the operations whose JSON is damaged.
 
-    The rows are as what can stand in FROM, with the columns of the views: a lone surrogate is none
-    of the damages.
+    `operations` and `usage` are SQL for FROM, with the columns of the views, so without lone
+    surrogates, which are no damage.
     """
     return f"""
         SELECT seq FROM {operations} WHERE NOT json_valid(request) OR NOT json_valid(absent)
@@ -347,7 +347,7 @@ def damaged_among(operations: str, usage: str) -> str:
 
 @contextmanager
 def _damage_named(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Name the first operation whose JSON is damaged where a statement fails on JSON."""
+    """If a statement fails on JSON, raise `Unavailable` with the first damaged operation."""
     import duckdb
 
     try:
@@ -370,17 +370,17 @@ def limited(
     what: str = "statement",
     remedy: str = "narrow it down or raise the limit",
 ) -> Iterator[None]:
-    """Stop a person's SQL that takes too long or too much memory; explain why it does not work.
+    """Limit the time and memory of a person's SQL in the block, and turn its errors into `Invalid`.
 
     Args:
-        cursor: The connection that runs it in the block.
+        cursor: The connection that runs the SQL.
         time_limit_s: Seconds after which it is stopped.
-        ceiling_mb: How much the process may grow.
-        what: What errors call it.
-        remedy: What errors say to do about a limit.
+        ceiling_mb: By how much the process may grow.
+        what: The name of the SQL in errors.
+        remedy: The advice in errors about a limit.
 
     Raises:
-        Invalid: it is wrong, takes too long or too much memory, or was cancelled.
+        Invalid: the SQL is wrong, takes too long or too much memory, or was cancelled.
     """
     import duckdb
 
@@ -431,12 +431,12 @@ _before = 0
 
 @contextmanager
 def memory_ceiling(extra_mb: int) -> Iterator[None]:
-    """A ceiling on this process's memory for the block, so much above what it has.
+    """Limit this process's memory during the block to `extra_mb` above its present size.
 
-    DuckDB counts what it keeps, not the texts and lists of a single step of an expression, and a
-    step cannot be cancelled. The ceiling makes such a step fail instead of the machine.
-    It holds for all threads, so `extra_mb` has to leave room for theirs. Of blocks at the same
-    time the first one's stands. Does nothing where the system has no such limit or no `/proc`.
+    DuckDB's own limit does not count the texts and lists of a single step of an expression, and a
+    step cannot be cancelled. With this limit such a step fails, rather than the machine. It applies
+    to all threads, so `extra_mb` must leave room for theirs. Of concurrent blocks, the first one's
+    limit applies. Does nothing without `/proc`.
     """
     if not _STATUS.exists():
         yield

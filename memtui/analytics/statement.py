@@ -1,8 +1,8 @@
-"""Whether a person's SQL statement only reads the documented views; checked on its syntax tree.
+"""Check on its syntax tree that a person's SQL statement only reads the documented views.
 
-The tables, table functions and kinds of statement that are let through are listed; scalar
-functions are many and harmless but for those listed as refused. DuckDB's own locks stand behind
-this check (see `memtui.analytics.engine.DuckDb`), so that no single mistake opens a file.
+Tables, table functions and kinds of statement are allowed by list; scalar functions are many and
+harmless, so the others are refused by list. DuckDB is also locked (see
+`memtui.analytics.engine.DuckDb`), so that a gap in this check does not open a file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LONGEST = 20_000
 """Characters; far longer statements overflow DuckDB's planner before any limit stops it."""
 
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
-"""What may stand in FROM besides the views."""
+"""The functions allowed in FROM, besides the views."""
 
 _TABLE = re.compile(r"(?!(duckdb|hot|memory|pg|pragma|raw|sqlite)_)[^\W\d]\w*", re.IGNORECASE)
-"""A name that neither DuckDB nor memtui has a table of, and that is no file's."""
+"""A name that may be a mistyped view: no internal table of DuckDB or memtui, and no file."""
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _REFUSED_FUNCTIONS = frozenset(
@@ -64,10 +64,10 @@ _UNBOUNDED = frozenset(
         "rpad",
     }
 )
-"""They make gigabytes in one step, which neither the memory limit nor a cancel stops."""
+"""Functions that can make gigabytes in one step, which neither memory limit nor cancel stops."""
 
 MOST_GROWTH = 10_000
-"""How many times longer nested functions may make a text."""
+"""The largest factor by which nested functions may lengthen a text."""
 _GROWS = {
     "base64": 2,
     "bin": 8,
@@ -80,10 +80,10 @@ _GROWS = {
     "to_json": 2,
     "url_encode": 3,
 }
-"""How many times longer each of these makes a text at most."""
+"""The largest factor by which each function lengthens a text."""
 _REPLACING = frozenset({"regexp_replace", "replace"})
 _UNKNOWN_GROWTH = 1_000
-"""Of a replacement that is not a constant."""
+"""The factor assumed for a replacement that is not a constant."""
 LONGEST_LIST = 10_000_000
 _LISTING = frozenset({"generate_series", "range"})
 _NUMBERS = frozenset({"INTEGER", "NUMERIC"})
@@ -100,7 +100,7 @@ def check_statement(
         connection: A DuckDB connection, for its parser.
         sql: The statement.
         views: The names that may be read.
-        what: What errors call it.
+        what: The name of the statement in errors.
 
     Raises:
         Invalid: it is not a statement that DuckDB understands, or too long or deeply nested.
@@ -125,7 +125,7 @@ def check_statement(
 
 
 def tried(expression: str) -> str:
-    """Return the SQL of an expression's value in a list, or of NULL where it fails.
+    """Return the SQL of a list with an expression's value, or of NULL where the expression fails.
 
     DuckDB refuses subqueries, aggregates, window and volatile functions inside TRY.
     """
@@ -139,7 +139,7 @@ def check_expression(connection: Any, expression: str, table: str, *, what: str)
         connection: A DuckDB connection, for its parser.
         expression: The SQL.
         table: The name of the table.
-        what: What errors call the expression.
+        what: The name of the expression in errors.
 
     Raises:
         Invalid: DuckDB does not understand it, or it is not one expression.
@@ -194,7 +194,7 @@ def _refuse_more_than_reading(nodes: list[dict[str, Any]]) -> None:
 
 
 def _refuse_growth(tree: dict[str, Any]) -> None:
-    """Refuse what makes gigabytes of a short text by being nested, also from query to query."""
+    """Refuse functions, nested or in nested queries, that make gigabytes of a short text."""
     by_query: list[int] = []
     _growth(tree, by_query)
     if math.prod(by_query) > MOST_GROWTH:
@@ -205,7 +205,7 @@ def _refuse_growth(tree: dict[str, Any]) -> None:
 
 
 def _growth(value: Any, by_query: list[int]) -> int:
-    """Return how many times longer an expression makes a text; notes that of each query in it."""
+    """Return the factor by which an expression lengthens a text; add that of each inner query."""
     if not isinstance(value, dict | list):
         return 1
     parts = value if isinstance(value, list) else value.values()
@@ -226,12 +226,12 @@ def _growth_of(node: dict[str, Any]) -> int:
     if [kind for kind, _ in constants] != ["STRING", "STRING"]:
         return _UNKNOWN_GROWTH
     old, new = (len(text.encode()) for _, text in constants)
-    # A pattern may match nothing at all, and its replacement repeat what it matched.
+    # A pattern may match the empty text, and a replacement may repeat the match.
     return max(1, -(-new // max(1, old)) if name == "replace" else new)
 
 
 def _constants(call: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return kind and text of each argument of a call, of one that is not a constant nothing."""
+    """Return kind and text of each argument of a call; empty texts if it is not a constant."""
     arguments = [one["expression"].get("literal") or {} for one in call.get("arguments", [])]
     return [(str(one.get("kind", "")), str(one.get("text", ""))) for one in arguments]
 
@@ -239,8 +239,7 @@ def _constants(call: dict[str, Any]) -> list[tuple[str, str]]:
 def _refuse_long_lists(node: dict[str, Any]) -> None:
     constants = _constants(node)
     if len(constants) == 3 and constants[2][0] not in _NUMBERS:
-        # A list of moments is as long as its step is short, and DuckDB does not stop while it
-        # makes one.
+        # A short step makes a very long list of moments, and DuckDB cannot be stopped meanwhile.
         raise Denied(
             f"The step of a list here is a number that is written out; "
             f"{node['function_name']} in FROM takes any, moments too."

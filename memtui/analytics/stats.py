@@ -1,8 +1,8 @@
 """Rollups over hot and sealed operations together (seed 000, "Cost And Evaluation").
 
-Every figure is a sum over rows that hold `NUMBERS`: one row an operation for exact figures of any
-filter (`stats`), or one for a day's operations of one kind, added up once a sealed segment, for the
-dashboard (`memtui.analytics.daily`).
+Every figure is a sum over rows with `NUMBERS`: one row per operation for the exact figures of any
+filter (`stats`), or one row for a day's operations of one kind for the dashboard, computed once per
+sealed segment (`memtui.analytics.daily`).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     import duckdb
 
 TOGETHER = 2_000_000
-"""The longest log whose latencies are held in memory once for each of several cuts."""
+"""The longest log for which several cuts are computed at once, with all latencies in memory."""
 
 MEMORY_MB = 512
-"""What the exact figures of ten million operations take; their views do with less."""
+"""The memory for the exact figures of ten million operations; log views need less."""
 
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _NEEDED = ("seq", "started_at", "operation_type", "status", "principal", "result_count",
@@ -58,19 +58,19 @@ _SAID = "seq, started_at, operation_type, status, principal, request, binding_ke
 
 
 class Dashboard(Model):
-    """What screen 6 shows first."""
+    """The figures that screen 6 shows first."""
 
     stats: Stats
-    """Totals and bindings; `groups` are the buckets of time."""
+    """Totals and bindings; `groups` are the time buckets."""
     spending: tuple[FigureGroup, ...]
-    """By bucket of time and provider, where anything was used: tokens, cost and usage only."""
+    """Tokens, cost and usage only, by time bucket and provider; groups without usage are absent."""
 
 
 class Rollups:
     """The figures of one company's log. Blocking."""
 
     short = 40_000
-    """The longest log of which exact figures are made sooner than those by day are put together."""
+    """Up to this many operations, exact figures are faster than those by day."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Rollups:
         score_threshold: float = 0.5,
         thresholds: Mapping[str, float] | None = None,
     ) -> None:
-        """Set it up; `score_threshold`, and `thresholds` by binding: from there on a hit."""
+        """Create for a log; `score_threshold`, or that in `thresholds` by binding, makes a hit."""
         self.log = log
         log.allow(MEMORY_MB)
         self._zone = zone
@@ -107,14 +107,14 @@ class Rollups:
         bucket: Bucket | None = None,
         hit_sign: HitSign | None = None,
     ) -> Stats:
-        """Return the exact figures of the operations that a filter lets through.
+        """Return the exact figures of the operations that match a filter.
 
         Args:
-            chosen: The filter; None is everything.
+            chosen: The filter; None: everything.
             by: Names of `DIMENSIONS` to group by.
-            bucket: How to cut time; None does not.
-            hit_sign: What makes a query a hit; None is `USED` where the log has any opening of a
-                record, else `SCORE`.
+            bucket: The time bucket to group by; None: no buckets.
+            hit_sign: What makes a query a hit; None: `USED` if the log has any opening of a record,
+                else `SCORE`.
 
         Raises:
             Invalid: a name of `by` is not a dimension.
@@ -131,7 +131,7 @@ class Rollups:
     def _exact(
         self, state: State, chosen: Filter, hit_sign: HitSign | None, cuts: Sequence[Cut]
     ) -> tuple[Stats, list[tuple[FigureGroup, ...]]]:
-        """Return the figures in all and by binding, and the groups of each cut."""
+        """Return the total figures with those by binding, and the groups of each cut."""
         cursor, manifest, last = state
         sign = hit_sign or self._sign(cursor, manifest)
         asked = _Exact(self, state, condition(chosen), sign)
@@ -153,22 +153,22 @@ class Rollups:
         before: datetime | None = None,
         hit_sign: HitSign | None = None,
     ) -> Dashboard:
-        """Return the figures of whole days; of a long log from those that are kept by day.
+        """Return the figures of whole days; for a long log, from the figures by day.
 
         They equal those of `stats`, except for percentiles of latency, which may be off by
         `Stats.latency_error` of themselves.
 
         Args:
-            bucket: How to cut time; an hour is too short.
-            since: The first local day; None is the log's first.
-            until: The local day after the last; None is the log's last.
-            before: Leave out what began at this moment or later. It may lie within a day, so what
-                is kept by day is not used then.
+            bucket: The time bucket; not an hour.
+            since: The first local day; None: the log's first.
+            until: The local day after the last; None: after the log's last.
+            before: Leave out operations that began at this moment or later. It may be within a day,
+                so the figures by day are not used then.
             hit_sign: As in `stats`.
 
         Raises:
             Invalid: the bucket is an hour.
-            Unavailable: the log cannot be read, or the figures cannot be kept beside it.
+            Unavailable: the log cannot be read, or the figures by day cannot be cached.
         """
         if bucket is Bucket.HOUR:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
@@ -191,7 +191,7 @@ class Rollups:
             return self._painted(state, days, sign, bucket)
 
     def _painted(self, state: State, days: str, sign: HitSign, bucket: Bucket) -> Dashboard:
-        """Return the figures of a condition on `day`, from those by day."""
+        """Return the dashboard from the figures by day; `days`: a condition on `day`, or empty."""
         cursor, manifest, last = state
         left_out = 0
         kept = self._daily.rows(cursor, manifest, last)
@@ -202,7 +202,7 @@ class Rollups:
             if table == "totals":
                 internal = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND internal)"
                 [(left_out,)] = cursor.execute(internal).fetchall()
-            # Latencies are many and are added up for each question anyway.
+            # Not merged for latencies: their many rows are added up in each query anyway.
             added = chosen if table == "latency" else merged(table, chosen)
             cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
         painted = _Painted(cursor, self._zone, sign)
@@ -220,14 +220,14 @@ class Rollups:
         )
 
     def prepare(self) -> None:
-        """Make the partial figures of what is sealed, if the next dashboard needs them."""
+        """Cache the figures by day of the sealed operations, if the next dashboard needs them."""
         manifest, ends = self.log.place()
         if ends.head > self.short:
             with self.log.asking() as cursor:
                 self._daily.sealed_rows(cursor, manifest)
 
     def feedback(self, manifest: Manifest) -> str:
-        """Return the query of the last words about results (`last_words`)."""
+        """Return the query of the last verdicts on results (`last_words`)."""
         of_words = "operation_type = 'feedback'"
         operations = self.log.everything(manifest, "operations", _SAID, of_words)
         handles = self.log.everything(
@@ -238,7 +238,7 @@ class Rollups:
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
         used = is_use("operation_type")
         uses = self.log.everything(manifest, "operations", "seq", f"{used} AND NOT {INTERNAL}")
-        # What a command reads on its way, to replay a run or to compare two moments, opens none.
+        # Reads without handles, such as those of a replay, open no record.
         opened = self.log.everything(manifest, "handles", "seq", used)
         both = f"SELECT 1 FROM ({uses}) SEMI JOIN ({opened}) USING (seq) LIMIT 1"
         found = cursor.execute(both).fetchone()
@@ -253,7 +253,7 @@ def _answer(total: FigureGroup, sign: HitSign, bindings: tuple[FigureGroup, ...]
 def _group(
     row: Mapping[str, Any], cut: Cut, zone: str, latency: Mapping[str, float]
 ) -> FigureGroup:
-    """Return the group of a row of sums and of the columns of its cut."""
+    """Return the group of a row, which has the sums and the columns of its cut."""
     begun = None if cut.bucket is None else row[f"by_{cut.bucket}"]
     return FigureGroup(
         **{name: int(row[name]) for name in Figures.model_fields if name in row},
@@ -276,10 +276,10 @@ def _sums(names: Sequence[str]) -> str:
 
 
 class _Exact:
-    """What is asked of the operations that a filter lets through, out of their own rows."""
+    """Computes exact figures from the rows of the operations that match a filter."""
 
     def __init__(self, rows: Rollups, state: State, where: str, sign: HitSign) -> None:
-        """Take a state of the log and the SQL of a filter, empty for all."""
+        """Create for a state of the log; `where`: the SQL of a filter, empty for all."""
         self._rows = rows
         self._cursor, self._manifest, self._last = state
         self._where = where
@@ -303,7 +303,7 @@ class _Exact:
         """Return the groups of each cut, in order.
 
         A log of up to `TOGETHER` operations is read once for all cuts of operations, a longer one
-        once for each cut: exact percentiles hold every latency in memory, as often as it is cut.
+        once for each cut: exact percentiles need every latency in memory, once per cut.
         """
         together = [cut for cut in cuts if not cut.of_usage and self._last <= TOGETHER]
         found = dict(zip(together, self._read(together), strict=True)) if together else {}
@@ -344,9 +344,9 @@ class _Exact:
         ]
 
     def _joined(self, named: str, dimensions: tuple[str, ...]) -> str:
-        """Make a table of the operations and their usage, a part of the log at a time.
+        """Make a table of the operations joined to their usage, one part of the log after another.
 
-        Joined at once, a long log does not fit into the memory and is spilled several times over.
+        Joined at once, a long log does not fit into memory and is spilled several times over.
         """
         for first in range(1, self._last + 1, TOGETHER):
             part = self._operations(dimensions, f"seq BETWEEN {first} AND {first + TOGETHER - 1}")
@@ -356,7 +356,7 @@ class _Exact:
         return "joined"
 
     def _operations(self, by: tuple[str, ...], within: str = "") -> str:
-        """The operations with their `NUMBERS`, once for each group of usage that they are in.
+        """Return the query of operations with their `NUMBERS`, once for each group of usage.
 
         `within` is a condition on `seq`.
         """
@@ -369,7 +369,7 @@ class _Exact:
         everything = self._rows.log.everything(
             self._manifest, "operations", columns, where, last=self._last
         )
-        # Numbers, because texts would make what is joined to the usage several times as wide.
+        # Only numbers are joined to the usage, as texts would make the rows several times as wide.
         judged = f"SELECT {kept}, {self._numbers} FROM ({everything})"
         if not of_usage:
             return judged
@@ -386,7 +386,7 @@ class _Exact:
         )
 
     def _used(self) -> str:
-        """The queries of which a record was opened later, soon enough and through any channel."""
+        """Return the query of the queries with a record that was opened soon after (`USED`)."""
         of_reads = f"operation_type = 'query' OR {is_use('operation_type')}"
         opening = "seq, started_at, operation_type, status"
         operations, handles = (
@@ -400,12 +400,12 @@ class _Exact:
 
 
 def _grouping_id(columns: Sequence[str], group: Sequence[str]) -> int:
-    """The number that DuckDB gives the rows of a group: a bit for each column that is not in it."""
+    """Return DuckDB's `grouping_id` of a group: a bit for each column that is not in it."""
     return int("".join("0" if name in group else "1" for name in columns) or "0", 2)
 
 
 class _Painted:
-    """What is asked of the figures by day, in the tables `painted_*` of a cursor."""
+    """Computes figures from those by day, in the tables `painted_*` of a cursor."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, zone: str, sign: HitSign) -> None:
         self._cursor = cursor
@@ -413,7 +413,7 @@ class _Painted:
         self._sign = sign
 
     def groups(self, table: str, cut: Cut, *, latency: bool = True) -> tuple[FigureGroup, ...]:
-        """Return the figures of a table's rows by a cut, in order."""
+        """Return the figures of a table grouped by a cut, in order."""
         keys = cut.columns_of_days()
         named = "".join(f"{sql} AS {name}, " for name, sql in keys.items())
         grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
@@ -436,7 +436,7 @@ class _Painted:
         )
 
     def _latencies(self, keys: dict[str, str]) -> dict[tuple[Any, ...], dict[str, float]]:
-        """Interpolate percentiles between the bins that hold the neighbouring operations."""
+        """Return percentiles by group, interpolated between the bins of the neighbouring ranks."""
         named = "".join(f"{sql} AS {name}, " for name, sql in keys.items())
         group = ", ".join((*keys, "bin"))
         apart = f"PARTITION BY {', '.join(keys)}" if keys else ""

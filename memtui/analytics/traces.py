@@ -1,9 +1,9 @@
-"""Look for texts wherever a copy of them can lie: bytes, database rows, Parquet, JSON, gzip.
+"""Search for texts wherever a copy may be: bytes, database rows, Parquet, JSON, gzip.
 
-A file is searched byte by byte in every way that a text can be written into it (UTF-8, UTF-16, the
-escapes of JSON, Base64), freed pages of a database included; what databases and Parquet compress,
-split over pages or nest is read as its own rows besides. A freed page that holds a part of a text,
-and the words of a full-text search, are proved by the files having been written anew.
+The bytes of a file, including freed pages of a database, are searched for every encoding of a text
+(UTF-8, UTF-16, the escapes of JSON, Base64). Rows of databases and Parquet are searched too, as
+their texts may be compressed, split over pages or nested. Parts of a text in freed pages, and words
+in full-text indexes, are not searched: rewriting the files removes them.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
 
 
 class Trace(Model):
-    """Where a text still is."""
+    """A place that still has a text."""
 
     place: str
-    """A file, with the table and column where it is a database's; or a table of PostgreSQL."""
+    """A file, with table and column if it is a database; or a table of PostgreSQL."""
     text: str
-    """What was looked for."""
+    """The text that was found."""
     key: str = ""
-    """What names the row: the values of its first columns."""
+    """The row: the values of its key columns, or else of its first columns."""
     times: int = 1
 
 
 class TraceReport(Model):
-    """What a search found; `traces` empty: nothing."""
+    """The result of a search; `traces` empty: nothing was found."""
 
     texts: int
-    """How many were looked for."""
+    """Number of texts searched for."""
     files: int = 0
     bytes: int = 0
     traces: tuple[Trace, ...] = ()
@@ -62,9 +62,9 @@ class TraceReport(Model):
 
 
 def searchable(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts that are long enough to be looked for, each once, the longest first.
+    """Return the texts that are long enough to search for, each once, the longest first.
 
-    A shorter one would be found everywhere, and is proved by its places instead.
+    Shorter ones would be found everywhere.
     """
     wanted = {text.strip() for text in texts}
     return tuple(
@@ -75,12 +75,12 @@ def searchable(texts: Iterable[str]) -> tuple[str, ...]:
 def look(
     places: Sequence[Path], texts: Sequence[str], database: Database | None = None
 ) -> TraceReport:
-    """Look for texts in files and folders, and in a PostgreSQL control plane. Blocking.
+    """Search for texts in files and folders, and in a PostgreSQL control plane. Blocking.
 
     Args:
-        places: Files, or folders with everything in them; links are not followed.
-        texts: What to look for, as `searchable` returns it.
-        database: The control plane's; a SQLite one is read as the file that it is.
+        places: Files, and folders with all their contents; links are not followed.
+        texts: The texts to search for, as `searchable` returns them.
+        database: The control plane's database; SQLite is searched only as a file in `places`.
     """
     if not texts:
         return TraceReport(texts=0)
@@ -215,9 +215,9 @@ class _Search:
 
 
 class _Form:
-    """How a text can stand in bytes, and a word without which it does not stand there.
+    """One encoding of a text, and a word of it that must be there if the text is.
 
-    UTF-16 has a zero byte beside each letter of most alphabets, so zero bytes count for nothing.
+    Zero bytes are ignored in words, since UTF-16 has one beside each letter of most alphabets.
     """
 
     def __init__(self, text: str, written: bytes) -> None:
@@ -228,11 +228,11 @@ class _Form:
         self.word = max(words)[2] if words else b""
         inner = [one for one in words if one[1] > 0 and sum(one[:2]) < len(squeezed)]
         self.whole_word = max(inner)[2] if inner else b""
-        """One that has something else on both sides."""
+        """A word inside the text, so that it is also a whole word in a file with the text."""
 
 
 class _Words:
-    """The words of some bytes: what many thousand texts are looked up in before they are sought."""
+    """The words of some bytes, a quick filter before many thousand texts are searched for."""
 
     def __init__(self, *parts: bytes) -> None:
         self._all: set[bytes] = set()
@@ -243,14 +243,14 @@ class _Words:
         self._joined = b" ".join(self._all)
 
     def may_hold(self, form: _Form) -> bool:
-        """Whether a text can stand there."""
+        """Whether the bytes may contain a text."""
         if form.whole_word:
             return form.whole_word in self._all
         return form.word in self._joined
 
 
 def _read(value: object) -> str:
-    """Return all that a value says: itself, the strings of its JSON, and what Base64 hides."""
+    """Return a value with the strings in its JSON, and the texts in its Base64."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     elif isinstance(value, (dict, list)):
@@ -285,7 +285,7 @@ def _strings(value: object, depth: int) -> Iterator[str]:
 
 
 def _unpacked(data: bytes) -> Iterator[bytes]:
-    """Return what Base64 in some bytes says, where that is text."""
+    """Yield the texts encoded as Base64 in some bytes, nested ones too."""
     for match in _BASE64_BYTES.finditer(data):
         with suppress(ValueError):
             found = base64.b64decode(match[0], validate=True)
@@ -295,7 +295,7 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
 
 
 def as_bytes(text: str) -> list[bytes]:
-    """Return how a text can stand in a file's bytes."""
+    """Return the encodings of a text to search for in a file's bytes."""
     in_json = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True)]
     texts = {text, *in_json, *(one.replace("/", "\\/") for one in in_json)}
     wide = (text.encode(one, "surrogatepass") for one in ("utf-16-le", "utf-16-be"))

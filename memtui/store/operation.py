@@ -109,7 +109,7 @@ class OperationDraft(Model):
     binding_reason: str | None = Field(default=None, title="binding chosen")
     """Why this binding was chosen."""
     to_show: bool | None = None
-    """True: a read that memtui made only to show something, such as a replay or an impact."""
+    """True: memtui read it only for an answer about something else, a replay or an impact."""
     scope: Scope
     source: SourceRef | None = None
     principal: str
