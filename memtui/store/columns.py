@@ -20,16 +20,16 @@ class Portable(TypeDecorator[T]):
 
     @staticmethod
     def stored(value: Any) -> Any:
-        """Return what to store."""
+        """Convert a value to the one in the database."""
         raise NotImplementedError
 
     @staticmethod
     def loaded(value: Any) -> Any:
-        """Return what was stored."""
+        """Convert a value from the database back."""
         raise NotImplementedError
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """Return what to store."""
+        """Return the value for the database."""
         del dialect
         return self.stored(value)
 

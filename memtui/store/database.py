@@ -197,7 +197,7 @@ class DatabaseConnection:
         return self.alchemy.execute(statement, parameters)
 
     def digest_at(self, company_id: str, seq: int) -> str | None:
-        """Return the digest of an operation of the log; None: it is sealed, or there is none.
+        """Return the digest of a hot operation; None: it is sealed, or does not exist.
 
         Plain SQL, as the prepared statements import this module.
         """

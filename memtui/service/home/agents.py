@@ -1,8 +1,7 @@
 """The agents that are connected now, through any channel, and the last answer of each.
 
-Channels with sessions announce their clients (`memtui.service.home.sessions`): those on this
-machine, even before their first request. All others are taken from the log: whoever was active
-lately.
+Channels with sessions announce the clients on this machine (`memtui.service.home.sessions`), even
+before their first request. Other agents count as connected if the log shows them active lately.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _ANSWERS = (
     OperationType.PROFILE,
 )
 _MOST = 500
-"""Most operations that are read, of the last minutes and of one session."""
+"""The most operations read: of the last minutes, and of each session."""
 
 
 class LastAnswer(Model):
@@ -70,7 +69,7 @@ class Connected(Model):
 
     principal: str
     acts_for: str | None = None
-    """Only known where a session is open."""
+    """The person; known only if a session is open."""
     channel: str
     client: str | None = None
     """The program and its version, as the client names itself."""
@@ -79,7 +78,7 @@ class Connected(Model):
     is_open: bool
     """True: a session is open on this machine. False: it was only active lately."""
     since: UtcDatetime
-    """When its session began, or its first operation of the last minutes."""
+    """The start of its session, or of its first operation in the last minutes."""
     last_seen: UtcDatetime
     last_answer: LastAnswer | None = None
     """None: no answer lately."""
@@ -104,8 +103,8 @@ class Agents(ServiceModule):
         Not an operation. Nothing is noted in a read-only home; a write error is only logged.
 
         Args:
-            caller: Who is connected; its run names the session.
-            scope: Where it works.
+            caller: The connected caller; its run names the session.
+            scope: The scope in which it works.
             client: The program, as the client names itself.
             may_vanish: Whether it can leave without notice, as over HTTP: then it counts as
                 connected only while it keeps sending requests.

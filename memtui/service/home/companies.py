@@ -1,4 +1,4 @@
-"""Companies: list, add, change their settings, and remove those that an import made.
+"""Companies: list them, add them, change their settings, and remove imported ones.
 
 Removing such a company is the only way to remove an operation for good.
 """

@@ -55,7 +55,7 @@ class Remains(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The remains as a part of a sentence; empty: there are none."""
+        """The remains in words, for a sentence; empty: there are none."""
         logs = len(self.sealed)
         parts = [
             f"{logs} sealed log{'s' * (logs != 1)}" if logs else "",
@@ -98,7 +98,7 @@ def _sealed(root: Path) -> Iterator[SealedLog]:
         if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
             continue
         try:
-            # Its company is told by the manifest, and its place proves that it is that company's.
+            # The manifest names the company; the folder's name must be that of the company.
             company_id = json.loads((folder / "manifest.json").read_bytes())["company_id"]
             own = ArchiveFolder(root, company_id)
             yield SealedLog(folder, own.read() if own.path == folder else None)
@@ -161,13 +161,13 @@ async def making(paths: Paths) -> AsyncIterator[None]:
 
 
 def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Database:
-    """Open the database of a home; create one only where no file shows that there was one.
+    """Open the database of a home; create one only if no file shows that the home had one.
 
     Raises:
         Invalid: the folder or the setting `database_url` cannot be used.
         NotFound: the home is empty, and `make` is False.
-        Unavailable: it cannot be reached or is damaged, or it is empty though files show that there
-            was one.
+        Unavailable: the database cannot be reached or is damaged, or it is missing or empty
+            although files show that the home had one.
     """
     make = make and not settings.read_only
     if make:
@@ -184,7 +184,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
         if not make:
             raise nothing_yet(paths.data)
         return _noted(Database.open(paths.database, settings.database_url), paths, settings)
-    # Whoever makes a database makes it before all else: it may be there by now.
+    # Another process may have made the database meanwhile, and then the other files.
     if (database := used_database(paths, settings)) is not None:
         return database
     where = "at database_url" if settings.database_url else str(paths.database)
@@ -195,12 +195,12 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
 
 
 def is_unwritable(paths: Paths, settings: Settings) -> bool:
-    """Whether a home that is only read is on read-only media."""
+    """Whether a home, opened read-only, cannot be written."""
     return settings.read_only and paths.data.is_dir() and not is_writable(paths.data)
 
 
 def used_database(paths: Paths, settings: Settings) -> Database | None:
-    """Return the database; None where it is missing or nothing was ever stored in it."""
+    """Return the database; None: it is missing, or nothing was ever stored in it."""
     try:
         database = Database.open(
             paths.database,
@@ -221,7 +221,7 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
 
 
 def _noted(database: Database, paths: Paths, settings: Settings) -> Database:
-    """Let the home record where the logs of a database end."""
+    """Let a database note the ends of its logs in the home."""
     url = urlsplit(settings.database_url)
     database.notes = HeadNotes(paths.heads, f"{url.hostname or ''}:{url.port or ''}{url.path}")
     return database

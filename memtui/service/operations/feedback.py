@@ -72,12 +72,12 @@ class Feedback(ServiceModule):
             verdict: The verdict.
             operation_id: The query or context that returned it; None: the newest by the caller, or
                 in its run, that did.
-            binding_key: The record's binding, where it is not the operation's own.
+            binding_key: The record's binding, if it is not the operation's.
 
         Raises:
-            NotFound: no such operation is there, or it did not return the record.
-            Invalid: the operation is none that returns results.
-            Denied: the caller was not given it, or looks at the past.
+            NotFound: there is no such operation, or it did not return the record.
+            Invalid: the operation is not a successful query or context.
+            Denied: an agent was not given the result, or the caller has `as_of`.
         """
         runtime = self._runtime
         name = record if isinstance(record, str) else record.provider_record_id
@@ -94,7 +94,7 @@ class Feedback(ServiceModule):
             handle, key = returned
             entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
             await runtime.admit(entry, key)
-            entry.binding_reason = None  # no rule chose it: the record is in it
+            entry.binding_reason = None  # no routing rule chose it, but the record
             update = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
             entry.handles = (handle.model_copy(update=update),)
             entry.result_count = 1

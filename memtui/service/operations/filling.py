@@ -91,7 +91,7 @@ def filled(adapter: Adapter, record: R, known: Mapping[str, Any]) -> R:
 class Filling:
     """An adapter that fills in fields its provider cannot store, as memtui last wrote them.
 
-    Records are matched by id, even where somebody else changed them since.
+    Records are matched by id, even if they were changed outside memtui since.
     """
 
     def __init__(self, adapter: Adapter, binding: BindingRow, database: Database) -> None:

@@ -20,7 +20,7 @@ from memtui.threads import in_thread
 
 
 class SyncedRecord(Model):
-    """A record that both bindings hold: its ids, and salted hashes of its fields, on each side."""
+    """A record that both bindings have: its ids, and salted hashes of its fields, on each side."""
 
     ids: tuple[str, str]
     prints: tuple[bytes, bytes]
@@ -125,9 +125,9 @@ class SyncedRecords(ServiceModule):
             kept.set_pairs(database, two, [one.ids for one in gone], rows)
 
     async def versions(self, caller: Caller, key: str) -> dict[str, Sequence[Record]]:
-        """Return every version of the facts of a binding by their ids, the oldest first.
+        """Return every version of a binding's records, by id, oldest first.
 
-        Empty where the provider keeps none.
+        Empty if the provider has no versions.
         """
         scope = Scope(company_id=caller.company_id)
         found: dict[str, list[Record]] = defaultdict(list)

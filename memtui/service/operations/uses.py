@@ -1,8 +1,8 @@
 """Lists of records filtered by usage, which providers do not know (`memtui.pruning.uses`).
 
-The provider's own pages are read until enough of their records fit, so that a list begins at once,
-however much is stored; only who asks for repeated records has all of a scope read first. What was
-found then answers the further pages of the list too.
+The provider's pages are read until enough of their records match, so a list begins at once, however
+much is stored. Only for a filter on repeated records is the whole scope read first; the matches are
+cached for the further pages of the list.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _MOST_KEPT = 2_000
 """Most records of a list cached for its further pages; a longer list is read again."""
 
 ReportProgress = Callable[[int, int | None], None]
-"""Is told how many records were read so far, and of how many, where that is known; once all are
-read, they are compared."""
+"""Called with the number of records read so far, and of all (None: unknown). When both are equal,
+the records are compared."""
 
 
 class UsedRecords:
-    """The records of one request that are used as its filter asks, page by page."""
+    """The records of one request whose usage matches its filter, page by page."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class UsedRecords:
         self._repeated: frozenset[RecordHandle] = frozenset()
         self._usage: tuple[Usage, ...] = ()
         self._until: float | None = None
-        """When to stop reading, in a fan-out; None: no limit."""
+        """The time to stop reading, in a fan-out; None: no limit."""
 
     async def page(self) -> BrowsePage:
-        """Return one page; its total is known where all had to be read for it.
+        """Return one page; its total is known if every record had to be read for it.
 
         Raises:
-            Invalid: the cursor is not of this list.
+            Invalid: the cursor is of another list.
         """
         cursor: str | None = None
         skipped = 0
@@ -84,12 +84,12 @@ class UsedRecords:
         return await self._answer(found.records[skipped:end], following, found.last, total=total)
 
     def _asked(self) -> Hashable:
-        """Return what all pages of a list have in common, and who reads them."""
+        """Return a cache key for a list: its request without the page, and the reader."""
         asked = self._request.model_dump_json(exclude={"cursor", "limit"})
         return asked, self._entry.scope, self._entry.visibility, self._entry.caller.as_of
 
     async def _found(self) -> FoundList:
-        """Return what fits of all records, or of those that could be read in the time there is."""
+        """Return the matches among all records, or among those that could be read in time."""
         page = await self._read_first(Filter(), None)
         records = [*page.records]
         while page.next_cursor is not None:
@@ -114,7 +114,7 @@ class UsedRecords:
         return FoundList(await self._fitting([one for one in records if passes(one)]), page)
 
     async def _page_from(self, cursor: str | None, skipped: int) -> BrowsePage:
-        """Return a page from a place in the provider's pages on."""
+        """Return a page that begins at `cursor` of the provider, after `skipped` matches there."""
         request, narrowed = self._request, self._chosen.model_copy(update={"uses": ()})
         found: list[Record] = []
         following: str | None
@@ -131,7 +131,7 @@ class UsedRecords:
             if cursor is None or len(found) == request.limit:
                 break
             more = await self._read_in_time(narrowed, cursor)
-            if more is None:  # the list goes on from there
+            if more is None:  # out of time: the next page continues there
                 break
             page = more
         is_all = request.cursor is None and following is None
@@ -140,7 +140,7 @@ class UsedRecords:
     async def _answer(
         self, found: Sequence[Record], following: str | None, last: BrowsePage, *, total: int | None
     ) -> BrowsePage:
-        """Return what was found; `last` is the provider's page that was read last."""
+        """Return the page; `last`: the provider's page that was read last."""
         return BrowsePage(
             records=tuple(found),
             next_cursor=following,
@@ -160,7 +160,10 @@ class UsedRecords:
         return page.model_copy(update={"records": kept})
 
     async def _read_first(self, chosen: Filter, cursor: str | None) -> BrowsePage:
-        """Return a page; the provider answers then, and nothing of that is given up any more."""
+        """Return the first page, and lift the time limit of the whole read.
+
+        From now on only the reads of further pages are limited, so that this page is not lost.
+        """
         page = await self._read(chosen, cursor)
         if (limit := self._entry.limit) is not None:
             self._until = limit.when()
@@ -168,7 +171,7 @@ class UsedRecords:
         return page
 
     async def _read_in_time(self, chosen: Filter, cursor: str) -> BrowsePage | None:
-        """Return a further page; None where it does not come in the time there is."""
+        """Return a further page; None: it did not arrive in time."""
         try:
             async with asyncio.timeout_at(self._until):
                 return await self._read(chosen, cursor)

@@ -287,8 +287,8 @@ class _Asked:
     def _is_of(self, subject: str, *, wholly: bool) -> bool:
         """Whether a changed record is about a subject; `wholly`: all are, before and after.
 
-        `wholly` is the test for accepting and compares exact names; the other one folds look-alike
-        characters, so that they evade no rule.
+        `wholly` is the test for accepting and compares exact names. Otherwise look-alike characters
+        are folded, so that an agent cannot evade a rule with them.
         """
         from memtui.pruning.folding import spaced_plain
 
