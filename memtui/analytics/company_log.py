@@ -122,6 +122,7 @@ class CompanyLog:
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> int | None:
         """Return the number of the last matching operation to begin by a moment."""
         found: list[tuple[datetime, int]] = []
+        # With a filter, the last operation of a segment may not match: then every segment is read.
         whole = self._visibility is not None or bool(condition(chosen))
 
         def choose(segments: Sequence[Segment]) -> Sequence[Segment]:

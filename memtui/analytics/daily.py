@@ -145,7 +145,7 @@ class Daily:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         known = max((int(path.name) for path in self._folder.glob("[0-9]*")), default=0)
         if all(known != segment.last_seq for segment in manifest.segments):
-            known = 0
+            known = 0  # the cached figures do not end with one of these segments: start anew
         for table in _KEYS:
             old = self._folder / f"{known:012d}" / f"{table}.parquet"
             duck.execute(f"DROP TABLE IF EXISTS daily_{table}")

@@ -222,7 +222,7 @@ def conditions(
 
 
 def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
-    """The condition on one field; None where operations have no such field."""
+    """Return the condition of one field; None: operations have no such field."""
     columns, values = OPERATIONS.c, test.values
     found: ColumnElement[bool]
     match _PLACES.get(test.field):
@@ -240,7 +240,7 @@ def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
 
 
 def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
-    """Return the condition that a column has one of the values, or none if excluded."""
+    """Return the condition that a column has one of a test's values; if excluded, none of them."""
     kinds, texts = _kinds_and_names(test)
     if kinds:
         found = or_(column.in_(texts), *(func.substr(column, 1, len(one)) == one for one in kinds))
@@ -251,14 +251,17 @@ def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
 
 
 def _kinds_and_names(test: FieldTest) -> tuple[list[str], list[str]]:
-    """Return the values that stand for a whole kind of principals (`agent:`), and the others."""
+    """Return the values for a kind of principal, by prefix (`agent:`), and the others."""
     texts = [str(value) for value in test.values]
     kinds = [one for one in texts if test.field == "principal" and one.endswith(":")]
     return kinds, [one for one in texts if one not in kinds]
 
 
 def _seqs_of(company_id: str, places: Sequence[str], values: Sequence[str]) -> CompoundSelect[int]:
-    """The operations with a value in any of the columns; an OR would use none of their indexes."""
+    """Return the query of the operations with a value in any of the columns.
+
+    A UNION, as an OR would use none of the columns' indexes.
+    """
     columns = OPERATIONS.c
     return union_all(
         *(
@@ -289,14 +292,14 @@ def _compares(comparison: Comparison) -> ColumnElement[bool]:
 
 
 def _dollars() -> Any:
-    """The priced usage as whole dollars and picodollars: no sum of them overflows."""
+    """Return the sum of the priced usage as whole dollars and picodollars; it cannot overflow."""
     pico = type_coerce(USAGE.c.cost_usd, BigInteger)
     whole, rest = (cast(func.sum(part), BigInteger) for part in (pico // _PICO, pico % _PICO))
     return tuple_(whole + rest // _PICO, rest % _PICO)
 
 
 def _part(value: Any, table: Any = USAGE) -> Any:
-    """An aggregate over the operation's rows in another table."""
+    """Return the subquery of an aggregate over the operation's rows in another table."""
     own = (table.c.company_id == OPERATIONS.c.company_id, table.c.seq == OPERATIONS.c.seq)
     return select(value).where(*own).scalar_subquery()
 

@@ -117,7 +117,7 @@ def salt_of(
 ) -> bytes:
     """Return the salt of a field's commitment; empty where it was erased.
 
-    A subject's salt is derived from the company's salt and the subject, so that whoever receives it
+    A subject's salt is derived from the company's salt and the subject, so that a receiver of it
     cannot test other names with it.
     """
     if path == SUBJECT:

@@ -1,6 +1,6 @@
 """Erases values from the log and the undo journal, and proves that nothing else was removed.
 
-An erased value leaves its commitment behind, so the digest of its operation still holds. An
+An erased value leaves its commitment behind, so the digest of its operation still matches. An
 operation of type `purge` in the same chain lists the values that it erased, by operation; an absent
 value that no purge lists was removed by somebody else.
 
@@ -242,7 +242,7 @@ def purge_request(
 def purged(operation: Operation) -> Iterator[tuple[range, frozenset[str]]]:
     """Yield the operation numbers and fields that a purge lists as erased; all precede it.
 
-    A repair lists those that it found erased where the purge itself was lost.
+    A repair lists the erased fields of lost purges.
     """
     if operation.operation_type in {OperationType.PURGE, OperationType.REPAIR}:
         for part in operation.request.get("erased", ()):
@@ -438,7 +438,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
         )
         conditions.append(columns.seq.in_(touched))
     said = {*aim.telling, *ids} | ({aim.subject_id} if aim.subject_id is not None else set())
-    if len(said) > _MOST_CONDITIONS:
+    if len(said) > _MOST_CONDITIONS:  # too many texts for one statement: read every operation
         return true()
     for text in said:
         for place in (cast(columns.request, String), columns.error_message):

@@ -414,6 +414,7 @@ def last_left(
     """Return by id the records after their last change since a moment; deleted ones are absent."""
     found: dict[str, Record | None] = {}
     for start in range(0, len(ids), IDS_AT_ONCE):
+        # The statement takes a fixed number of ids: the last one is repeated.
         asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
         rows = compiled.LAST_STEPS.rows(
             connection, company_id=company_id, binding_key=binding_key, since=since, **asked
@@ -495,7 +496,7 @@ def _touched(connection: DatabaseConnection, company_id: str, operation_id: str)
 def unsettled_undos(
     connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> list[str]:
-    """Return the undos of an operation whose outcome is unknown and was never found out."""
+    """Return the undos of an operation that have an unknown outcome and were never checked."""
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     return [
         str(undo_id)

@@ -179,6 +179,7 @@ class Past(ServiceModule):
             if is_seen(own[-1].scope)
             for event in _events_of(own)
         ]
+        # `steps_since` leaves out changes at its moment, `since` includes them.
         begin = since - _MICROSECOND if since else _EPOCH
         for step in await self._runtime.ask(journal.steps_since, *place, begin):
             # A provider with validity windows may have no version of a change that was undone.

@@ -201,6 +201,7 @@ class Facts(ServiceModule):
                 facts: list[_ScopedFact] = []
                 of = {owner_of(place.owner): place for place in places}
                 owners = [place.owner for place in places]
+                # One list for all owners where the provider can choose them, else one for each.
                 together = bool(owners) and connection.adapter.capabilities.chosen_owners
                 for part in [owners] if together else [[owner] for owner in owners]:
                     own = own_records(connection, part, entry.visibility, kind=FACT)
