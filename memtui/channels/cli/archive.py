@@ -1,4 +1,4 @@
-"""`archive` and `audit`: the old part of the log, and the proof that nobody altered it."""
+"""`archive` and `audit`: sealed operations, and the proof that nobody altered the log."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _noted(expect: str | None) -> tuple[int, str] | None:
 
 
 async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -> str | None:
-    """Return what is wrong if an operation has another digest than was noted, else None."""
+    """Return a problem if an operation has another digest than the noted one; None: it matches."""
     lost = next((gap for gap in found.gaps if gap.lost_from <= seq), None)
     why = f"it was lost, as operation {lost.seq} tells" if lost else "the log was rewritten"
     if seq > found.seq:

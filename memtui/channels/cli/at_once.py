@@ -1,4 +1,4 @@
-"""The terminal app opened before the parser of all commands is imported."""
+"""Opens the terminal app without importing the parser of all commands."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memtui.channels.cli.session import global_options, is_terminal, open_app
 
 
 def open_at_once(arguments: Sequence[str]) -> int | None:
-    """Open the terminal app without importing the parser of all commands, and return its exit code.
+    """Open the terminal app and return its exit code.
 
-    None where a command is given, and where anything is wrong: the parser says what.
+    None: a command is given, an option is wrong, or there is no terminal; the parser handles that.
     """
     invocation = global_options(arguments)
     if invocation is None or not is_terminal():

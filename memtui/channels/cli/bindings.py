@@ -1,4 +1,4 @@
-"""`bindings`: which memory serves whom, and which others lie on this machine."""
+"""`bindings`: which memory serves whom, and other memories found on this machine."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ async def bindings_target_clear(
 
 
 async def _view(session: Session, key: str) -> BindingView:
-    """Return the binding. Raises `NotFound`, with the keys there are."""
+    """Return the binding. Raises `NotFound`, which names near keys."""
     views = await session.service.bindings.all(session.caller)
     for view in views:
         if view.key == key:
@@ -363,7 +363,7 @@ def _targets(view: BindingView) -> str:
 
 
 def _config(setting: list[str] | None, config: str | None) -> Json:
-    """Return a config: the JSON object, with each NAME=VALUE put over it."""
+    """Return a config: the JSON object, overridden by each NAME=VALUE."""
     return json_object(config, "--config") | {
         name: _value(text) for name, text in pairs(setting, "--set").items()
     }
@@ -629,7 +629,7 @@ async def bindings_discover(
 
 
 def _named(findings: Sequence[DiscoveredMemory], key: str) -> DiscoveredMemory:
-    """Return the usable finding of that key. Raises `NotFound` or `Invalid`."""
+    """Return the usable finding with this key. Raises `NotFound` or `Invalid`."""
     for finding in findings:
         if finding.key == key:
             if finding.usable:
@@ -640,7 +640,7 @@ def _named(findings: Sequence[DiscoveredMemory], key: str) -> DiscoveredMemory:
 
 
 def _bound(findings: Sequence[DiscoveredMemory], views: Sequence[BindingView]) -> dict[str, str]:
-    """Return which findings a binding opens already, by finding key."""
+    """Return the bindings that read findings already, by finding key."""
     return {
         finding.key: view.key
         for finding in findings

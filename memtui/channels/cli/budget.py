@@ -1,4 +1,4 @@
-"""`budget`: spending limits, and what was spent of them."""
+"""`budget`: spending limits, and the spending so far."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def budget_check(
 async def limits_of(
     session: Session, target_type: str, target_id: str
 ) -> tuple[list[SpendingStatus], list[tuple[str, str]]]:
-    """Return the limits of one target with what was spent of each, and how they read."""
+    """Return the status of one target's limits, and the same as fields to print."""
     found = await session.service.limits.check(session.caller, zone=session.zone)
     own = [one for one in found if (one.target_type, one.target_id) == (target_type, target_id)]
     stands = [spending.stand(one, spending.period(one, session.now, session.zone)) for one in own]
@@ -165,7 +165,7 @@ def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
 
 
 def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
-    """Yield a sentence for each limit that is near, passed, or not wholly known."""
+    """Yield a sentence for each limit that is near, passed, or has unpriced calls."""
     warnings = [one for one in found if one.state != "ok" or one.unpriced_count]
     for one in warnings:
         yield spending.sentence(one, session.now, session.zone)

@@ -1,4 +1,4 @@
-"""`changes`: what a scope held at two moments, as a difference."""
+"""`changes`: the difference between a scope's records at two moments."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def changes(
 
 
 def _refuse_moment(session: Session, line: list[str] | None) -> None:
-    """Refuse moments in the place of a filter: as words of memories they find no change."""
+    """Refuse moments given as the filter: read as words, they would match no memory."""
     if not line:
         return
     for names in ([" ".join(line)], line):

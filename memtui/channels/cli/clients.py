@@ -1,4 +1,4 @@
-"""What `mcp install` and `hook install` share: what is shown, the yes to it, and how it is done."""
+"""Shared by `mcp install` and `hook install`: show a plan, ask, carry it out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ YesTo = Annotated[
 
 
 def own_command(invocation: Invocation) -> list[str]:
-    """Return the command that starts this memtui, in this home and company, from anywhere."""
+    """Return the command that starts this memtui with its home and company, from any folder."""
     beside = Path(sys.executable).with_name("memtui")
     program = [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
     home = str(invocation.paths().data.resolve())
@@ -38,10 +38,10 @@ def own_command(invocation: Invocation) -> list[str]:
 
 
 def project_words(project: str | None, *, from_folder: bool) -> list[str]:
-    """Return the options that say in which project a client's agent works.
+    """Return the options that set the project of a client's agent.
 
     Raises:
-        Invalid: two ways are given, or an id that cannot be one, such as that of an empty variable.
+        Invalid: both options are given, or an invalid id, such as an empty one.
     """
     from memtui.service.runtime import check_target_id
 
@@ -54,7 +54,7 @@ def project_words(project: str | None, *, from_folder: bool) -> list[str]:
 def carried_out(
     invocation: Invocation, plan: ClientPlan, yes: str | None, done: str, then: str
 ) -> int:
-    """Show a plan, carry it out if a yes was given to just this one, and return the exit code."""
+    """Show a plan, carry it out after a yes to exactly this plan, and return the exit code."""
     out = invocation.out
     document: dict[str, Any] = {
         "command": plan.command,
@@ -75,7 +75,7 @@ def carried_out(
             out.answer(
                 document, plan.lines(), f"Nothing was done; to do it give --yes {plan.token}."
             )
-            return 2  # a yes that nobody was there to give
+            return 2  # nobody could be asked
         for line in plan.lines():
             out.say(line)
         confirm("Do this?")
@@ -87,10 +87,9 @@ def carried_out(
 
 @contextmanager
 def _made_folders(invocation: Invocation) -> Iterator[set[Path]]:
-    """The folders that were made for other programs' files, which go again when they are empty.
+    """Yield the folders made for other programs' files; uninstalling removes them once empty.
 
-    They are kept in the home, but none is made for them where somebody named it, and one that is
-    only to be read is left as it is.
+    Changes are saved in the home, unless the home is read-only, or was named and does not exist.
     """
     file = invocation.paths().folders_file
     try:

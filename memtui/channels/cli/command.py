@@ -18,7 +18,7 @@ from memtui.channels.cli.interrupts import raise_interrupts
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 
 Function = Callable[..., Any]
-"""What a command does; it returns, or its coroutine does, the exit code or None for 0.
+"""The function of a command; it or its coroutine returns the exit code, or None for 0.
 
 A plain function runs without an event loop and takes no `Session`.
 """
@@ -28,13 +28,13 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 class _ChecksGiven:
-    """A command or group that checks those values alone that are given or stand for one.
+    """A command or group that validates only given values and defaults.
 
-    Typer builds a validator of pydantic's for each parameter, given or not.
+    Typer builds a pydantic validator for each parameter, given or not, which takes time.
     """
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, `--help` with them."""
+        """Return the parameters, including `--help`."""
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # beside a class of Typer's
         for one in found:
             if "process_value" not in vars(one):
@@ -50,14 +50,14 @@ def _process(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any)
 
 
 class RootGroup(_ChecksGiven, TyperGroup):
-    """The command line as a whole."""
+    """The root group of the command line."""
 
 
 class FilterCommand(_ChecksGiven, TyperCommand):
-    """A command; where it takes a filter line, `-type:query` and `-word` are not options."""
+    """A command; if it takes a filter line, `-type:query` and `-word` are not options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; what is left out goes to where nothing is taken for an option."""
+        """Parse the arguments; filter terms such as `-word` move behind `--`."""
         end = args.index("--") if "--" in args else len(args)
         options: dict[str, Any] = {name: one for one in self.params for name in one.opts}
         values = {name for name, one in options.items() if not getattr(one, "is_flag", True)}
@@ -84,53 +84,52 @@ class FilterCommand(_ChecksGiven, TyperCommand):
 
 
 def _is_term(arg: str, options: Container[str]) -> bool:
-    """Whether it begins with one `-`, and is neither an option nor several of one letter each."""
+    """Whether an argument begins with one `-`, and is neither an option nor short options."""
     letters = arg.removeprefix("-")
     is_option = f"-{arg}" in options or all(f"-{letter}" in options for letter in letters)
     return arg[:1] == "-" and letters[:1] not in {"", "-"} and len(letters) > 1 and not is_option
 
 
 class LazyCommand(TyperCommand):
-    """A command that is made when it runs or is asked for help, so that the others are quick."""
+    """A command that is built only when it runs or shows its help, so that others start fast."""
 
     @cached_property
     def itself(self) -> TyperCommand:
-        """The command, with its options."""
+        """The real command, with its options."""
         assert self.callback is not None  # noqa: S101 - whoever makes one gives it
         return cast("TyperCommand", self.callback())
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Parse the arguments as the command itself does."""
+        """Parse the arguments with the real command."""
         return self.itself.make_context(info_name, args, parent=parent, **extra)
 
 
 class LazyGroup(TyperGroup):
     """A group whose modules are imported when it is used.
 
-    Each of their functions that has the group's name before its own is a command: `facts_list` is
-    `facts list`.
+    Each function whose name begins with the group's is a command: `facts_list` is `facts list`.
     """
 
     words: ClassVar[str]
     modules: ClassVar[Sequence[str]]
     alone: ClassVar[str | None]
-    """The command that is meant where none is named."""
+    """The command to run if none is named."""
 
     @classmethod
     def of(cls, words: str, modules: Sequence[str], alone: str | None = None) -> type[Self]:
-        """Return the class of the group of these words, whose commands these modules have."""
+        """Return a class for the group `words` with the commands of `modules`."""
         members = {"words": words, "modules": modules, "alone": alone}
         return type(cls.__name__, (cls,), members)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; unless they name a command or `--help`, the one meant gets them."""
+        """Parse the arguments; without a command or `--help`, they go to the `alone` command."""
         named = args and (not args[0].startswith("-") or args[0] == "--help")
         return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is named; of a word that one of them takes, say which do."""
+        """Return the named command; the error names commands that take the word as argument."""
         try:
             return super().resolve_command(ctx, args)
         except typer.TyperException as error:
@@ -141,7 +140,7 @@ class LazyGroup(TyperGroup):
             raise
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, those of groups in this one last."""
+        """Return the names of the commands, then of the groups in this group."""
         self._fill()
         return super().list_commands(ctx)
 
@@ -168,15 +167,15 @@ class LazyGroup(TyperGroup):
 
 
 def _chooses(command: TyperCommand, word: str) -> bool:
-    """Whether the word is one of those that the command's first argument takes."""
+    """Whether `word` is a choice of the command's first argument."""
     arguments: list[Any] = [one for one in command.params if one.param_type_name == "argument"]
     return bool(arguments) and word in get_args(arguments[0].type_descriptor.annotation)
 
 
 def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
-    """Add the command that is the function `name` of a module of this package.
+    """Add the function `name` of a module of this package as a command.
 
-    `sentence` is what the list of commands says; it is the first of the function's docstring.
+    `sentence` is its entry in the list of commands: the first sentence of the function's docstring.
     """
 
     def load() -> TyperCommand:
@@ -186,9 +185,9 @@ def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
 
 
 def short_form(function: Function, words: str, **fixed: Any) -> Function:
-    """Return a command that calls another one with some of its parameters fixed.
+    """Return a command that calls another with some parameters fixed; `words` is its help.
 
-    `words` are its help. A parameter whose fixed value is a dataclass takes the options of that.
+    A parameter fixed to a dataclass takes the options of that class.
     """
     form = partial(function, **fixed)
     form.__doc__ = words
@@ -199,8 +198,8 @@ def make(name: str, function: Function) -> TyperCommand:
     """Return `function` as a command; its docstring is the help.
 
     A parameter annotated `Session` or `FirstSession` gets the open service, one annotated
-    `Invocation` what was asked; a dataclass is spread into its options; `--json` comes with every
-    command.
+    `Invocation` the global options. A dataclass is spread into its options. Every command has
+    `--json`.
     """
     itself = getattr(function, "func", function)
     fixed: dict[str, Any] = getattr(function, "keywords", {})  # of a short form

@@ -102,7 +102,7 @@ async def companies_configure(
 
 
 def _in(session: Session, company_id: str | None) -> Caller:
-    """Return who calls, in the company of this id; None: in the one that is worked in."""
+    """Return the caller in the company of this id; None: in the current company."""
     if company_id is None:
         return session.caller
     return session.caller.model_copy(update={"company_id": company_id})
@@ -285,7 +285,7 @@ async def tokens_add(
 
 
 def _opens_nothing(holder: str, acts_for: str | None, members: set[str]) -> str:
-    """Say that a token of a company with members is nobody's who has a role there."""
+    """Return a warning if a token's holder has no role in a company with members; else empty."""
     person = acts_for if holder.startswith("agent:") else holder
     if not members or person in members:
         return ""

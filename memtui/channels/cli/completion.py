@@ -97,7 +97,7 @@ def _places(shell: str) -> tuple[Path, tuple[Path, str] | None]:
 
 
 def _with_line(path: Path, line: str) -> FileChange:
-    """Return the change that ends a file with a line, unless the line is in it."""
+    """Return the change that appends a line to a file, unless it contains the line."""
     from memtui.channels.clients import FileChange, read
 
     before = read(path)
@@ -109,13 +109,13 @@ def _with_line(path: Path, line: str) -> FileChange:
 
 
 def _without_line(path: Path, line: str) -> FileChange:
-    """Return the change that takes a line out of a file; one that holds nothing else goes."""
+    """Return the change that removes a line from a file; a file without other content goes."""
     from memtui.channels.clients import FileChange, read
 
     before = read(path)
     lines = (before or b"").splitlines(keepends=True)
     rest = b"".join(one for one in lines if one.rstrip(b"\r\n") != line.encode())
-    stays = rest or before == b"" or path.is_symlink()  # what a link leads to would keep the line
+    stays = rest or before == b"" or path.is_symlink()  # removing a link would keep its target
     return FileChange(path, before, rest if stays else None)
 
 

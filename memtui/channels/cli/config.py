@@ -1,4 +1,4 @@
-"""`config`: the settings, where each comes from, and what an editor must know to check them."""
+"""`config`: the settings, where each comes from, and their JSON schema for editors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from memtui.config import Settings
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The newest that TOML editors know."""
+"""The newest dialect that TOML editors support."""
 
 
 def config_path(invocation: Invocation) -> None:
@@ -58,10 +58,10 @@ def config_check(invocation: Invocation) -> int:
 
 
 def fitting_settings(invocation: Invocation) -> Settings:
-    """Return the settings with which the terminal app opens.
+    """Return the settings, after the checks of the terminal app.
 
     Raises:
-        Invalid: a name, a value, the theme or the keymap does not fit.
+        Invalid: a name, a value, the theme or the keymap is invalid.
     """
     from memtui.screens.keymap import load_keymap
     from memtui.screens.themes import check_theme
@@ -98,7 +98,7 @@ def settings_schema() -> Json:
 
 
 def _keymap_schema() -> Json:
-    """Return what a keymap may hold: `records.forget` in quotes, or a table `keymap.records`."""
+    """Return the schema of a keymap: `"records.forget"` as a key, or a table `keymap.records`."""
     from memtui.actions import ACTIONS
 
     flat: dict[str, Any] = {}

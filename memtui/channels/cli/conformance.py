@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _MARKS = {"pass": "✓", "fail": "✗", "not_applicable": "–"}
 _BODY_LIMIT = 400
-"""Characters of a body that a person is shown; JSON holds more."""
+"""Characters of a body shown to a person; JSON contains more."""
 _LEFTOVERS = 5
-"""So many leftovers are named to a person."""
+"""Most leftovers named to a person."""
 _OVER_A_SOCKET = "http://plugin"
 
 
@@ -80,7 +80,7 @@ async def conformance(
 
 
 class _Lines:
-    """Prints results as they come, in the order of the checks."""
+    """Prints results in the order of the checks, each as early as possible."""
 
     def __init__(self, checks: tuple[ContractCheck, ...], out: Output) -> None:
         self._names = [check.name for check in checks]
@@ -112,7 +112,7 @@ def _shown(result: CheckResult, width: int) -> Iterator[Line]:
 
 
 def _fitted(line: str) -> str:
-    """Return a line of ours that takes one line of the terminal, where there is one."""
+    """Return a line cut to the width of the terminal, if stdout is one."""
     columns = shutil.get_terminal_size().columns
     if not sys.stdout.isatty() or len(line) <= columns:
         return line

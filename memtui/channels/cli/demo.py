@@ -56,9 +56,10 @@ def demo(
 
 
 def _begin(paths: Paths, *, reset: bool) -> int:
-    """Have it made by another process, and wait until there is something to look at.
+    """Make the demo in another process, and wait until there is something to look at.
 
-    That process goes on to the end, whatever becomes of this one. Returns its code if it failed.
+    That process completes the demo even if this one ends. Returns its exit code if it failed, else
+    0.
     """
     import subprocess
     import tempfile

@@ -1,4 +1,4 @@
-"""`doctor`, `backup` and `restore`: check that everything works, and have a way back."""
+"""`doctor`, `backup` and `restore`: check a home, save it, and get it back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SHOWN_PROBLEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One thing that was looked at. `broken` makes doctor fail, `warning` does not."""
+    """The result of one check. `broken` makes doctor fail, `warning` does not."""
 
     name: str
     status: Status
@@ -52,7 +52,7 @@ class DoctorCheck:
 
 
 async def run_checks(invocation: Invocation) -> AsyncIterator[DoctorCheck]:
-    """Yield every check as it is done; a broken one does not stop the rest that can be done."""
+    """Yield each check once it is done; a broken one stops only checks that depend on it."""
     from memtui.backends.discovery import discover_here
 
     yield DoctorCheck(
@@ -283,7 +283,7 @@ def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
 
 
 def _left(remains: Remains) -> Iterator[DoctorCheck]:
-    """Yield what can be got back where the database is none."""
+    """Yield what a repair can get back without the database."""
     for log in remains.sealed:
         if log.manifest is None:
             advice = "Bring its manifest.json back from a backup."
@@ -387,7 +387,7 @@ def _binding(company_id: str, found: BindingHealth) -> DoctorCheck:
 
 
 async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[DoctorCheck]:
-    """Yield that a repair left the company read-only, where it did."""
+    """Yield a warning if a repair left the company read-only."""
     if not (await service.companies.get(caller)).read_only:
         return
     repairs = Filter(operation_type=OperationType.REPAIR)
@@ -401,7 +401,7 @@ async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Doc
 
 
 _PROVED = 1_000
-"""All of them take `memtui audit verify`."""
+"""Newest operations to prove; `memtui audit verify` proves all."""
 
 
 async def _proof(service: MemoryService, caller: Caller) -> DoctorCheck:
@@ -417,7 +417,7 @@ async def _proof(service: MemoryService, caller: Caller) -> DoctorCheck:
 
 
 _UNKNOWN_LOOKED_AT = 1_000
-"""Older ones count as unknown whatever a check found of them."""
+"""Operations whose checks are read; older ones count as unknown even if one was checked."""
 
 
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> DoctorCheck:
@@ -437,11 +437,11 @@ async def _unknown_outcomes(service: MemoryService, caller: Caller) -> DoctorChe
 
 
 _LONG = timedelta(days=7)
-"""So long nothing should wait for a person."""
+"""A write held for longer than this is a warning."""
 
 
 async def _waiting(service: MemoryService, caller: Caller) -> AsyncIterator[DoctorCheck]:
-    """Yield how much waits for review, and for how long, where anything does."""
+    """Yield the number of held writes and the age of the oldest, if there are any."""
     found = await service.review.waiting(caller) if caller.by_person else []
     if not found:
         return
@@ -460,7 +460,7 @@ async def _waiting(service: MemoryService, caller: Caller) -> AsyncIterator[Doct
 async def _limits(
     service: MemoryService, caller: Caller, settings: Settings
 ) -> AsyncIterator[DoctorCheck]:
-    """Yield the spending limits that are passed."""
+    """Yield a warning for each passed spending limit."""
     from memtui.channels.cli.session import zone_of
     from memtui.presenters.spending import sentence
 
@@ -633,7 +633,7 @@ def _contents(of: Backup) -> str:
 
 
 def _restored(done: Backup) -> str:
-    """Say what of a backup is proved: operations carry their own digests, files do not."""
+    """Return what a restore proved: operations have digests; files only the backup's hashes."""
     files = (
         f"{counted(len(done.files), 'file')} as packed, by the hashes that the backup has of them"
     )

@@ -1,4 +1,4 @@
-"""The boundary between errors and the shell: one place maps an error to its exit code."""
+"""Maps errors to exit codes and messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXIT_CODES: dict[int, str] = {
     74: "The answer could not be written where stdout goes, such as a full disk.",
     130: "Interrupted with ctrl+c.",
 }
-"""Every exit code and what it means."""
+"""Every exit code, and its meaning for `docs/exit-codes.md`."""
 
 INTERNAL = 70
 UNWRITTEN = 74
@@ -50,11 +50,11 @@ KIND_CODES = {
     "conflict": 5,
     "internal": INTERNAL,
 }
-"""What an error is called in JSON, and the exit code that it leads to."""
+"""The exit code of each kind of error in JSON."""
 
 
 def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
-    """Tell a person (and, with `as_json`, a program) what went wrong; return the exit code."""
+    """Print an error on stderr, with `as_json` also as JSON on stdout; return the exit code."""
     from memtui.contract import Conflict, MemtuiError, Unavailable
 
     if is_unwritten(error):
@@ -77,32 +77,32 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
 _UNWRITABLE = {
     errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF,
 }  # fmt: skip
-"""What writing to stdout fails with; a file of memtui's own would have its name in the error."""
+"""Errors of writing to stdout; an error of one of memtui's files has a file name."""
 
 
 def is_unwritten(error: Exception) -> TypeGuard[OSError]:
-    """Whether stdout did not take the answer."""
+    """Whether the error is a failure to write to stdout."""
     return isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None
 
 
 def kind_of(error: MemtuiError) -> str:
-    """Return which of the contract's errors it is as a word: `NotFound` is `not_found`."""
+    """Return the kind of a contract's error: `not_found` for `NotFound`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", error.kind).lower()
 
 
 def failures(name: str, failed: Iterable[tuple[str, MemtuiError]]) -> list[dict[str, str]]:
-    """Return as JSON which of several failed, each with its id under `name`, and why."""
+    """Return failures as JSON, each with its id under `name`, its kind and its message."""
     return [{name: id_, "kind": kind_of(error), "message": str(error)} for id_, error in failed]
 
 
 def code_of_several(failed: Iterable[MemtuiError]) -> int:
-    """Return the exit code where some of several failed: 5 for a conflict, else 1, 0 for none."""
+    """Return the exit code of several failures: 5 if one is a conflict, else 1; 0 for none."""
     kinds = set(map(kind_of, failed))
     return KIND_CODES["conflict"] if "conflict" in kinds else int(bool(kinds))
 
 
 def close_quietly() -> int:
-    """Let what is still to be written go nowhere: nothing takes it any more."""
+    """Redirect stdout to nowhere, as its reader is gone; return 0."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -191,11 +191,11 @@ _ALIKE = (
     {"--sort", "--order", "--order-by"},
     {"--expires", "--ttl", "--expires-at"},
 )
-"""Options of one meaning, here or in other programs."""
+"""Groups of options with the same meaning, here or in other programs."""
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    """Return which option was meant: one of the same meaning, else of nearly the same letters."""
+    """Return the option probably meant: one of the same meaning, else of similar spelling."""
     from difflib import get_close_matches
 
     for alike in _ALIKE:

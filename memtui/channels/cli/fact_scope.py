@@ -1,4 +1,4 @@
-"""Whose facts a command is about, and which those are."""
+"""The options for the owner of facts, and the facts of that owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACT = "fact"
 
 @dataclass(frozen=True)
 class FactScope(BindingOptions):
-    """Whose facts, and in which binding."""
+    """The owner of facts, and the binding."""
 
     def scope(self, session: Session) -> Scope:
         """Return the scope in the session's company.
@@ -30,7 +30,7 @@ class FactScope(BindingOptions):
         return super().scope(session)
 
     def owner(self) -> str:
-        """Return the id of who owns the facts. Raises `Invalid` where nobody is named."""
+        """Return the id of the owner. Raises `Invalid` if none is named."""
         name = self.project or self.subject or self.agent
         if name is None:
             raise Invalid("Whose facts? Give --subject, --project or --agent.")
@@ -39,7 +39,7 @@ class FactScope(BindingOptions):
     async def facts(
         self, session: Session, chosen: Filter | None = None
     ) -> tuple[list[Record], BrowseAnswer]:
-        """Return the owner's facts that a filter lets through, and the last page's answer."""
+        """Return the owner's facts that match a filter, and the last page's answer."""
         from memtui.service.usecases.owned import owned_records
 
         binding = (chosen and chosen.binding_key) or self.binding
@@ -51,4 +51,4 @@ class FactScope(BindingOptions):
 
 @dataclass(frozen=True)
 class AddedFact(FactScope, RunOptions):
-    """Whose fact, of which run, and in which binding."""
+    """The owner of a fact, its run, and the binding."""

@@ -1,4 +1,4 @@
-"""`facts`: what every prompt is told, one line each."""
+"""`facts`: facts of one line that every prompt gets."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def facts_clear(
 
 
 async def _read(session: Session, ids: Sequence[str], scope: FactScope) -> dict[str, list[Record]]:
-    """Return the facts of these ids, by binding. Raises `NotFound` or `Invalid` for others."""
+    """Return the facts with these ids, by binding. Raises `NotFound` or `Invalid` (not a fact)."""
     there, missing = await looked_up(session, ids, scope, FACT)
     for error in missing.values():
         raise error
@@ -239,7 +239,7 @@ async def facts_merge(
 
 
 def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
-    """Tell how a merge that changed the survivor is taken back."""
+    """Return how to undo a merge that changed the survivor."""
     if not forgot.handles:
         return corrected(change)
     merged = shown.counted(len(forgot.handles) + 1, "fact")
@@ -281,7 +281,7 @@ async def facts_expire(
 async def _change_each(
     session: Session, record_ids: Sequence[str], scope: FactScope, **fields: Any
 ) -> int:
-    """Change facts and print what became of each; return the exit code."""
+    """Change facts and print the result of each; return the exit code."""
     from memtui.service.usecases.changing import change
 
     records = await _read(session, ids_of(record_ids), scope)
@@ -300,7 +300,7 @@ async def _change_each(
 
 
 def _changed(answers: Sequence[MutationAnswer]) -> Iterator[str]:
-    """Tell a person how changes are taken back, all at once, or an agent that they wait."""
+    """Yield how to undo the changes, or that they are held for review."""
     if len(answers) < 2 or any(one.pending for one in answers):
         yield from map(corrected, answers)
     else:
@@ -386,14 +386,14 @@ def _request(
 
 
 async def _say_unknown(session: Session, request: FactRequest, *found: KeyedFact) -> None:
-    """Name whom of a request nothing is kept of, whatever facts of others answer it."""
+    """Name the owners of a request that have no records, even if facts of others answer it."""
     scopes = [one.record.scope for fact in found for one in (fact, *fact.hidden)]
     asked, everywhere = request.binding_key, request.all_bindings
     await say_unknown_owners(session, request.scope, asked, scopes, everywhere=everywhere)
 
 
 def _reasons(answer: FactAnswer) -> Iterator[str]:
-    """Say why it is this value, and what it hides."""
+    """Yield why it is this value, and the values that it hides."""
     yield answer.why
     for one in answer.hidden:
         yield f"hidden: {one.belongs_to} in {one.binding_key} says {one.written}"

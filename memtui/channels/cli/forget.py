@@ -1,4 +1,4 @@
-"""`forget` and `undo`: take memories away, and take that back."""
+"""`forget` and `undo`: remove memories, and undo changes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def undo(
 
 
 async def _undone(session: Session, answer: MutationAnswer) -> str:
-    """Name what was undone: which change, and what it was of."""
+    """Name the undone change and its first record or setting."""
     service, caller = session.service, session.caller
     undone = str(answer.undoes)
     operation = await service.log.get(caller, undone)
@@ -174,10 +174,10 @@ def _refuse_stuck(last: UndoCandidate) -> None:
 
 
 def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
-    """Ask before a change is undone that another made: it may have come since one looked.
+    """Ask before undoing another principal's change, which may be newer than the person knows.
 
     Raises:
-        Invalid: nobody is there to ask; the change is named.
+        Invalid: nobody can be asked; the message names the change.
         typer.Abort: the answer was no.
     """
     operation, me = last.operation, session.caller.principal
@@ -193,14 +193,14 @@ def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
 
 
 _NAMED = 3
-"""So many operations are named that were undone at once."""
+"""Most operations of one undo that are named."""
 _UNDONE_CHARS = 60
 
 
 async def looked_up(
     session: Session, ids: Sequence[str], scope: BindingOptions, kind: str | None = None
 ) -> tuple[list[GetAnswer], dict[str, NotFound]]:
-    """Return the answers for these ids, and by its id why another one has none.
+    """Return the answers for these ids, and the errors of missing ones by id.
 
     Raises:
         Invalid: a record is not of the `kind`.
@@ -246,19 +246,19 @@ async def _impact(
 
 
 def changed_ids(answer: MutationAnswer) -> list[str]:
-    """Return the ids of the records that a change was made to."""
+    """Return the ids of the changed records."""
     return [handle.provider_record_id for handle in answer.handles]
 
 
 def pending(answer: MutationAnswer) -> str:
-    """Tell an agent that a person decides first, where that is so."""
+    """Return that a change is held for review; empty: it is not."""
     return answer.pending.sentence if answer.pending else ""
 
 
 def answer_forgotten(
     session: Session, answers: Sequence[MutationAnswer], failed: Sequence[BindingOutcome] = ()
 ) -> int:
-    """Print what deletions did; return the exit code."""
+    """Print the results of forgetting; return the exit code."""
     first, *others = answers
     session.out.answer(
         jsonable(first) | ({"together": jsonable(others)} if others else {}),
@@ -270,12 +270,12 @@ def answer_forgotten(
 
 
 def forgetting_code(answers: Sequence[MutationAnswer], failed: Sequence[BindingOutcome]) -> int:
-    """Return 1 where something that was to go is still there, or was not there."""
+    """Return 1 if a record was missing, refused, or is still there, or a binding failed; else 0."""
     return int(bool(failed) or any(one.missing or one.refused or one.ghosts for one in answers))
 
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:
-    """Tell a person what is gone, what was not there, and how it comes back."""
+    """Yield what was forgotten and how to undo it, and what was not."""
     yield from not_forgotten(answer)
     if answer.handles:
         them = "it" if len(answer.handles) == 1 else "them"
@@ -286,7 +286,7 @@ def forgotten(answer: MutationAnswer) -> Iterator[str]:
 
 
 def not_forgotten(answer: MutationAnswer) -> Iterator[str]:
-    """Tell a person what was to be forgotten and is not gone, and why."""
+    """Yield which records were not forgotten, and why."""
     yield pending(answer)
     for handle in answer.missing:
         yield f"There was no record {handle.provider_record_id}."
@@ -297,10 +297,10 @@ def not_forgotten(answer: MutationAnswer) -> Iterator[str]:
 
 
 def ids_of(given: Sequence[str]) -> list[str]:
-    """Return the record ids that were given, each once; `-` reads them from stdin.
+    """Return the given record ids, each once; `-` reads them from stdin.
 
     Raises:
-        Invalid: there is none.
+        Invalid: there are none.
     """
     ids: list[str] = []
     for word in given:

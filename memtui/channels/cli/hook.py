@@ -1,8 +1,8 @@
-"""`hook`: what an agent's client calls at moments of a run.
+"""`hook`: commands that an agent's client calls during a run.
 
-A hook never stands in the way of an agent. It ends in time and with exit code 0 whatever happens:
-other codes stop a client or make it ask again. What went wrong is in the log file, and where it got
-as far in the operation log.
+A hook never blocks an agent. It ends in time and always with exit code 0: other codes stop a
+client or make it ask again. Errors are in the log file, and in the operation log if the operation
+had begun.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 DOOR = "hook"
 
 _ASKED_SHARE = 0.3
-"""The part of the time after which a provider that has not answered is left out."""
+"""Share of the hook's time after which a provider that has not answered is left out."""
 _LOGGING_SHARE = 0.2
-"""The part that is left for the log, once what still runs was stopped."""
+"""Share of the hook's time reserved to log the end, after stopping what still runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Who leaves something, and where."""
+    """The agent that calls, its project and the binding."""
 
     agent: Annotated[
         str | None,
@@ -65,7 +65,7 @@ class AgentOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions(AgentOptions):
-    """Which client calls, and in which run."""
+    """The client that calls, and its run."""
 
     client: Annotated[
         str | None,
@@ -155,7 +155,7 @@ def hook_document(invocation: Invocation, options: AgentOptions) -> None:
 
 
 def failed(error: Exception, invocation: Invocation) -> int:
-    """Say on stderr and in the log file what went wrong, and return the exit code 0."""
+    """Report an error on stderr and in the log file; return the exit code 0."""
     import logging
 
     sentence = str(error) or type(error).__name__
@@ -165,7 +165,7 @@ def failed(error: Exception, invocation: Invocation) -> int:
         sentence = f"{error.filename or 'The answer'}: {error.strerror or error}."
     say(sentence)
     if is_unwritten(error):
-        close_quietly()  # Python would write the rest at its end, and fail again
+        close_quietly()  # at its end Python would write the rest, and fail again
     try:
         paths = invocation.paths()
     except Invalid:
@@ -182,7 +182,7 @@ def _for_client(
     options: ClientOptions,
     work: Callable[[Session, Agent, HookCall], Awaitable[None]],
 ) -> None:
-    """Read what a client says, and do the work as its agent."""
+    """Read the client's call from stdin, and do the work as its agent."""
     with _in_time(invocation) as limit:
         from memtui.channels.hooks.calls import MOST_BYTES, read_call
 
@@ -249,7 +249,7 @@ def _issue_text(text: str, name_of_it: str) -> IssueText:
 
 
 def _tell(session: Session, found: Captured) -> None:
-    """Print what became of a capture, for whoever asks: a client wants nothing to read."""
+    """Print the result of a capture, but only as JSON: clients expect no output."""
     if session.out.as_json:
         session.out.document(found)
 
@@ -261,9 +261,9 @@ def _project_of(call: HookCall) -> str | None:
 
 
 def _joined(session: Session, run: str, call: HookCall) -> HookCall:
-    """Note the run for what else the client starts; if it cannot be, that has runs of its own.
+    """Note the client's run, so that its MCP server uses it; without a note that has its own runs.
 
-    Returns the call with what was noted of the client before.
+    Returns the call, with `is_compacted` from the earlier note.
     """
     import logging
 
@@ -273,7 +273,7 @@ def _joined(session: Session, run: str, call: HookCall) -> HookCall:
     if (process := client_process()) is None:
         return call
     is_compacted = noted(session.paths, process) == RunNote(run, compacted=True)
-    if call.moment in {Moment.START, Moment.PROMPT}:  # it is told everything now
+    if call.moment in {Moment.START, Moment.PROMPT}:  # now it gets everything again
         note = RunNote(run)
     else:
         note = RunNote(run, compacted=is_compacted or call.moment is Moment.COMPACTION)
@@ -285,21 +285,21 @@ def _joined(session: Session, run: str, call: HookCall) -> HookCall:
 
 
 class _Limit(NamedTuple):
-    """How long a hook may take, and when that is over, by the clock of the event loop."""
+    """Time limit of a hook in milliseconds, and its end by the monotonic clock."""
 
     most_ms: int
     end: float
 
     @property
     def passed(self) -> Unavailable:
-        """What is said once it is over."""
+        """The error for a hook that took too long."""
         return Unavailable(
             f"The hook took more than {self.most_ms:,} ms (hook_timeout_ms) and was ended."
         )
 
 
 def _run(invocation: Invocation, limit: _Limit, work: Callable[[Session], Awaitable[None]]) -> None:
-    """Do the work in a home that is there already; stop it while there is time to log that."""
+    """Do the work in an existing home; stop it early enough to log the time-out."""
 
     async def inside() -> None:
         try:
@@ -314,7 +314,7 @@ def _run(invocation: Invocation, limit: _Limit, work: Callable[[Session], Awaita
 
 @contextmanager
 def _in_time(invocation: Invocation) -> Iterator[_Limit]:
-    """End the process, with exit code 0, once the time of a hook is over."""
+    """End the process with exit code 0 when the hook's time is over."""
     most_ms, done = invocation.settings().hook_timeout_ms, Event()
     limit = _Limit(most_ms, monotonic() + most_ms / 1_000)
 

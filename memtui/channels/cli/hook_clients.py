@@ -1,4 +1,4 @@
-"""`hook install` and its like: which clients call memtui's hooks."""
+"""`hook clients`, `install` and `uninstall`: clients that call memtui's hooks."""
 
 from __future__ import annotations
 

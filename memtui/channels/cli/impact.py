@@ -1,4 +1,4 @@
-"""What forgetting some records would change: `--impact` of `forget` and `facts prune`."""
+"""`--impact` of `forget` and `facts prune`: what forgetting some records would change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SECONDS_A_LINE = 5.0
 _TEXT = 100
-"""Characters of a record's text on a line."""
+"""Most characters of a text on a line."""
 
 Tried = Annotated[
     bool,
@@ -42,7 +42,7 @@ Check = Annotated[
 
 
 def refuse_alone(*, impact: bool, last: int | None, check: bool) -> None:
-    """Raise `Invalid` where what goes with --impact is given without it."""
+    """Raise `Invalid` if --last or --check is given without --impact."""
     if not impact and (last is not None or check):
         raise Invalid("--last and --check go with --impact; give that too.")
 
@@ -50,7 +50,7 @@ def refuse_alone(*, impact: bool, last: int | None, check: bool) -> None:
 async def find(
     session: Session, records: Mapping[str, Sequence[RecordHandle]], last: int | None
 ) -> Impact:
-    """Try the log's last questions without some records, named by the key of their binding."""
+    """Replay the log's last questions without some records, given by binding key."""
     from memtui.service import ImpactRequest
 
     request = ImpactRequest.model_validate(
@@ -63,12 +63,12 @@ async def find(
 
 
 def exit_code(found: Impact, *, check: bool) -> int:
-    """Return 1 where that was asked for and an answer differs, or may."""
+    """Return 1 if `check` is set and an answer differs, or may; else 0."""
     return int(check and bool(found.differ or found.with_a_record))
 
 
 def document(found: Impact) -> dict[str, Any]:
-    """Return it as JSON."""
+    """Return the impact as JSON."""
     return {
         "record_ids": [one.handle.provider_record_id for one in found.records],
         "unread_ids": [one.provider_record_id for one in found.unread],
@@ -124,7 +124,7 @@ def _effect(one: Effect) -> dict[str, Any]:
 
 
 def lines(found: Impact) -> Iterator[Line]:
-    """Yield each answer that would differ, for a person."""
+    """Yield each answer that would differ."""
     for one in found.effects:
         times = f"  {shown.count(one.times)} times" if one.times > 1 else ""
         question = visible(one.question or "-", limit=_TEXT)
@@ -137,7 +137,7 @@ def lines(found: Impact) -> Iterator[Line]:
 
 
 def sentences(found: Impact) -> Iterator[str]:
-    """Yield what it comes to, for a person."""
+    """Yield missing records and the summary."""
     for one in found.missing:
         yield f"There is no record {one.provider_record_id}."
     yield from shown.impact_words(found)

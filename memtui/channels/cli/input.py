@@ -1,4 +1,4 @@
-"""What a person is asked on the terminal, and what comes on stdin."""
+"""Questions on the terminal, and reading stdin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from memtui.visible import visible
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal.
+    """Ask a yes-or-no question on the terminal.
 
     Raises:
-        Invalid: nobody is there to ask.
+        Invalid: stdin is no terminal.
         typer.Abort: the answer was no.
     """
     if not sys.stdin.isatty():
@@ -24,10 +24,10 @@ def confirm(question: str) -> None:
 
 
 def confirm_name(name: str, given: str | None, warning: str, option: str) -> None:
-    """Have the name of what goes typed, unless it was `given` with the `option`.
+    """Let the person type the name of what is to be removed, unless it was `given`.
 
     Raises:
-        Invalid: it is another name, or nobody is there to type it.
+        Invalid: it is another name, or stdin is no terminal.
     """
     if given is None and not sys.stdin.isatty():
         raise Invalid(f"{warning} Nobody can type {name} here, so add {option} {name}.")
@@ -40,10 +40,11 @@ def confirm_name(name: str, given: str | None, warning: str, option: str) -> Non
 def read_stdin(most: int | None = None) -> str:
     """Return all of stdin.
 
-    With `most`, at most so many bytes: the rest of what is longer is read and dropped, so that
-    whoever writes it is not cut off. Nobody at a terminal is waited for then.
+    With `most`, more bytes are refused, but read to the end, so that the writer is not cut off; and
+    a terminal counts as empty.
 
-    A byte order mark of UTF-16 is believed. With `most`, what is not UTF-8 becomes U+FFFD.
+    Text with a UTF-16 byte order mark is decoded as such. With `most`, invalid UTF-8 becomes
+    U+FFFD.
 
     Raises:
         Invalid: it is not UTF-8, or longer than `most`.

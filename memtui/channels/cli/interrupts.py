@@ -1,4 +1,4 @@
-"""What ctrl+c does before a command begins, and from then on."""
+"""The effect of ctrl+c: before a command begins it ends the process, then it raises."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import signal
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit code of what was interrupted."""
+"""Exit code after an interrupt."""
 
 
 def end_at_once() -> None:
-    """Let an interrupt end the process where it is.
+    """Let an interrupt end the process at once.
 
-    Nothing has begun while modules are still imported, and one that an exception stops half way
-    fails with another error, or aborts in C++.
+    While modules are imported nothing has begun, and an import that an exception interrupts fails
+    with another error, or aborts in C++.
     """
     signal.signal(signal.SIGINT, _end)
 
 
 def raise_interrupts() -> None:
-    """Let an interrupt raise `KeyboardInterrupt` again, so that what has begun can clear up."""
+    """Let an interrupt raise `KeyboardInterrupt` again, so that a command can clean up."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: every command and its group, the global options, the entry."""
+"""The command line: all commands and groups, the global options, and the entry point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memtui.channels.helper.words import home_of_hook
 
 PROGRAM = "memtui"
 ASKED_BY_SHELL = "_MEMTUI_COMPLETE"
-"""The variable in which a shell asks what could come next."""
+"""The environment variable that a shell sets to ask for completions."""
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback protocol
@@ -99,10 +99,10 @@ GROUPS = {
     "mcp": ("The MCP server for agents; without a command it serves, as `serve` does.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }
-"""What the list of commands says of each group, and the modules that have its commands."""
+"""Help of each group, and the modules with its commands."""
 
 ALONE = {"mcp": "serve"}
-"""The command of a group that is meant where none is named."""
+"""The command of a group that runs if none is named."""
 
 COMMANDS = {
     "query": ("Find the records that are relevant to TEXT, best first.", "query"),
@@ -145,11 +145,11 @@ COMMANDS = {
     "screenshot": ("Write a picture of a screen to an SVG file.", "screenshot"),
     "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }
-"""The first sentence of the docstring of each command that is in no group, and its module."""
+"""Commands outside groups: the first sentence of the docstring, and the module."""
 
 
 def build_app() -> typer.Typer:
-    """Return the command line."""
+    """Build the command line."""
     app = typer.Typer(
         cls=RootGroup,
         invoke_without_command=True,
@@ -171,12 +171,12 @@ def build_app() -> typer.Typer:
 
 @cache
 def command_line() -> Any:
-    """Return the command line as it is called, made once a process."""
+    """Return the command to call, built once per process."""
     return get_command(build_app())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; no error gets past here."""
+    """Run one command line and return its exit code; every error is reported here."""
     _open_missing()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
@@ -205,16 +205,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _open_missing() -> None:
-    """Give a standard stream that is closed (`>&-`) a place where what goes there is lost."""
+    """Replace closed standard streams (`>&-`) by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _refuse_other_encodings(arguments: Sequence[str]) -> None:
-    """Raise `Invalid` for bytes that are not UTF-8: nothing that memtui stores can hold them.
+    """Raise `Invalid` for arguments that are not UTF-8, which memtui cannot store.
 
-    So it does where Python takes names of files for something else.
+    It also does if Python's encoding of file names is not UTF-8.
     """
     names = sys.getfilesystemencoding()
     if not is_utf8(names) and {"--help", "--version"}.isdisjoint(arguments):
@@ -238,6 +238,6 @@ def main() -> None:
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """Return whether `--json` stands among the options, also where they could not be parsed."""
+    """Return whether `--json` is among the options, even if they cannot be parsed."""
     words = list(arguments)
     return "--json" in words[: words.index("--") if "--" in words else None]

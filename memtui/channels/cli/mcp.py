@@ -211,7 +211,7 @@ def mcp_install(
 
 
 def _hooks_too(key: str, works_in: list[str]) -> str:
-    """Say that a client can be told without asking, where it has hooks."""
+    """Return the hint to install hooks as well; empty: the client has none."""
     from memtui.channels.hooks.clients import CLIENTS
 
     if all(one.key != key for one in CLIENTS):

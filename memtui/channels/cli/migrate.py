@@ -1,4 +1,4 @@
-"""`migrate`: move a binding's records to another, prove it, and let that one serve."""
+"""`migrate` and `cutover`: move a binding's records to another, verify, and switch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Destination = Annotated[
 ]
 _SECONDS_A_LINE = 5.0
 _NAMED = 3
-"""Records named that a destination refuses for the same reason."""
+"""Most records named for one reason of refusal."""
 
 
 async def migrate(
@@ -148,7 +148,7 @@ async def _verify(
 
 
 def progress_words(now: MigrationProgress) -> str:
-    """Say how far a run has come."""
+    """Return the progress of a run in words."""
     if now.found:
         return f"{shown.counted(now.found, 'record')} found so far"
     words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
@@ -160,7 +160,7 @@ def progress_words(now: MigrationProgress) -> str:
 
 
 def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) -> None:
-    """Say why a side could not be listed whole."""
+    """Say why a side could not be listed to its end."""
     for sentence in unread:
         session.out.say(f"{binding.key}: {sentence}")
 

@@ -149,7 +149,7 @@ async def note(
 async def store(
     session: Session, scope: BindingOptions, source: SourceOptions, **values: Any
 ) -> None:
-    """Write a record, print its id, and say where it is stored, and why there."""
+    """Write a record, print its id, and say which binding stores it, and why."""
     request = scope.request(
         session,
         WriteRequest,
@@ -171,7 +171,7 @@ async def store(
 
 
 def _typed(text: str, kind: str | None) -> str:
-    """Return the text that is given, or comes on stdin; a fact is one line of that."""
+    """Return the given text, or stdin for `-`; for a fact without the final line break."""
     typed = read_stdin() if text == "-" else text
     return typed.removesuffix("\n") if kind == FACT and text == "-" else typed
 
@@ -188,12 +188,12 @@ def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> 
 
 
 def _done(answer: MutationAnswer) -> str:
-    """Return the verb of what a write did: it changed the fact whose key it has, or stored one."""
+    """Return `Stored`, or `Changed “…”` if the write replaced the value of a fact's key."""
     return "Stored" if answer.was is None else f"Changed “{visible(answer.was)}”"
 
 
 def _own_id(request: WriteRequest, answer: MutationAnswer) -> str:
-    """Say that the provider gave an id of its own, where another was asked for."""
+    """Return that the provider ignored the requested id; empty: it did not."""
     given = [one.provider_record_id for one in answer.handles]
     if request.record_id is None or not given or request.record_id in given:
         return ""
@@ -204,7 +204,7 @@ def _own_id(request: WriteRequest, answer: MutationAnswer) -> str:
 
 
 def _similar(answer: MutationAnswer) -> Iterator[str]:
-    """Name what says the same as what was stored, or nearly, and how to update it instead."""
+    """Yield records that say the same or nearly the same, and how to update one instead."""
     for one in answer.similar:
         how = "As good as there already" if one.is_same else "Close to what is there"
         text = visible(shown.beginning(one.record.shown), limit=_SIMILAR_CHARS)
@@ -218,7 +218,7 @@ def _similar(answer: MutationAnswer) -> Iterator[str]:
 
 
 def _ahead(session: Session, request: WriteRequest) -> str:
-    """Say that what is stored does not hold now, where it does not."""
+    """Return that the record is not valid now; empty: it is."""
     begin, end = request.valid_from, request.valid_to
     if begin is not None and begin > session.now:
         return f"It is valid from {shown.exact(begin, session.zone)}; it is not listed before."
@@ -314,14 +314,14 @@ async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
 
 
 def answer_corrected(session: Session, answer: MutationAnswer) -> None:
-    """Print a correction's answer, and how it is taken back."""
+    """Print a correction's answer, and how to undo it."""
     session.out.answer(
         answer, changed_ids(answer), _redacted(answer), answer.loss, corrected(answer)
     )
 
 
 def corrected(answer: MutationAnswer) -> str:
-    """Tell a person how a correction is taken back, or an agent that it waits."""
+    """Return how to undo a correction, or that it is held for review."""
     return pending(answer) or f"Corrected; memtui undo {answer.operation_id} undoes it."
 
 

@@ -1,4 +1,4 @@
-"""`ops`: the operation log, to a file and from other systems' files too."""
+"""`ops`: the operation log, its export, and the import of other systems' logs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def ops_list(
 
 
 async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
-    """List the first operations of another order than the log's own."""
+    """List the first operations in the order `sort`."""
     chosen = OperationOptions().filter(session, line, ScopeOptions())
     view = await session.service.analysis.open_log(session.caller, chosen, sort)
     try:
@@ -184,7 +184,7 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
 
 
 def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
-    """Name what cannot be read; return the exit code."""
+    """Name damaged operations; return the exit code."""
     found = [one for one in operations if one.damaged]
     for one in found:
         session.out.say(one.error_message or "")
@@ -192,7 +192,7 @@ def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
 
 
 async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> NoReturn:
-    """Print `first` oldest first, then every new operation as it comes, until interrupted."""
+    """Print `first`, oldest first, then every new operation, until interrupted."""
     import asyncio
 
     newest = max((operation.seq for operation in first), default=0)
@@ -241,7 +241,7 @@ def _left_out(internal: int) -> str:
 
 
 def _what(operation: Operation, found: OutcomeCheck | None) -> str:
-    """Return why it failed or what was found of it, what was asked, or which record it touched."""
+    """Return an operation's error or check, else its request, else its first record."""
     if ending := shown.ending(operation, found):
         return ending
     if words := (
@@ -256,7 +256,7 @@ def _what(operation: Operation, found: OutcomeCheck | None) -> str:
     if is_context and isinstance(tokens := operation.request.get("tokens"), int):
         return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
-        purpose = operation.request.get("purpose")  # of what another command read on its way
+        purpose = operation.request.get("purpose")  # set if another command made this read
         aim = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
         return "erased" if operation.erased else aim
     more = operation.result_count - 1
@@ -439,7 +439,7 @@ async def ops_import(
         timezone=timezone,
         form=form,
     )
-    gc.freeze()  # what is there by now stays: a large import would look at it again and again
+    gc.freeze()  # a large import would scan all present objects again and again
     try:
         with ticker() as show:
             report = await work.run(

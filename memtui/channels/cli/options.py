@@ -1,4 +1,4 @@
-"""The options that several commands share, each with one meaning everywhere."""
+"""Options shared by several commands, each with the same meaning everywhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COMPLETED_RUNS = 200
-"""Runs among which an id is completed."""
+"""Newest runs among which an id is completed."""
 
 
 def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -48,7 +48,7 @@ def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return a completer of the ids of that target type that some binding serves."""
+    """Return a completer for ids of a target type that a binding serves."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         names = {
@@ -63,7 +63,7 @@ def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]
 
 
 def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of the newest runs that begin with `incomplete`, newest first."""
+    """Return the ids of the newest runs whose ids begin with `incomplete`, newest first."""
 
     async def read(session: Session) -> list[str]:
         page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
@@ -73,7 +73,7 @@ def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of the companies that may be entered and begin with `incomplete`."""
+    """Return the ids, beginning with `incomplete`, of companies that the caller may enter."""
 
     async def read(session: Session) -> list[str]:
         caller = session.caller
@@ -88,7 +88,7 @@ def _bindings(ctx: typer.Context) -> list[BindingView]:
 
 
 def _read(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
-    """Return what is read for a completion; nothing where it cannot be, and no home is made."""
+    """Read completions from an existing home; empty: it cannot be read."""
     import asyncio
 
     from memtui.channels.cli.session import Invocation
@@ -186,7 +186,7 @@ FilterLine = Annotated[
 
 @dataclass(frozen=True)
 class OwnerOptions:
-    """Whose memory."""
+    """The owner of memories."""
 
     project: Annotated[
         str | None, typer.Option(help="The project's id.", autocompletion=complete_name("project"))
@@ -206,7 +206,7 @@ class OwnerOptions:
 
 @dataclass(frozen=True)
 class BindingOptions(OwnerOptions):
-    """Whose memory, and which binding."""
+    """The owner of memories, and the binding."""
 
     binding: Annotated[
         str | None,
@@ -217,7 +217,7 @@ class BindingOptions(OwnerOptions):
     ] = None
 
     def request(self, session: Session, model: type[ModelT], /, **values: Any) -> ModelT:
-        """Return a request of the scope and binding. Raises `Invalid` for what does not fit."""
+        """Return a request with the scope and binding. Raises `Invalid` for an invalid value."""
         values = {"scope": self.scope(session), "binding_key": self.binding, **values}
         return build(model, **values)
 
@@ -227,14 +227,14 @@ RunId = Annotated[str | None, typer.Option(help="The run's id.", autocompletion=
 
 @dataclass(frozen=True)
 class RunOptions(BindingOptions):
-    """Whose memory, of which run, and which binding."""
+    """The owner of memories, the binding and the run."""
 
     run: RunId = None
 
 
 @dataclass(frozen=True)
 class ScopeOptions(BindingOptions):
-    """Whose memory, of which piece of work, and which binding."""
+    """The owner of memories, the binding, the issue and the run."""
 
     issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
     run: RunId = None
@@ -242,7 +242,7 @@ class ScopeOptions(BindingOptions):
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """Which operations, besides whose."""
+    """Filters of operations, apart from the scope."""
 
     operation_type: Annotated[
         OperationType | None, typer.Option("--type", help="Only this type.")
@@ -270,7 +270,7 @@ class OperationOptions:
     ] = False
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
-        """Return the filter of operations that a line, these options and the scope's make."""
+        """Return the filter from a line, these options and the scope's options."""
         return filter_of(
             session,
             line,
@@ -293,12 +293,12 @@ _NAMED_BY: dict[str, tuple[str, ...]] = {
     "activity": ("activity_id",),
     "external_document": ("external_ref",),
 }
-"""What it takes to go back to a source of each kind (seed 000, "Memory source reference")."""
+"""Fields that identify a source of each kind (seed 000, "Memory source reference")."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The work object that a memory comes from."""
+    """The source of a memory."""
 
     source: Annotated[
         SourceKind, typer.Option(help="What kind of work object the memory comes from.")
@@ -313,10 +313,10 @@ class SourceOptions:
     ] = None
 
     def reference(self, scope: Scope) -> SourceRef:
-        """Return the source reference; an issue or run that it lacks is the one of the scope.
+        """Return the source reference; a missing issue or run is taken from the scope.
 
         Raises:
-            Invalid: what names a source of this kind is missing.
+            Invalid: a field that identifies a source of this kind is missing.
         """
         named = asdict(self)
         kind = SourceKind(named.pop("source"))
@@ -331,13 +331,13 @@ class SourceOptions:
 def filter_of(
     session: Session, line: list[str] | None, target: FilterTarget, **flags: str | bool | None
 ) -> Filter:
-    """Return the filter of a line and of flags for what is to be narrowed by it.
+    """Return the filter from a line and flags, for `target`.
 
     `since` and `until` are read as moments in the session's zone.
 
     Raises:
-        Invalid: an unknown field, a value that is empty or does not fit, a term that says nothing
-            about the taker, or a field that line and flag give two values.
+        Invalid: a field is unknown, a value is empty or invalid, a term does not apply to the
+            target, or line and flag give a field different values.
     """
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
     _refuse_empty(given)
@@ -374,12 +374,12 @@ def _refuse_empty(given: dict[str, object]) -> None:
 
 
 def _option(name: str) -> str:
-    """Return what a person calls a field of a filter."""
+    """Return the word of a filter's field."""
     return next((word for word, field in FIELDS.items() if field == name), name)
 
 
 def json_object(text: str | None, option: str) -> Json:
-    """Return the JSON object that an option holds; none is an empty one.
+    """Return the JSON object of an option; None: an empty one.
 
     Raises:
         Invalid: the text is not a JSON object.
@@ -402,7 +402,7 @@ def _refuse_constant(word: str) -> None:
 
 
 def target_id_of(session: Session, target_type: str, target_id: str | None) -> str:
-    """Return the id of a target, which only the company may leave out. Raises `Invalid`."""
+    """Return the id of a target; only the company's may be left out. Raises `Invalid`."""
     if target_type == "company":
         return target_id or session.company.company_id
     if not target_id:

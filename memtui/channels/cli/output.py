@@ -1,6 +1,6 @@
-"""Where answers go: stdout carries the answer only, stderr the rest.
+"""Output of answers: stdout gets only the answer, stderr everything else.
 
-People's lines pass through `visible()`, whatever stdout is; a JSON document is exact.
+Lines for a person pass through `visible()`, even if stdout is no terminal; JSON is exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A line of secondary meaning."""
+    """A line of secondary information."""
 
     text: str
 
@@ -43,10 +43,9 @@ class Output:
     def answer(
         self, document: Model | dict[str, Any], lines: Iterable[Line] = (), *sentences: str
     ) -> None:
-        """Print `document` as JSON if that was asked for, else the `lines`.
+        """Print `document` with `as_json`, else the `lines`.
 
-        What could not be read for it is in the JSON; a person is told on stderr, and then the
-        `sentences` that are not empty.
+        Without `as_json`, the document's problems and then the `sentences` go to stderr.
         """
         if self.as_json:
             self.document(document)
@@ -54,13 +53,13 @@ class Output:
         for line in lines:
             self.line(line)
         get = document.get if isinstance(document, dict) else partial(getattr, document)
-        # A report's own problems are sentences, and its lines have them.
+        # Problems that are plain sentences are already in the lines.
         self.tell(one for one in get("problems", ()) if not isinstance(one, str))
         for sentence in filter(None, sentences):
             self.say(sentence)
 
     def tell(self, problems: Iterable[Problem | dict[str, Any]]) -> None:
-        """Say on stderr what could not be read for an answer."""
+        """Print on stderr what could not be read for an answer."""
         from memtui.contract import Problem
 
         for problem in problems:
@@ -77,12 +76,12 @@ class Output:
         sys.stdout.write(shown(line, colour=use_colour()) + "\n")
 
     def say(self, sentence: str) -> None:
-        """Tell a person something that is not the answer, on stderr."""
+        """Print a sentence on stderr."""
         say(sentence)
 
 
 def say(sentence: str) -> None:
-    """Print a sentence on stderr, made safe to show; where it cannot be, nobody can be told."""
+    """Print a sentence on stderr, with control characters made visible; ignore write errors."""
     from memtui.visible import visible
 
     with suppress(OSError):
@@ -90,7 +89,7 @@ def say(sentence: str) -> None:
 
 
 def shown(line: Line, *, colour: bool) -> str:
-    """Return the line as it is printed: nothing in it that a terminal would obey but our own."""
+    """Return the line to print: control characters visible, dimmed with an escape if `colour`."""
     from memtui.visible import visible
 
     if isinstance(line, str):
@@ -100,7 +99,7 @@ def shown(line: Line, *, colour: bool) -> str:
 
 
 def use_colour() -> bool:
-    """Return whether stdout is a terminal that takes colours and NO_COLOR is not set."""
+    """Return whether stdout is a terminal with colours and NO_COLOR is not set."""
     return (
         sys.stdout.isatty()
         and not os.environ.get("NO_COLOR")
@@ -109,7 +108,7 @@ def use_colour() -> bool:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value's JSON form, with models taken apart field by field."""
+    """Return the JSON form of a value, with models as objects."""
     from memtui.contract import Model
 
     if isinstance(value, Model):
@@ -122,7 +121,7 @@ def jsonable(value: Any) -> Any:
 
 
 def write_exactly(content: bytes) -> None:
-    """Write to stdout after what stands there already, every byte as it is."""
+    """Write bytes to stdout unchanged, after flushing the text before them."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
@@ -130,10 +129,10 @@ def write_exactly(content: bytes) -> None:
 
 @contextmanager
 def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
-    """Yield what shows on stderr how far it has come, each line in the place of the one before.
+    """Yield a function that shows progress on stderr; each line replaces the one before.
 
-    The last line stays where the work was stopped. Where there is no terminal it prints a line at
-    most every `pause_s` seconds.
+    After an error the last line stays. If stderr is no terminal, it prints a line at most every
+    `pause_s` seconds.
     """
     last, is_open = monotonic(), False
 
@@ -158,7 +157,7 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
 
 
 def of_bindings(answer: EverywhereAnswer) -> str:
-    """Return from how many of the bindings an answer is, and how long it took."""
+    """Return how many bindings answered, and the time: `from 2 of 3 bindings in 18 ms`."""
     from memtui.presenters.format import counted, duration
 
     asked = counted(len(answer.bindings), "binding")
@@ -173,7 +172,7 @@ _CELL_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column: its title, and whether its cells are numbers or take the room that is left."""
+    """A column; `right`: its cells are numbers; `stretch`: it is cut to fit the terminal."""
 
     title: str
     right: bool = False
@@ -181,7 +180,7 @@ class TextColumn:
 
 
 def columns(*titles: str) -> tuple[TextColumn, ...]:
-    """Return columns: `count>` holds numbers, and `text*` takes the room that is left."""
+    """Return columns from titles: `count>` has numbers, `text*` is cut to fit the terminal."""
     return tuple(
         TextColumn(title.rstrip(">*"), right=title.endswith(">"), stretch=title.endswith("*"))
         for title in titles
@@ -189,9 +188,9 @@ def columns(*titles: str) -> tuple[TextColumn, ...]:
 
 
 def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Iterator[Line]:
-    """Yield the title line and one line a row, made safe to show; without rows nothing.
+    """Yield the title line and a line for each row; nothing without rows.
 
-    Without a terminal no cell is cut to a width, and every cell ends at 200 characters.
+    A cell has at most 200 characters; only on a terminal a column is cut to its width.
     """
     from memtui.visible import visible
 
@@ -215,7 +214,7 @@ def fields(pairs: Iterable[tuple[str, str]]) -> Iterator[Line]:
 
 
 def _fit(columns: Sequence[TextColumn], widths: list[int]) -> None:
-    """Cut the stretching column so that a line fits the terminal."""
+    """Narrow the stretching column so that a line fits the terminal."""
     if not sys.stdout.isatty():
         return
     room = shutil.get_terminal_size().columns - len(_GAP) * (len(columns) - 1)

@@ -1,6 +1,6 @@
-"""Pictures of the app's screens, opened unseen: for `memtui screenshot`, and for the README.
+"""Pictures of the app's screens, taken without a terminal, for `memtui screenshot` and the README.
 
-`python -m memtui.channels.cli.pictures docs/pictures` makes those of the README anew from the demo.
+`python -m memtui.channels.cli.pictures docs/pictures` takes those of the README from the demo.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from memtui.widgets.background import is_talk
 _LONGEST_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 _STANDING = "records-watch"
-"""The group of the worker that runs as long as its screen."""
+"""Group of a worker that runs as long as its screen, so it is not waited for."""
 _STILL = 3
-"""Looks that show the same before a screen counts as read."""
+"""Equal looks in a row before a screen counts as complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """What a picture is to show."""
+    """The content of a picture."""
 
     screen: str
     """The name of a numbered screen."""
     owner: Mapping[str, str | None] = field(default_factory=dict)
-    """The fields of the scope that is looked at; none: the whole company."""
+    """Fields of the scope; empty: the whole company."""
     filter_line: str = ""
     keys: tuple[str, ...] = ()
-    """What is pressed then, one after the other."""
+    """Keys to press before the picture is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Picture:
 
     svg: str
     is_whole: bool
-    """Whether everything on it had been read by then."""
+    """Whether the screen was complete; False: it was still reading after a minute."""
 
 
 README = {
@@ -69,10 +69,10 @@ README = {
     "prune": Shot("records", keys=("f3", "c")),
     "analytics": Shot("analytics"),
 }
-"""The pictures of the README, by the names of their files, taken of the demo."""
+"""The pictures of the README by file name, taken from the demo."""
 README_SIZE = (120, 34)
 README_END = datetime(2026, 3, 18, 16, tzinfo=UTC)
-"""When the demo of the README ends."""
+"""End of the README's demo."""
 
 
 async def take(
@@ -84,21 +84,21 @@ async def take(
     company: str | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Picture]:
-    """Open the app unseen, and return what it shows for each shot, once that was read.
+    """Open the app without a terminal, and return a picture of each shot once it is complete.
 
-    What it reads stands in the log as the app's own; nothing is changed or kept.
+    Its reads are logged as the app's own; no memory or setting is changed.
 
     Args:
         paths: The home.
         settings: Its settings.
-        shots: What to show, in this order.
+        shots: The shots, in order.
         size: Columns and rows.
-        company: The company, by id or name; None: the one that was looked at last.
-        clock: Gives now.
+        company: The company, by id or name; None: the last one shown.
+        clock: Returns the present moment.
 
     Raises:
-        Invalid: there is no such screen or theme, or a filter line does not parse.
-        MemtuiError: the service does not open.
+        Invalid: a screen or theme is unknown, or a filter line does not parse.
+        MemtuiError: the service cannot be opened.
         Unavailable: the app stopped.
     """
     shots = list(shots)
@@ -139,7 +139,7 @@ async def take(
 
 
 async def _until_read(app: MemtuiApp) -> bool:
-    """Wait until the app shows the same for a while and reads nothing; return whether it does."""
+    """Wait until the app reads nothing and its screen stays the same; False: it timed out."""
     end, still = monotonic() + _LONGEST_SECONDS, 0
     before: list[Strip] = []
     while still < _STILL:
@@ -165,7 +165,7 @@ def _reads(app: MemtuiApp) -> bool:
 
 
 def take_readme(paths: Paths) -> dict[str, Picture]:
-    """Return the pictures of the README, by the names of their files, of a demo that is there."""
+    """Return the pictures of the README by file name, from an existing demo."""
     taken = asyncio.run(
         take(
             paths,
@@ -179,10 +179,10 @@ def take_readme(paths: Paths) -> dict[str, Picture]:
 
 
 def write_readme(folder: Path) -> None:
-    """Write the pictures of the README anew, of a demo in a home of nobody's."""
+    """Write the pictures of the README, from a demo in a temporary home."""
     folder = folder.absolute()
     with tempfile.TemporaryDirectory() as home:
-        os.environ["HOME"] = home  # paths are shown from there, and nothing is found in it
+        os.environ["HOME"] = home  # shown paths begin there, and it has no memories to discover
         os.chdir(home)
         paths = find_paths(Path(home, ".local", "share", "memtui", "demo"))
         build_demo(paths, Settings(), now=README_END)

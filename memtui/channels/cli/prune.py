@@ -1,4 +1,4 @@
-"""`facts prune`: what a scope could do without, why, and away with it."""
+"""`facts prune`: records that could be forgotten, the reasons, and forgetting them."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ _NO_LIMIT = 2**31
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The plans of one scope, or of everything, and what of them was done."""
+    """The plans of one scope, or of all bindings."""
 
     plans: dict[str, PrunePlan]
-    """By the key of their binding, with their marks."""
+    """Plans by binding key, with their marks."""
     head: dict[str, Any]
-    """What the document says of how they came about."""
+    """Fields of the JSON document about the planning."""
     failed: tuple[BindingOutcome, ...] = ()
     insights: tuple[Insight, ...] = ()
     everything: bool = False
 
     @property
     def marked(self) -> dict[str, tuple[Record, ...]]:
-        """What would go, by binding."""
+        """The records to forget, by binding."""
         return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
 
     @property
     def staying(self) -> dict[str, tuple[Record, ...]]:
-        """What stays in the place of that, by binding."""
+        """The survivors of the marked records, by binding."""
         return {key: plan.staying for key, plan in self.plans.items()}
 
     @property
     def kept(self) -> Counter[str]:
-        """Why records that could go cannot be forgotten, and how many of them."""
+        """Reasons why candidates cannot be forgotten, each with their number."""
         could = {
             (key, candidate.record.handle)
             for key, plan in self.plans.items()
@@ -279,7 +279,7 @@ def _candidates(binding_key: str, plan: PrunePlan) -> Iterator[dict[str, Any]]:
 
 
 def _clusters(binding_key: str, plan: PrunePlan) -> Iterator[dict[str, Any]]:
-    """Yield each group of records that say the same, with the one that stays."""
+    """Yield each group of duplicates, with the survivor."""
     texts = {item.record.handle: item.record.text for item in plan.items}
     found: dict[str, list[PruneCandidate]] = {}
     for candidate in plan.candidates:
@@ -326,7 +326,7 @@ def _lines(planned: _Planned) -> Iterator[Line]:
 
 
 def _left(planned: _Planned) -> Iterator[Line]:
-    """Yield what could go and is not marked, and why it cannot be forgotten where it cannot."""
+    """Yield candidates that are not marked, their reasons, and why they cannot be forgotten."""
     for key, plan in planned.plans.items():
         items = {item.record.handle: item for item in plan.items}
         for handle, reasons in groupby(plan.candidates, key=lambda one: one.record.handle):
@@ -342,7 +342,7 @@ def _left(planned: _Planned) -> Iterator[Line]:
 
 
 def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:
-    """Yield what shows over the memories of each owner, by kind."""
+    """Yield the insights, grouped by kind."""
     for kind, found in groupby(insights, key=lambda one: one.kind):
         yield Dim(kind.replace("_", " "))
         for one in found:

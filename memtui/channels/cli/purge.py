@@ -1,4 +1,4 @@
-"""`purge`: erase memtui's own copies of what is gone, for good, and prove it by looking."""
+"""`purge`: erase memtui's own copies of forgotten records for good, and search for remains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COPIES = columns("place*", "copies>", "of")
 _LIVING = columns("lives in", "record", "text*")
 _HIDDEN = "not yours to see"
 _LOOKED_AT = 100_000
-"""Operations whose names are compared with a name that was not found."""
+"""Newest operations whose names are compared with an unknown name."""
 
 
 async def purge(
@@ -118,7 +118,7 @@ async def _asked(
     request: PurgeRequest,
     ask: Callable[[Caller, PurgeRequest], Awaitable[PurgeAnswer]],
 ) -> PurgeAnswer:
-    """Return the answer; a user or project that nobody knows is named with what is near."""
+    """Return the answer; on `NotFound`, name an unknown user or project with near names."""
     try:
         return await ask(session.caller, request)
     except NotFound:

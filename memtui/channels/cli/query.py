@@ -1,4 +1,4 @@
-"""`query` and `context`: what an agent finds, and what a model is given."""
+"""`query`, `profile` and `context`: what an agent finds, and what a model gets."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _summary(answer: QueryAnswer) -> str:
 
 _BAR = 24
 _LEFT_OUT_CHARS = 100
-"""Of a longer memory a person is shown the beginning; a JSON document has it whole."""
+"""Most characters of a memory shown to a person; JSON has all of it."""
 _SHOWN_WITHOUT_ROOM = 3
 
 
@@ -325,7 +325,7 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
 
 
 def _left_out(answer: ContextAnswer) -> Iterator[Line]:
-    """Yield what is left out; of what only lacks room the first, of what was given before none."""
+    """Yield left-out records with reasons; most of those without room, or given before, as counts."""
     from memtui.context.assembly import GIVEN_BEFORE, NO_ROOM
 
     reasons = Counter(left.reason for left in answer.left_out)

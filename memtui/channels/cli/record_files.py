@@ -1,6 +1,6 @@
 """Records in files: `facts export`, `facts import` and `note --file`.
 
-A file that is read ten times adds what reading it once adds.
+Importing a file again adds nothing.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 JSON, JSONL, MARKDOWN = "json", "jsonl", "md"
 _LINE_BYTES = 32 << 20
-"""A longer line is refused."""
+"""Longest line that is accepted."""
 THERE, NO_TEXT = "It is there already.", "It has no text."
 _SHOWN_CHARS = 200
 _FIXED = {"kind", "metadata"}
-"""Fields that an export of facts leaves out: they follow from a fact's text."""
+"""Fields that an export of facts leaves out, as they follow from the text."""
 _MEDIA = {"image": "a picture", "audio": "a sound", "video": "a film"}
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
 class FileRecord(Model):
-    """The fields of a record in a file; fields of other names are left out."""
+    """A record in a file; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -81,7 +81,7 @@ class FileRecord(Model):
 
 
 class FileLine(Model):
-    """The record that begins on a line of a file, counted from 1, or why there is none."""
+    """The record that begins on a line, or why there is none; `number` counts from 1."""
 
     number: int
     fact: FileRecord | None = None
@@ -89,10 +89,10 @@ class FileLine(Model):
 
 
 def format_of(file: Path, forms: Sequence[str]) -> str:
-    """Return which of the formats a file's name tells.
+    """Return the format from a file's suffix.
 
     Raises:
-        Invalid: it tells none of them.
+        Invalid: it is none of `forms`.
     """
     ending = file.suffix.removeprefix(".").lower()
     if ending in forms:
@@ -107,7 +107,7 @@ def format_of(file: Path, forms: Sequence[str]) -> str:
 
 
 def entries(file: Path, kind: str) -> list[FileLine]:
-    """Return the records of a file; those of a JSON document are counted from 1.
+    """Return the records of a file; in a JSON document `number` is their position, from 1.
 
     In markdown a bullet is a fact, and a heading of the highest level begins any other record.
 
@@ -127,7 +127,7 @@ def written(records: Sequence[Record], form: str) -> str:
     """Return facts as the text of a file.
 
     Raises:
-        Invalid: markdown cannot carry one of them.
+        Invalid: markdown cannot represent one of them unchanged.
     """
     return "".join(_jsonl(records) if form == JSONL else _markdown(records))
 
@@ -201,7 +201,7 @@ def _read(number: int, value: Any) -> FileLine:
 
 
 def _bullets(text: str) -> Iterator[FileLine]:
-    """Yield a fact for each bullet; blank lines and headings say nothing."""
+    """Yield a fact for each bullet; other lines, except blanks and headings, are errors."""
     from memtui.backends.vault import facts
 
     file = facts.parse(text.replace("\r\n", "\n"))
@@ -224,7 +224,7 @@ def _bullets(text: str) -> Iterator[FileLine]:
 
 
 def _sections(file: Path, text: str) -> Iterator[FileLine]:
-    """Yield a record for each heading of the highest level; without one the file is a record."""
+    """Yield a record for each heading of the highest level; without one, the file is one record."""
     from memtui.backends.vault import markdown
 
     document = markdown.split(text.replace("\r\n", "\n"))
@@ -258,7 +258,7 @@ def _sections(file: Path, text: str) -> Iterator[FileLine]:
 
 
 def _headings(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield place and title of each heading of the highest level; in code there are none."""
+    """Return index and title of each heading of the highest level, outside code blocks."""
     found: list[tuple[int, int, str]] = []
     fence = ""
     for place, line in enumerate(lines):
@@ -348,15 +348,15 @@ async def load_notes(
     dry_run: bool,
     defaults: dict[str, Any],
 ) -> int:
-    """Store the records of a file, and tell what became of each; returns the exit code.
+    """Store the records of a file, and print the result of each; return the exit code.
 
     Args:
         session: The session.
         file: Ends in .json, .jsonl or .md.
-        scope: Whose they are, and in which binding.
-        source: Where those come from that do not say.
-        dry_run: Only say what would happen.
-        defaults: The kind, topic and tags of those that have none.
+        scope: Their owner and the binding.
+        source: The source of records without one.
+        dry_run: Only print what would happen.
+        defaults: Kind, topic and tags of records without them.
 
     Raises:
         Invalid: the file cannot be read as a whole.
@@ -381,7 +381,7 @@ async def load_notes(
 
 
 def _sort_notes(lines: list[FileLine], present: set[str]) -> FileReport:
-    """Say what is to become of each entry."""
+    """Sort the entries into new, known and refused ones."""
     from memtui.service.operations.redaction import redact
 
     report, known = FileReport(), set(present)
@@ -407,9 +407,9 @@ async def load(
     *,
     dry_run: bool,
 ) -> int:
-    """Write what a report would have added, tell what became of each line; one undo undoes it.
+    """Write the records to add, and print the result of each line; one undo undoes all.
 
-    Returns the exit code: 1 where a line was refused.
+    Returns the exit code: 1 if a line was refused.
     """
     if report.added:
         of_whom = request_of(report.added[0][1])
@@ -439,23 +439,23 @@ async def load(
 
 @dataclass(slots=True)
 class FileReport:
-    """What became of each line, in order."""
+    """The result of each line, in order."""
 
     added: list[tuple[FileLine, FileRecord]] = field(default_factory=list)
-    """The `changed` ones are among them."""
+    """Lines added, including the `changed` ones."""
     changed: dict[int, str] = field(default_factory=dict)
-    """What stood there of the key of a line before, by the line's number."""
+    """Earlier text of a line's key, by line number."""
     skipped: list[tuple[FileLine, str]] = field(default_factory=list)
     refused: list[tuple[FileLine, str]] = field(default_factory=list)
     operation_ids: list[str] = field(default_factory=list)
 
     @property
     def undoing(self) -> str:
-        """How what was added is undone; empty where nothing was."""
+        """How to undo the additions; empty: there are none."""
         return f"memtui undo {self.operation_ids[-1]} undoes it." if self.operation_ids else ""
 
     def document(self, *, dry_run: bool) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the report as JSON."""
         return {
             "dry_run": dry_run,
             "added": [
@@ -478,7 +478,7 @@ class FileReport:
         }
 
     def lines(self, *, dry_run: bool) -> Iterator[Shown]:
-        """Yield it for a person."""
+        """Yield the report as lines."""
         for line, fact in self.added:
             said = " ".join(fact.text.split())
             said = said if len(said) <= _SHOWN_CHARS else f"{said[:_SHOWN_CHARS]}…"
@@ -499,7 +499,7 @@ def _named(line: FileLine, why: str) -> dict[str, Any]:
 
 
 def _sort(lines: Sequence[FileLine], present: set[str], session: Session) -> FileReport:
-    """Say what is to become of each line, by the limits that the service keeps."""
+    """Sort the lines into new, changed, known and refused ones, by the service's limits."""
     from memtui.service.operations.redaction import redact
     from memtui.service.review.fact_limits import FactLimits, check_text
 
@@ -541,7 +541,7 @@ def _key_in(text: str) -> str | None:
 
 
 def values_of(session: Session, fact: FileRecord) -> dict[str, Any]:
-    """Return what a write takes of a line."""
+    """Return the fields of the write of a record."""
     here = {"company_id": session.company.company_id}
     source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
     values = dict(fact) | {
@@ -559,7 +559,7 @@ async def _add(
     fact: FileRecord,
     report: FileReport,
 ) -> None:
-    """Write one line; what the service finds unfit is refused, all else stops the import."""
+    """Write one line; `Invalid` and `Conflict` refuse it, other errors stop the import."""
     try:
         answer = await write(fact)
     except (Invalid, Conflict) as error:
@@ -578,7 +578,7 @@ def read_file(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        Invalid: it is no file, cannot be read, has a line beyond all bounds, or is not UTF-8.
+        Invalid: it is no file, cannot be read, has a line that is too long, or is not UTF-8.
     """
     refuse_other_than_file(path)
     lines: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`get`, `browse` and `history`: what is stored."""
+"""`get`, `browse` and `history`: stored records."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _row(session: Session, record: Record) -> list[str]:
 
 
 def answer_all(session: Session, page: EverywherePage) -> None:
-    """Print a page of all bindings, each record with its own."""
+    """Print a page of records from all bindings."""
     titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
     rows = ([one.binding_key, *_row(session, one)] for one in page.records)
     session.out.answer(page, table(titles, rows), *_summary_of_all(page))
@@ -301,7 +301,7 @@ def span(session: Session, since: datetime | None, until: datetime | None) -> st
 
 
 def change_lines(session: Session, change: Change) -> Iterator[Line]:
-    """Yield a change for a person: what was done, by whom, the text before and after."""
+    """Yield a change: operation, author, and the text before and after."""
     operation = change.operation
     yield Dim(
         f"#{operation.seq}  {operation.operation_type}  "
@@ -316,16 +316,16 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
 
 
 def from_words(operation: Operation) -> str:
-    """Return what an operation came from, where somebody gave it."""
+    """Return the source given as reason of an operation; empty: none."""
     return f", from {shown.source_line(operation.reason)}" if operation.reason else ""
 
 
 def change_of(
     before: Record | None, after: Record | None, *, whole: bool = False
 ) -> Iterator[Line]:
-    """Yield what a change did to a record: its text once where it stayed, then all else.
+    """Yield the texts before and after (once if equal), then the other changed fields.
 
-    `whole`: of a record that is made or goes, the fields beside its text too.
+    `whole`: also for a created or deleted record all its fields.
     """
     sides = [("-", before), ("+", after)]
     if before is not None and after is not None and before.text == after.text:
@@ -340,28 +340,28 @@ def change_of(
 
 
 _LOOKED_AT = 500
-"""The newest operations, or as many records, whose values are compared."""
+"""Most operations or records whose values are compared with an unknown one."""
 _NEAR = 75
-"""From this likeness on, of 100, a value is near."""
+"""Least likeness of a near value, of 100."""
 _MOST_NEAR = 3
 _MOST_NAMED = 10
 _WRITERS = {"project_id": "project", "subject_id": "user"}
-"""Of whom the log is asked for what was stored, and what they are called."""
+"""Owners whose stored records the log knows, with their words."""
 _ANSWERED = Comparison(measure=Measure.RESULTS, sign=">", value=Decimal(0))
 _STORED = Filter(operation_type=OperationType.WRITE, status=OperationStatus.OK)
 _KNOWN = {"source_kind", "operation_type", "status", "since", "until"}
-"""The fields whose values are known without a look at what is there."""
+"""Fields with a fixed set of values, or with moments."""
 
 
 async def say_no_operation(session: Session, chosen: Filter) -> None:
-    """Say what of a filter no operation has: values of its own, or all of it together."""
+    """Say why a filter finds no operation: unknown values, or the combination."""
     if not await say_unknown_of_operations(session, chosen) and chosen != Filter():
         asked = format_filter(chosen, session.zone)
         session.out.say(f"No operation is found by {asked}; leave a part of it out.")
 
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
-    """Name each value of a filter that no operation has, for where it found none; how many."""
+    """Name each value of a filter that no operation has; return their number."""
     from memtui.presenters.filter_words import known_values
 
     given, log, unknown = _given(chosen), session.service.log, 0
@@ -379,7 +379,7 @@ async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
 async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
-    """Name each value of a filter that no record has; for where it found none."""
+    """Name each value of a filter that no record has."""
     from memtui.provider_kit.matching import conditions, matcher, values_of
 
     async def browsed(only: Filter, limit: int) -> BrowseAnswer:
@@ -408,10 +408,10 @@ async def say_unknown_owners(
     *,
     everywhere: bool = False,
 ) -> None:
-    """Name each project and user of a scope of whom nothing is kept, and each such agent.
+    """Name each project, user and agent of a scope that has no records.
 
-    `found` are the scopes of what was found for it: whoever has a record there is known, and an
-    agent is named only where nothing was found. `everywhere`: all bindings were asked.
+    `found` are the scopes of the answer's records: their owners are known, and an unknown agent is
+    named only if it is empty. `everywhere`: all bindings were queried.
     """
     for field in OWNER_FIELDS:
         value = getattr(scope, field)
@@ -424,9 +424,9 @@ async def say_unknown_owners(
 
 
 async def say_first_of(session: Session, scope: Scope, binding: str | None) -> None:
-    """Say that nothing is kept yet of the project or user for whom something is to be stored.
+    """Say if a write is the first record of its project or user.
 
-    Its name may be mistyped, so those that are near are named, or else some that are known.
+    The name may be mistyped, so near names are listed, else some known ones.
     """
     field, value = owner_of(scope)
     if field not in _WRITERS:
@@ -434,7 +434,7 @@ async def say_first_of(session: Session, scope: Scope, binding: str | None) -> N
     try:
         if not await _is_unknown(session, field, value, binding):
             return
-    except MemtuiError:  # what is stored fails for the same reason, and says so
+    except MemtuiError:  # the write will fail for the same reason, and say so
         return
     known = await _known_owners(session, field, value)
     hint = ""
@@ -448,14 +448,14 @@ async def say_first_of(session: Session, scope: Scope, binding: str | None) -> N
 async def _is_unknown(
     session: Session, field: str, value: str, binding: str | None, *, everywhere: bool = False
 ) -> bool:
-    """Return whether nothing is kept of a project, user or agent, as far as anybody can tell."""
-    # Alone: of a user in a project there may be nothing, and much of each.
+    """Return whether a project, user or agent has no records; False: nobody can tell."""
+    # Each owner alone: there may be no record of a user in a project, but many of each.
     alone = {field: value}
     chosen = build_filter(**alone, comparisons=(_ANSWERED,))
     if field in _WRITERS:
         if await session.service.has_written(session.caller, field, value):
             return False
-        # What is asked for a project or user may be answered with memories of everybody.
+        # Only writes count: a query for a project or user may have returned everybody's memories.
         chosen = _STORED.narrowed_to(**alone)
     if (await session.service.log.page(session.caller, chosen, limit=1)).total:
         return False
@@ -468,9 +468,9 @@ async def _is_unknown(
         for key in keys:
             if await service.has_records(caller, owner, binding_key=key):
                 return False
-    except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
+    except (Unsupported, NotFound):  # it cannot list, or nothing serves them: nobody can tell
         return False
-    except MemtuiError:  # of one that does not answer the answer itself has told
+    except MemtuiError:  # with `everywhere`, the answer has named bindings that do not respond
         if everywhere:
             return False
         raise
@@ -478,7 +478,7 @@ async def _is_unknown(
 
 
 async def _known_owners(session: Session, field: str, but: str) -> list[str]:
-    """Return the other projects, users or agents of the log's newest, the last used first."""
+    """Return the other projects, users or agents of the newest operations, the latest first."""
     log = session.service.log
     if field in _WRITERS:
         newest = await log.page(session.caller, _STORED, limit=_LOOKED_AT)
@@ -490,7 +490,7 @@ async def _known_owners(session: Session, field: str, but: str) -> list[str]:
 
 
 def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, str, Filter]]:
-    """Return each value that a filter asks for: its word, how it is written, it, and it alone."""
+    """Return each value of a filter: its word, written form, value, and a filter of it alone."""
     return [
         (name, written, meant[0], _only(field, meant))
         for field, name in WORD_OF.items()
@@ -514,7 +514,7 @@ def _say_unknown(
 
 
 def _near(value: str, known: Iterable[str]) -> list[str]:
-    """Return the few names that a mistyped one may stand for."""
+    """Return known names near a mistyped one, at most `_MOST_NEAR`."""
     from rapidfuzz import process
 
     names = list(known)

@@ -1,4 +1,4 @@
-"""The reference pages, made from the code: `python -m memtui.channels.cli.reference docs`."""
+"""Writes the reference pages from the code: `python -m memtui.channels.cli.reference docs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
 from memtui.channels.cli.main import PROGRAM, build_app
 
 MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.reference docs -->\n"
-"""What stands above it in a page is written by hand."""
+"""The text above this line in a page is written by hand."""
 
 
 def commands_page() -> Iterator[str]:
@@ -37,7 +37,7 @@ def commands_page() -> Iterator[str]:
 
 
 def settings_page() -> Iterator[str]:
-    """Yield every setting: in the file, in the environment, its default."""
+    """Yield every setting: its name, environment variable, default and meaning."""
     from memtui.config import ENV_PREFIX, Settings
     from memtui.contract import field_docstrings
 
@@ -51,7 +51,7 @@ def settings_page() -> Iterator[str]:
 
 
 def exit_codes_page() -> Iterator[str]:
-    """Yield the exit codes and the errors that lead to them."""
+    """Yield the exit codes, and the code of each kind of error."""
     yield from _table("code", "meaning")
     yield from (_row(str(code), meaning) for code, meaning in EXIT_CODES.items())
     yield from ("", *_table("kind", "code"))
@@ -59,7 +59,7 @@ def exit_codes_page() -> Iterator[str]:
 
 
 def sql_page() -> Iterator[str]:
-    """Yield the views that a statement reads, with every column and its type."""
+    """Yield the SQL views with their columns and types."""
     from memtui.analytics.sql import VIEWS
 
     for view, types in _view_types().items():
@@ -69,7 +69,7 @@ def sql_page() -> Iterator[str]:
 
 
 def conformance_page() -> Iterator[str]:
-    """Yield every check: its rule, where that stands, and what it needs."""
+    """Yield every conformance check: its rule, source and needs."""
     from memtui.conformance import CHECKS
     from memtui.conformance.probe import GUIDE
 
@@ -105,7 +105,7 @@ def _row(*cells: str) -> str:
 
 
 def _view_types() -> dict[str, dict[str, str]]:
-    """Return the type of every column of every view, as DuckDB says it of an empty log."""
+    """Return the type of every column of every view, from DuckDB over an empty log."""
     from tempfile import TemporaryDirectory
 
     from memtui.analytics.sql import VIEWS, SqlConsole
@@ -132,17 +132,17 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "conformance.md": conformance_page,
     "keys.md": keys_page,
 }
-"""Each page's file and what makes the lines below its mark."""
+"""Each page's file, and the function for the lines below its mark."""
 
 
 def renewed(folder: Path, name: str) -> str:
-    """Return a page of a folder with what is below its mark made anew."""
+    """Return a page with the part below its mark renewed."""
     by_hand = (folder / name).read_text(encoding="utf-8").partition(MARK)[0]
     return "\n".join([by_hand + MARK, *PAGES[name]()]).rstrip() + "\n"
 
 
 def walk(app: typer.Typer) -> Iterator[tuple[str, Any]]:
-    """Yield every command with its whole name: the program, then its groups and commands."""
+    """Yield every command with its full name: the program, then its groups and commands."""
     yield from _walk(PROGRAM, get_command(app))
 
 
@@ -166,7 +166,7 @@ def _toml(value: object) -> str:
 
 
 def write(folder: Path) -> None:
-    """Make every page of a folder anew."""
+    """Renew every page in a folder."""
     for name in PAGES:
         (folder / name).write_text(renewed(folder, name), encoding="utf-8")
 

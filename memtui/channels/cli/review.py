@@ -1,4 +1,4 @@
-"""`review`: what agents wrote that waits for a person, and deciding on it."""
+"""`review`: writes of agents that are held for review, and decisions on them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Binding = Annotated[
 ]
 
 _SHORT = 8
-"""Characters of an id in a list; a command takes the beginning of one."""
+"""Characters of an id in a list; commands accept the beginning of an id."""
 _CHARS = 80
 
 
@@ -220,11 +220,11 @@ async def _chosen(
     binding: str | None = None,
     before: datetime | None = None,
 ) -> list[PendingWrite]:
-    """Return what was named, each once.
+    """Return the chosen held writes, each once.
 
     Raises:
-        Invalid: nothing is named, or more than one way.
-        NotFound: one does not wait, or nothing does.
+        Invalid: none are chosen, or in more than one way.
+        NotFound: a named one is not held, or none are.
     """
     if bool(pending_ids) + (every or before is not None) != 1:
         raise Invalid("Name what to decide on by its id, or say --all.")
@@ -248,7 +248,7 @@ async def _decide(
     notes: Sequence[str] = (),
     **how: Any,
 ) -> int:
-    """Decide on each; tell what became of it, and return the exit code."""
+    """Decide on each held write; print the results, and return the exit code."""
     from memtui.service import RuleAction, RuleTest
     from memtui.service.usecases.deciding import decide
 
@@ -276,7 +276,7 @@ async def _decide(
 
 
 def _answered(answer: MutationAnswer | str) -> Json:
-    """Return what a decision did, as JSON."""
+    """Return the result of a decision as JSON."""
     if isinstance(answer, str):
         return {"record_ids": [], "operation_id": answer}
     return {"record_ids": changed_ids(answer), **jsonable(answer)}

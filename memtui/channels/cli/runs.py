@@ -1,4 +1,4 @@
-"""`runs`: what each run of an agent was given and did, and what would be delivered now."""
+"""`runs`: each run's contexts and operations, and what would be delivered now."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memtui.service import AssembledNow, Replay, Run, RunRecord, RunStep
 
 _TEXT_CELLS = 100
-"""Of a record's text; what a context says stands whole."""
+"""Most characters of a record's text; the text of a context is shown whole."""
 
 
 async def runs_list(
@@ -212,7 +212,7 @@ def _record(record: RunRecord) -> Iterator[Line]:
 
 
 def _short(text: str) -> str:
-    """Return the beginning of a text on one line, with … where there is more."""
+    """Return the beginning of a text on one line, with … if there is more."""
     return visible(" ".join(text.split()), limit=_TEXT_CELLS)
 
 

@@ -15,7 +15,7 @@ from memtui.contract import Conflict, Invalid
 
 _SIZE = re.compile(r"(\d{1,4})[x×](\d{1,4})")
 _LEAST, _MOST = (40, 10), (400, 200)
-"""Columns and rows."""
+"""Smallest and largest size, in columns and rows."""
 
 
 async def screenshot(

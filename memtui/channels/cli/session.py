@@ -1,4 +1,4 @@
-"""What was asked on the command line, and what answers it: an open service, or the terminal app.
+"""The global options, and what they open: the service for a command, or the terminal app.
 
 Nothing here needs Typer: without a command the app opens before the parser is imported.
 """
@@ -45,7 +45,7 @@ class Invocation:
 
     @property
     def out(self) -> Output:
-        """Where the answer goes."""
+        """The output of the answer."""
         return Output(as_json=self.as_json)
 
     def paths(self) -> Paths:
@@ -55,7 +55,7 @@ class Invocation:
         return find_paths(self.home)
 
     def begun_paths(self) -> Paths:
-        """Return the folders of a home that is there. Raises `NotFound`."""
+        """Return the folders of an existing home. Raises `NotFound`."""
         from memtui.wording import nothing_yet
 
         paths = self.paths()
@@ -65,14 +65,14 @@ class Invocation:
 
     @property
     def names_home(self) -> bool:
-        """Whether somebody named the home, who may have mistyped it."""
+        """Whether the home was named explicitly, and so may be mistyped."""
         from memtui.paths import HOME_VARIABLE
 
         return bool(self.home or os.environ.get(HOME_VARIABLE))
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The settings that global options give; None: not given."""
+        """The settings from the global options; None: not given."""
         return {
             "company": self.company,
             "principal": self.principal,
@@ -81,7 +81,7 @@ class Invocation:
         }
 
     def words(self) -> list[str]:
-        """Return the options with which `global_options` gives this again."""
+        """Return the options that `global_options` parses to this invocation."""
         named = {
             "--home": self.home and str(self.home.absolute()),
             "--company": self.company,
@@ -92,7 +92,7 @@ class Invocation:
         return [*given, "--read-only"] if self.read_only else given
 
     def settings(self) -> Settings:
-        """Read the settings. Raises `Invalid` for an unknown or unfit one."""
+        """Read the settings. Raises `Invalid` for an unknown name or an invalid value."""
         from memtui.config import load_settings
         from memtui.contract import Invalid
 
@@ -108,10 +108,10 @@ class Invocation:
     async def session(self, *, make: bool | None = None) -> AsyncIterator[Session]:
         """Open the service for one command and close it afterwards.
 
-        `make`: a home is made where there is none; None: unless somebody named it.
+        `make`: create the home if there is none; None: only if it was not named explicitly.
 
         Raises:
-            NotFound: there is nothing in the home, and none is to be made.
+            NotFound: there is no home, and none is to be created.
         """
         from memtui.service import CompanyView, caller_of, open_service
 
@@ -131,7 +131,7 @@ class Invocation:
                 entered = await service.companies.all(*own)
                 company = choose_company(entered, await service.companies.all(), settings.company)
                 if company not in entered:
-                    # Nothing is known of it here; whatever is asked is denied, and logged as that.
+                    # The caller may not enter it: every request is denied, and logged as denied.
                     company = CompanyView(company_id=company.company_id, name=company.company_id)
                 caller = caller_of(settings, company.company_id, DOOR)
                 yield Session(service, caller, company, paths, settings, self.out)
@@ -141,7 +141,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open service, who calls it, and where the answer goes."""
+    """An open service, its caller, and the output."""
 
     service: MemoryService
     caller: Caller
@@ -159,20 +159,20 @@ class Session:
 
     @property
     def zone(self) -> tzinfo:
-        """The zone that days and clock times are read and shown in."""
+        """The time zone of input and output."""
         return zone_of(self.settings)
 
     def moment(self, text: str) -> datetime:
-        """Return the moment that a person names. Raises `Invalid`."""
+        """Parse a moment. Raises `Invalid`."""
         from memtui.filters import parse_when
 
         return parse_when(text, now=self.now, zone=self.zone)
 
     def at(self, text: str | None) -> Session:
-        """Return the session of who looks at a moment, and say which; None: now.
+        """Return a session that views the past at a moment, and print the moment; None: now.
 
         Raises:
-            Invalid: the text names no moment, or one that is yet to come.
+            Invalid: the text is no moment, or one in the future.
         """
         moment = self.past(text)
         if moment is None:
@@ -184,7 +184,7 @@ class Session:
         return replace(self, caller=self.caller.at(moment))
 
     def past(self, text: str | None) -> datetime | None:
-        """Return a moment that is not yet to come. Raises `Invalid`."""
+        """Parse a moment in the past. Raises `Invalid`."""
         from memtui.contract import Invalid
 
         moment = self.moment(text) if text is not None else None
@@ -193,7 +193,7 @@ class Session:
         return moment
 
     def future(self, text: str | None) -> datetime | None:
-        """Return the moment that an end names: a span from now on (`30d`), or a date.
+        """Parse an end: a span from now on (`30d`), or a date.
 
         Raises:
             Invalid: the text is neither.
@@ -203,26 +203,26 @@ class Session:
         return None if text is None else parse_ahead(text, now=self.now, zone=self.zone)
 
     def ahead(self, text: str | None) -> datetime | None:
-        """Return the moment that an expiry names, which is still to come.
+        """Parse an expiry, a moment in the future.
 
         Raises:
-            Invalid: the text is no moment, or one that is past.
+            Invalid: the text is no moment, or one in the past.
         """
         from memtui.filters import parse_expiry
 
         return None if text is None else parse_expiry(text, now=self.now, zone=self.zone)
 
     def zone_name(self) -> str:
-        """Return the IANA name of `zone`; UTC, with a note, where the system's has none."""
+        """Return the IANA name of `zone`; UTC, with a note, if the system's has none."""
         if name := self.settings.zone_name:
             return name
         self.out.say("The system's time zone has no name, so days are UTC; set timezone to yours.")
         return "UTC"
 
     async def resolved(self, scope: Scope, binding_key: str | None) -> Resolution | None:
-        """Return the binding that serves `scope`; None where the operation itself is to fail.
+        """Return the binding that serves `scope`; None: there is none.
 
-        It fails for the same reason then, and leaves a record of that in the log.
+        The operation itself then fails for the same reason, and so logs the failure.
         """
         from memtui.contract import MemtuiError
 
@@ -233,11 +233,11 @@ class Session:
 
 
 FirstSession = Annotated[Session, "makes a home"]
-"""The session of a command that adds something or sets it up: where no home is, it makes one."""
+"""The session of a command that adds or sets up something: it creates a missing home."""
 
 
 def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:
-    """Return the handle of a record in a binding; None where no binding serves the scope."""
+    """Return the handle of a record in a binding; None: no binding serves the scope."""
     from memtui.contract import RecordHandle
 
     provider_key = found.provider_key if found else "unresolved"
@@ -245,7 +245,7 @@ def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:
 
 
 def zone_of(settings: Settings) -> tzinfo:
-    """Return the zone that is set, else the system's."""
+    """Return the time zone of the settings, else the system's."""
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
@@ -257,7 +257,7 @@ def zone_of(settings: Settings) -> tzinfo:
 def choose_company(
     entered: list[CompanyView], companies: list[CompanyView], wanted: str
 ) -> CompanyView:
-    """Return the company of that id or name; for no wish the first that may be entered.
+    """Return the company with the id or name `wanted`; if empty, the first one to enter.
 
     Raises:
         NotFound: there is no such company.
@@ -279,10 +279,10 @@ def choose_company(
 
 
 def build(model: type[ModelT], /, **values: Any) -> ModelT:
-    """Make a request; a value that does not fit becomes one sentence.
+    """Build a model; an invalid value becomes one sentence.
 
     Raises:
-        Invalid: a value does not fit its field.
+        Invalid: a value is invalid for its field.
     """
     from pydantic import ValidationError
 
@@ -299,9 +299,9 @@ def build(model: type[ModelT], /, **values: Any) -> ModelT:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[LogFile]:
-    """Send warnings and errors of every module to the log file, or to stderr where it takes none.
+    """Send warnings and errors of all modules to the log file, or to stderr if it is not writable.
 
-    A log that cannot be written is no reason to refuse a command.
+    A command runs even if the log file cannot be written.
     """
     import logging
 
@@ -330,7 +330,7 @@ def open_app(invocation: Invocation) -> int:
     """Open the terminal app and return its exit code.
 
     Raises:
-        Invalid: there is no terminal, or a setting does not fit.
+        Invalid: there is no terminal, or a setting is invalid.
     """
     require_terminal()
     raise_interrupts()
@@ -347,10 +347,10 @@ def open_app(invocation: Invocation) -> int:
 
 @contextmanager
 def keys_kept() -> Iterator[list[Any]]:
-    """Have the terminal keep each key as it is, unseen, until the app reads it.
+    """Keep keys typed while the app starts, unechoed, until it reads them.
 
-    Until then it would show it, wait for a whole line, and take enter for ctrl+j. Yields what the
-    terminal's attributes were, and sets them again.
+    Otherwise the terminal would echo them, wait for a whole line, and turn enter into ctrl+j.
+    Yields the terminal's earlier attributes, and restores them at the end.
     """
     before = termios.tcgetattr(sys.stdin)
     now = list(before)
@@ -360,12 +360,12 @@ def keys_kept() -> Iterator[list[Any]]:
     try:
         yield before
     finally:
-        with suppress(termios.error):  # a terminal that was closed has none
+        with suppress(termios.error):  # the terminal may be closed by now
             termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def require_terminal() -> None:
-    """Raise `Invalid` unless input, output and errors are a terminal of UTF-8, to paint on."""
+    """Raise `Invalid` unless stdin, stdout and stderr are a terminal that takes UTF-8."""
     from memtui.contract import Invalid
 
     if not is_terminal():
@@ -379,20 +379,20 @@ def require_terminal() -> None:
 
 
 def is_utf8(encoding: str | None) -> bool:
-    """Whether the name of an encoding is one of UTF-8's."""
+    """Whether an encoding's name means UTF-8."""
     return (encoding or "").lower().replace("_", "-") in {"utf-8", "utf8"}
 
 
 def is_terminal() -> bool:
-    """Whether a person reads and types here."""
+    """Whether stdin, stdout and stderr are terminals."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def global_options(arguments: Sequence[str]) -> Invocation | None:
-    """Return the options before a command, as `memtui.channels.cli.main.start` takes them.
+    """Parse the global options of `memtui.channels.cli.main.start`.
 
-    None where there is anything else.
+    None: there is anything else, such as a command, or a wrong value.
     """
     found = Invocation()
     words = iter(arguments)
@@ -409,7 +409,7 @@ def global_options(arguments: Sequence[str]) -> Invocation | None:
         if name != "--home":
             setattr(found, name.removeprefix("--").replace("-", "_"), value)
         elif os.access(value, os.F_OK) and not os.access(f"{value}/", os.R_OK):
-            return None  # a file, or closed to us
+            return None  # a file, or a folder that we may not read
         else:
             found.home = Path(value)
     return found

@@ -1,4 +1,4 @@
-"""`stats` and `sql`: what the operations did, took and cost."""
+"""`stats` and `sql`: figures of the operation log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOTHING = "(none)"
 
 
 def _complete_dimension(incomplete: str) -> list[str]:
-    """Return what figures can be grouped by and begins with `incomplete`."""
+    """Return the dimensions of figures that begin with `incomplete`."""
     from memtui.analytics.figures import DIMENSIONS
 
     return [name for name in DIMENSIONS if name.startswith(incomplete)]
@@ -133,7 +133,7 @@ async def stats(
 
 
 async def _pending_count(session: Session, chosen: Filter) -> int | None:
-    """Return how many writes wait for review now; None where the answer is not about that."""
+    """Return the number of held writes; None: the filter, caller or moment excludes them."""
     is_of_now = not chosen.model_dump(exclude_defaults=True, exclude={"binding_key"})
     if not is_of_now or not session.caller.by_person or session.caller.as_of is not None:
         return None
@@ -203,7 +203,7 @@ def _document(found: Stats) -> dict[str, Any]:
 
 
 def _exact(found: Figures, exclude: set[str] | None = None) -> dict[str, Any]:
-    """Return figures with their cost in plain digits."""
+    """Return figures as JSON, with the cost in plain digits."""
     document = found.model_dump(mode="json", exclude=exclude)
     return document | {"cost_usd": f"{found.cost_usd.normalize():f}"}
 

@@ -1,4 +1,4 @@
-"""`tags`: what memories are marked with, wherever they are kept."""
+"""`tags`: the tags of memories in all bindings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memtui.service.operations.tags import TagsAnswer
 
 _NEAR = 60
-"""From this likeness on, of 100, a tag is near."""
+"""Least likeness of a near tag, of 100."""
 _MOST_NEAR = 3
 
 

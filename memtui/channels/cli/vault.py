@@ -1,4 +1,4 @@
-"""`vault`: a vault and another binding kept in sync, such as its collections in Milvus."""
+"""`vault`: keep a vault in sync with another binding, such as collections in Milvus."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def vault_sync(
     if delete is not None and rebuild:
         raise Invalid("--rebuild deletes nothing; leave out --delete.")
     endpoints = await _endpoints(session, binding, vault)
-    if dry_run:  # what would be refused is not said to happen
+    if dry_run:  # a dry run must refuse what a sync would refuse
         for side in (endpoints.source, endpoints.destination):
             check_takes(side)
     if watch:
@@ -160,7 +160,7 @@ async def _endpoints(session: Session, binding: str, vault: str | None) -> Endpo
 
 
 async def _watch(session: Session, endpoints: Endpoints, seconds: float) -> int:
-    """Sync both whenever the vault changes, and every so often for the other side."""
+    """Sync whenever the vault changes, and every `seconds` for changes of the other side."""
     from memtui.migration.syncing import sync
 
     changed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""`views`: filters, with a screen, order and columns, kept under names."""
+"""`views`: filters saved under names, each with screen, order and columns."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def _operations(session: Session, view: SavedView, line: list[str] | None)
 
 
 def _sort_of(view: SavedView) -> str:
-    """Return the order of records that a view asks for; by another column the app reads so too."""
+    """Return a view's order of records; by default, and for other columns, the latest update."""
     if view.screen == "records" and view.column:
         from memtui.screens.records.view import PROVIDER_SORTS
 
