@@ -119,7 +119,7 @@ class FactsPlace:
 def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
     """Return the owners of the facts in a context of this scope, without their bindings.
 
-    The company is not among them.
+    The company is added elsewhere, for those who may change its facts.
     """
     return tuple(
         FactsPlace(word, name, Scope.model_validate({"company_id": scope.company_id, field: name}))
