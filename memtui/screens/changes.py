@@ -1,4 +1,4 @@
-"""What changed in a scope between two moments, as a difference: who did it, and why."""
+"""The difference between a scope's records at two moments: changes, authors and reasons."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
     from memtui.service.history.past import CompareAnswer, Difference
 
 SINCE = "last monday"
-"""What a comparison begins with."""
+"""The default earlier moment."""
 _KINDS: dict[str, tuple[str, str, Tone]] = {
     "changed": ("~", WARN, "warning"),
     "removed": ("-", BAD, "error"),
     "added": ("+", OK, "success"),
 }
-"""The sign of each kind of change and how it is coloured, in the order of the list."""
+"""Sign, style and tone of each kind of change, in the order of the list."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _EXPORTED = ("csv", "json", "parquet")
 _HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter filter   esc go back"
 
 
 class ChangesScreen(ModalListScreen["Difference"]):
-    """What is other at the later of two moments than at the earlier one."""
+    """Lists the differences of a scope between two moments."""
 
     ACTION_GROUP = "changes"
     NOUN = "change"
@@ -97,7 +97,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         return _record(row).handle.provider_record_id
 
     def draw_head(self, width: int) -> Content:
-        """Return whose changes these are, from when to when, and how many."""
+        """Return the scope, the two moments, and the number of changes."""
         del width
         state, answer = self.state, self._answer
         zone, now = state.zone, state.clock()
@@ -117,7 +117,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         return lines([*head, *self.narrowed()])
 
     def detail(self, row: Difference, width: int) -> Content:
-        """Return a difference whole."""
+        """Return the details of a difference."""
         record = _record(row)
         sign, style, _ = _KINDS[row.kind.value]
         whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
@@ -144,7 +144,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         return "" if there else why
 
     async def read(self) -> list[Difference]:
-        """Compare."""
+        """Compare the scope at both moments."""
         state, session, chosen = self.state, self.session, self.chosen
         self._answer = await session.service.past.compare(
             session.caller,
@@ -198,7 +198,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         self.post_message(GoTo("operations", select=newest.operation_id))
 
     def action_open(self) -> None:
-        """Open where the record came from."""
+        """Open the source of the record."""
         open_source(self, self.acts, _record(self.row).source)
 
     def action_copy(self) -> None:
@@ -206,7 +206,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         self.copy(difference_text(self.row), "Copied the change.")
 
     def action_export(self) -> None:
-        """Ask for a file and write all changes into it."""
+        """Ask for a file, and export all changes to it."""
         found = [one for _, one in self.rows.held()]
         number = fmt.counted(len(found), "change")
 
@@ -220,16 +220,16 @@ class ChangesScreen(ModalListScreen["Difference"]):
 
 
 def ordered(found: Iterable[Difference]) -> list[Difference]:
-    """Return differences by their kind, the newest of each first."""
+    """Return differences by kind, within a kind the newest first."""
     by_time = sorted(found, key=lambda one: _changed_at(one) or _NEVER, reverse=True)
     return sorted(by_time, key=lambda one: list(_KINDS).index(one.kind.value))
 
 
-# How a difference reads.
+# A difference in words.
 
 
 def _record(found: Difference) -> Record:
-    """Return the record as it is, else as it was."""
+    """Return the record after the change, else before it."""
     record = found.after or found.before
     if record is None:
         raise NotFound("This change has no record.")
@@ -251,7 +251,7 @@ def _kind(found: Difference) -> Cell:
 
 
 def _changed_at(found: Difference) -> datetime | None:
-    """Return when it was changed last, as far as anybody knows."""
+    """Return the time of the last change; None: unknown."""
     if found.operations:
         return found.operations[0].started_at
     if found.after is None:
@@ -272,7 +272,7 @@ def _where(found: Difference) -> str:
 
 
 def _made(found: Difference, state: AppState) -> list[Line]:
-    """Return every operation that made the change, and why."""
+    """Return the operations that made the change, with their reasons."""
     now = state.clock()
     if not found.operations:
         return [labelled("made", display("nothing in memtui's log", style=DIM))]
@@ -297,7 +297,7 @@ def _hints(found: Difference) -> list[Content]:
 
 
 def difference_text(found: Difference) -> str:
-    """Return a difference as text: what was there behind `-`, what is there now behind `+`."""
+    """Return a difference as text: earlier lines after `-`, present ones after `+`."""
     before, after = found.before, found.after
     changed = [
         f"{sign} {part}"

@@ -1,4 +1,4 @@
-"""The conformance report of a memory plugin: each rule of the contract, tried."""
+"""The conformance report of a memory plugin: a check for each rule of the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingView
 
 State = Literal["", "running", "stopped", "done", "failed"]
-"""How far the run is; nothing before the first."""
+"""State of the run; empty: none was started."""
 
 WARNING = (
     "It writes into its own namespaces, named custom:memtui-conformance-…, and removes them. "
@@ -46,7 +46,7 @@ _TIMEOUT_S = 5.0
 
 
 class Conformance(RunScreen["CheckResult"]):
-    """Check a memory plugin rule by rule; nothing is sent without a yes."""
+    """Checks a memory plugin rule by rule, after a yes."""
 
     ACTION_GROUP = "conformance"
     NOUN = "check"
@@ -77,7 +77,7 @@ class Conformance(RunScreen["CheckResult"]):
         return str(config.get("url") or config.get("uds") or "")
 
     def draw_head(self, width: int) -> Content:
-        """Return what is checked and the counts."""
+        """Return the plugin, the counts and the state of the run."""
         del width
         done, total = len(self._results), len(self._order)
         words, style = {
@@ -97,11 +97,11 @@ class Conformance(RunScreen["CheckResult"]):
         return lines([*head, leftovers_content(self._leftovers)] if self._leftovers else head)
 
     def detail(self, row: CheckResult, width: int) -> Content:
-        """Return a check whole."""
+        """Return the details of a check."""
         return row_content(row, width)
 
     def labels(self) -> dict[str, str]:
-        """Return footer words for the moment."""
+        """Return the current footer labels."""
         return {
             "conformance.run": "run again" if self._results else "run",
             "conformance.failures": "all" if self._failed_only else "failed only",
@@ -118,7 +118,7 @@ class Conformance(RunScreen["CheckResult"]):
         return super().refusal(verb)
 
     def begin(self) -> None:
-        """Say what a run does."""
+        """Explain what a run does, and run nothing yet."""
         self.rows_list.notice = (
             "Nothing was checked yet.",
             WARNING,
@@ -192,7 +192,7 @@ class Conformance(RunScreen["CheckResult"]):
         self.draw()
 
     def action_failures(self) -> None:
-        """Show what failed alone, or all."""
+        """Show only failed checks, or all."""
         self._failed_only = not self._failed_only
         self._list_results()
 
@@ -216,7 +216,7 @@ class Conformance(RunScreen["CheckResult"]):
         self.copy(as_text(self.row), "Copied the check.")
 
 
-# How checks read.
+# Checks in words.
 
 
 def columns() -> list[Column[CheckResult]]:
@@ -247,7 +247,7 @@ def _counts(results: Iterable[CheckResult]) -> Iterator[Content]:
 
 
 def leftovers_content(names: Sequence[str]) -> Content:
-    """Return what a run made and could not remove; the written report names all of it."""
+    """Return a warning about namespaces left on the server; the exported report names all."""
     such = ": " if len(names) == 1 else ", such as "
     words = f"▲ {fmt.count(len(names))} left on the server{such}{names[0]}"
     return display(words, limit=300, style=WARN)

@@ -1,7 +1,7 @@
-"""Texts that were being written, or could not be saved, when memtui was ended from outside.
+"""Drafts: unsaved texts when memtui was ended from outside.
 
-Each lies in the home in a private folder, as a failed edit leaves one for the person's editor, and
-beside it what it was meant for: the next start offers it again. Blocking.
+Each is stored in a private folder of the home, as a failed edit in the person's editor is, with a
+file that says what it was meant for; the next start offers it again. All functions block.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from memtui.screens.kept import load_document, save_document
 
 _MEANT_FOR = "meant-for.json"
 _NAMED = 3
-"""As many texts are named as there is room for at 80x24."""
+"""Most texts named: as many as fit at 80x24."""
 
 
 class KeptDraft(Model):
-    """A text that was not saved, and what it was meant for: one of the three."""
+    """An unsaved text, meant to change a record, write a new one, or fix a held write."""
 
     text: str = ""
     binding_key: str = ""
-    """Where the record is that it was meant for."""
+    """Binding of the record to change."""
     began_from: Record | None = None
-    """That record, as it was when the text was begun."""
+    """The record to change, as it was when the person began to write."""
     new: NewRecord | None = None
-    """What was to be written anew."""
+    """The new record."""
     pending_id: str = ""
-    """What waits for review, and was to be accepted with it."""
+    """The held write that was to be accepted with this text."""
 
 
 def keep_draft(home: Path, draft: KeptDraft) -> None:
-    """Keep a draft in a folder of its own, for this person alone. Raises `OSError`, `Invalid`."""
+    """Save a draft in a new private folder. Raises `OSError`, `Invalid`."""
     folder = Path(tempfile.mkdtemp(prefix="draft-", dir=home))
     began = draft.began_from
     name = draft.pending_id if began is None else began.handle.provider_record_id
@@ -52,7 +52,7 @@ def keep_draft(home: Path, draft: KeptDraft) -> None:
 
 
 def kept_drafts(home: Path) -> dict[Path, KeptDraft]:
-    """Return the drafts that the app kept, by folder; one that cannot be read stays there."""
+    """Return the saved drafts by folder; one that cannot be read is skipped."""
     found: dict[Path, KeptDraft] = {}
     for folder in sorted(home.glob("draft-*")):
         try:
@@ -65,7 +65,7 @@ def kept_drafts(home: Path) -> dict[Path, KeptDraft]:
 
 
 def offered(drafts: Sequence[KeptDraft]) -> str:
-    """Return the sentence that says which texts are kept, and what takes them up."""
+    """Return the sentence that names the saved drafts, and the keys to continue them."""
     said = []
     for draft in drafts[:_NAMED]:
         key = "a on screen 4"

@@ -1,4 +1,4 @@
-"""When something is to expire, as a person writes it."""
+"""Expiry times as a person writes them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from memtui.screens.state import AppState
 
 
 def moment_or_never(text: str, state: AppState) -> datetime | None:
-    """Return `parse_expiry` of what was written, now and here; None for nothing, which is never."""
+    """Parse an expiry in the person's time zone; None: empty, which means never."""
     if not text.strip():
         return None
     return parse_expiry(text, now=state.clock(), zone=state.zone)
 
 
 def written_expiry(moment: datetime | None, state: AppState) -> str:
-    """Return a moment as it is offered to be changed; nothing for never."""
+    """Return an expiry as text to edit; empty: never."""
     return moment.astimezone(state.zone).isoformat("T", "minutes") if moment else ""

@@ -1,4 +1,4 @@
-"""Write what a screen shows into a file of the person's choice."""
+"""Exports to a file that the person chooses."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from memtui.screens.dialogs import Confirm, Prompt
 
 
 class Writer(Protocol):
-    """Writes to the file that was chosen."""
+    """Writes to the chosen file."""
 
     def __call__(self, path: Path, *, overwrite: bool) -> Coroutine[Any, Any, str]:
-        """Write, and return what to say of it; raises `Conflict` for a file in the way."""
+        """Write, and return a notice; without `overwrite`, raise `Conflict` if the file exists."""
 
 
 async def export(
     screen: ServiceScreen, title: str, name: str, kinds: Sequence[str], write: Writer
 ) -> None:
-    """Ask for a file in a conversation, and write it; the name's ending chooses the form.
+    """Ask for a file in a conversation, and write it; the extension chooses the format.
 
     Args:
-        screen: Where to ask.
+        screen: The screen that asks.
         title: The question.
-        name: The file that is offered.
-        kinds: The endings there are.
-        write: Writes to it.
+        name: The default file name.
+        kinds: The possible extensions.
+        write: Writes the file.
     """
     hint = f"ends in {_forms(kinds)}   enter write   esc go back"
     prompt = Prompt(
@@ -55,10 +55,10 @@ async def export(
 
 
 def write_file(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> None:
-    """Write a file of mode 0600, all of it or nothing. Blocking.
+    """Write a file of mode 0600 atomically. Blocking.
 
     Raises:
-        Conflict: the file is there and may not be overwritten.
+        Conflict: the file exists and may not be overwritten.
         Invalid: it is a folder, or its folder is missing.
         Unavailable: it cannot be written.
     """

@@ -1,7 +1,7 @@
-"""A form over a screen: named fields, what helps with each or is wrong, and two buttons.
+"""A form dialog: named fields, each with a hint or an error, and two buttons.
 
-For whoever writes one. Derive from `Form` and give `rows()` and `action_submit()`, which takes what
-is written or says with `refused` what is wrong; nothing that was written is lost by that.
+For the author of a form. Derive from `Form` and implement `rows()` and `action_submit()`, which
+accepts the input, or shows errors with `refused`; the input stays in the fields then.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from memtui.widgets.display import BAD, DIM, display, lines
 T = TypeVar("T")
 
 _AROUND = 10
-"""Lines of frame, title, buttons and keys, and the blanks between them."""
+"""Lines of frame, title, buttons and keys, with the blank lines between them."""
 _AROUND_FLAT = 3
-"""Lines of title, buttons and keys alone."""
+"""Lines of title, buttons and keys on a low terminal."""
 _AROUND_LOW = 2
-"""Lines of title and keys, where `ctrl+s` is the only way on."""
+"""Lines of title and keys on a very low terminal, where only `ctrl+s` submits."""
 _WIDEST = 120
 _BESIDE = 6
-"""Cells of the frame and the blanks at both sides."""
+"""Cells of the frame and the margins at both sides."""
 
 
 class FieldRow(Vertical):
-    """One field: its name, what it is written in, and what helps or is wrong.
+    """One field: its name, its widget, and a hint or an error.
 
-    The name is drawn beside the widget, or above it, in the blank that the styles leave there, and
-    what helps below it: a form has many fields, and widgets for both would be half of what opening
-    it takes.
+    Name and hint are drawn around the widget, in the space that the styles leave. Separate widgets
+    for them would take half of the time to open a form.
     """
 
     def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
@@ -50,29 +49,29 @@ class FieldRow(Vertical):
         self._wrong = Content("")
         self._drawn_for: tuple[Content, int, int] | None = None
         self._drawn: list[Content] = []
-        """What helps or is wrong, in lines for that width."""
+        """The hint or error, wrapped for that width."""
 
     def compose(self) -> ComposeResult:
-        """Lay the field out."""
+        """Lay out the widget."""
         yield self.widget
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the lines of the widget, and of what is said below it."""
+        """Return the lines of the widget and of the hint or error."""
         return super().get_content_height(container, viewport, width) + len(self._below(width))
 
     def _below(self, width: int) -> list[Content]:
-        """Return the lines of what helps or is wrong."""
+        """Return the hint or error as lines."""
         indent, said = self.widget.styles.margin.left, self._wrong or self._help
         asked = said, indent, width
         if asked != self._drawn_for:  # each layout asks several times
             self._drawn_for = asked
-            # Nothing wraps to a line of its own.
+            # An empty content would wrap to one empty line.
             wrapped = said.wrap(max(1, width - indent - 1)) if said else []
             self._drawn = [one.pad_left(indent) for one in wrapped]
         return self._drawn
 
     def render(self) -> Content:
-        """Draw the name, what a switch says, and what helps or is wrong."""
+        """Draw the name, the word of a switch, and the hint or error."""
         below = self._below(self.content_size.width)
         blank = max(0, self.content_size.height - 1 - len(below))
         return lines([self._first_line(), *[Content("")] * blank, *below])
@@ -89,14 +88,14 @@ class FieldRow(Vertical):
 
     @property
     def value(self) -> Any:
-        """What is written, as a draft holds it."""
+        """The present value, as in a draft."""
         widget = self.widget
         if isinstance(widget, Select):
             return None if widget.is_blank() else widget.value
         return widget.value if isinstance(widget, (Input, Switch)) else None
 
     def say(self, wrong: str = "") -> None:
-        """Say what is wrong with the field, else what helps; and what a switch says."""
+        """Show an error of the field, or its hint if empty."""
         error = display(wrong and f"✗ {wrong}", limit=400, style=BAD)
         if error != self._wrong:
             self._wrong = error
@@ -115,24 +114,24 @@ class Form(Dialog[T]):
     THROWN_AWAY = ()
 
     def __init__(self, title: str, *, go: str, about: tuple[str, ...] = ()) -> None:
-        """Begin with `go` on the button that goes on, and sentences on what is asked."""
+        """Set up with `go` on the submit button, and the sentences `about` above the fields."""
         super().__init__(title, _keys(go))
         self._go = go
         self._about = about
         self._said = Content("")
         self._refused = False
-        """Whether it says what is wrong."""
+        """Whether errors are shown."""
 
     def rows(self) -> Iterator[FieldRow]:
         """Yield the fields."""
         raise NotImplementedError
 
     def action_submit(self) -> None:
-        """Take what is written, or say what is wrong."""
+        """Accept the input, or show its errors."""
         raise NotImplementedError
 
     def body(self) -> ComposeResult:
-        """Yield the fields, what was said of all of them, and the buttons."""
+        """Yield the fields, the message below them, and the buttons."""
         with VerticalScroll(can_focus=False):
             for words in self._about:
                 yield Static(display(words, limit=600, style=DIM), classes="form-about")
@@ -149,23 +148,23 @@ class Form(Dialog[T]):
 
     @property
     def values(self) -> dict[str, Any]:
-        """What is written, by field."""
+        """The present values, by field."""
         return {name: row.value for name, row in self.fields.items()}
 
     def on_mount(self) -> None:
-        """Be as high as the fields need from the start."""
+        """Set the height from the start."""
         self.on_resize()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Take back what was said of another text."""
+        """Clear the errors about the earlier text."""
         self._changed(event.input)
 
     def on_switch_changed(self, event: Switch.Changed) -> None:
-        """Take back what was said of another value."""
+        """Clear the errors about the earlier value."""
         self._changed(event.switch)
 
     def on_select_changed(self, event: Select.Changed) -> None:
-        """Take back what was said of another value."""
+        """Clear the errors about the earlier value."""
         self._changed(event.select)
 
     def _changed(self, widget: Widget) -> None:
@@ -176,26 +175,26 @@ class Form(Dialog[T]):
         self.changed()
 
     def changed(self) -> None:
-        """Take note that something else is written now."""
+        """React to a changed value."""
 
     def on_input_submitted(self) -> None:
-        """Go on from any field."""
+        """Submit from any field."""
         self.action_submit()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Go on or back."""
+        """Submit or go back."""
         if event.button.id == "form-go":
             self.action_submit()
         else:
             self.action_back()
 
     def failed(self, error: MemtuiError) -> None:
-        """Say why what is written cannot be taken, at the fields too that the error names."""
+        """Show an error, also at the fields that it names."""
         fields = getattr(error, "fields", {})
         self.refused("The settings do not fit." if fields else str(error), fields)
 
     def refused(self, sentence: str, wrong: Mapping[str, str]) -> None:
-        """Say what is wrong, at the fields too, and go to the first of them."""
+        """Show a sentence and the errors of fields, and focus the first of these."""
         self.say(display(f"✗ {sentence}", limit=600, style=BAD), self._go)
         self._refused = True
         rows = [row for row in self.query(FieldRow) if row.field in wrong]
@@ -206,7 +205,7 @@ class Form(Dialog[T]):
             self.call_after_refresh(rows[0].scroll_visible, animate=False)
 
     def say(self, words: Content, go: str) -> None:
-        """Say something of all that is written, and what the button does next."""
+        """Show a message, and set the label of the submit button."""
         self._said, self._refused = words, False
         self.query_one(".dialog-error", Static).update(words)
         self.query_one("#form-go", Button).label = go
@@ -214,7 +213,7 @@ class Form(Dialog[T]):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Be as high as the fields, and leave room for what is around them where they are many."""
+        """Limit the height of the fields to the room that the rest of the form leaves."""
         wide, high = self.app.size
         cells = max(1, min(wide * 9 // 10, _WIDEST) - _BESIDE)
         said = sum(max(1, -(-one.cell_length // cells)) for one in self._said.split("\n"))

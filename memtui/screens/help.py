@@ -1,4 +1,4 @@
-"""Every key of a screen and of the whole app, and why one does not work now."""
+"""The help: all keys of a screen and of the app, and why a key is disabled."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, 
 from memtui.widgets.editor import ForeignInput
 
 _TO_THE_TOP = 100_000
-"""Lines; no help is longer."""
+"""Lines to scroll up: more than any help has."""
 _LINE = 2
-"""Lines that the line to write in takes, and the blank below it."""
+"""Lines of the input and the blank line below it."""
 _REPEATED = 3
-"""Keys of a group with one reason, from which on it stands once, under the group's title."""
+"""From this number of keys on, a shared reason is shown once below the group's title."""
 _NEVER_THERE = {Need.TABLE.value, KEEPS_ORDER}
-"""Reasons of keys that never do anything on a list, so that its help leaves them out."""
+"""Reasons of keys that never work on a list; its help leaves them out."""
 _SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
 _PLACES = {"list": "the list", **INPUT_GROUPS, **DIALOG_GROUPS}
 
 
 def group_title(group: str) -> str:
-    """Return how a group of keys is called."""
+    """Return the title of a group of keys."""
     if group == "app":
         return "Everywhere"
     return f"In {_PLACES[group]}" if group in _PLACES else screen_tab(group).title
 
 
 class Help(Sheet):
-    """Every key of some groups, narrowed by typing; `?` on the empty line closes it too.
+    """All keys of some groups, filtered by typing; `?` in the empty input closes it, too.
 
-    From that of the whole app the tour is one key away.
+    The help of the whole app has a key for the tour.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -69,22 +69,22 @@ class Help(Sheet):
         super().__init__(title, self._help, keys=f"type to narrow   ↑↓ scroll{tour}   esc close")
 
     def body(self) -> ComposeResult:
-        """Yield the line to write in, and the keys."""
+        """Yield the input and the keys."""
         yield ForeignInput(placeholder="type to narrow", compact=True, classes="dialog-input")
         yield from super().body()
 
     def most_lines(self, height: int) -> int:
-        """Leave room for the line."""
+        """Leave room for the input."""
         return super().most_lines(height) - _LINE
 
     async def action_tour(self) -> None:
-        """Show the tour in its place."""
+        """Show the tour instead."""
         if self._has_tour:
             self.dismiss(None)
             await self.app.run_action("app.tour")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the keys in which every word occurs."""
+        """Show the keys whose texts contain every word."""
         event.stop()
         if event.value == "?":
             self.dismiss(None)
@@ -107,9 +107,9 @@ def group_help(
 ) -> Content:
     """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap.
 
-    What does not work now is dim, with its reason; one that many share stands once, with a sign.
+    A disabled action is dim, with its reason; a reason that several share is shown once, marked.
 
-    `narrowed`: only those in whose keys or words each of these words occurs.
+    `narrowed`: only actions whose keys or texts contain each of these words.
     """
     words, groups = narrowed.casefold().split(), tuple(groups)
     lead = max(len(keymap.labels(one.id)) for group in groups for one in actions_of(group)) + 2

@@ -1,4 +1,4 @@
-"""What forgetting some records would change: the log's last answers that would be different."""
+"""The impact of forgetting some records: which of the log's last answers would differ."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
 _TEXT_CHARS = 400
 _PROGRESS_SECONDS = 0.2
-"""Between two drawings of how far it is."""
+"""Least time between two drawings of the progress."""
 _HINT = "agent:coding since:7d   empty: all   enter filter   esc go back"
 
 
 class ImpactScreen(RunScreen["Effect"]):
-    """Tries the log's last questions without some records, and lists the answers that differ."""
+    """Replays the log's last questions without some records, and lists the answers that differ."""
 
     ACTION_GROUP = "impact"
     NOUN = "answer"
@@ -50,7 +50,7 @@ class ImpactScreen(RunScreen["Effect"]):
     def __init__(
         self, state: AppState, records: Mapping[str, Sequence[RecordHandle]], what: str
     ) -> None:
-        """Try what goes without `records`, named by their bindings' keys; `what` they are."""
+        """Set up for `records` by binding key; `what` describes them."""
         super().__init__(state)
         self._records = records
         self._what = what
@@ -77,18 +77,18 @@ class ImpactScreen(RunScreen["Effect"]):
         ]  # fmt: skip
 
     def key(self, row: Effect) -> str:
-        """Return the id of the newest operation that asked."""
+        """Return the id of the newest operation with the question."""
         return row.operation_ids[0]
 
     @property
     def outcome(self) -> str:
-        """How many answers would differ; empty where that was not found out of all of them."""
+        """How many answers would differ; empty: unknown, or only a filtered part was tried."""
         if self._impact is None or self.chosen != Filter():
             return ""
         return next(fmt.impact_words(self._impact), "")
 
     def draw_head(self, width: int) -> Content:
-        """Return what is left out, and what that changes."""
+        """Return the omitted records, and the effect or the progress."""
         del width
         title = line("without", display(self._what, limit=200, style=STRONG))
         if self._state == "running":
@@ -101,7 +101,7 @@ class ImpactScreen(RunScreen["Effect"]):
         return lines([*head, *self.narrowed()])
 
     def detail(self, row: Effect, width: int) -> Content:
-        """Return an answer, as it is and as it would be."""
+        """Return an answer with and without the records."""
         now, zone = self.state.clock(), self.state.zone
         operation = row.operation
         kind = display(operation.operation_type.value, style=STRONG)
@@ -144,7 +144,7 @@ class ImpactScreen(RunScreen["Effect"]):
         return super().refusal(verb)
 
     def action_read(self) -> None:
-        """Try the last questions again."""
+        """Replay the last questions."""
         from memtui.service import ImpactRequest
 
         session = self.session
@@ -182,7 +182,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
     @conversation
     async def action_last(self) -> None:
-        """Ask how many of the newest questions to try."""
+        """Ask how many of the newest questions to replay."""
         title = "Try how many of the newest queries and contexts?"
         last = await self.ask_number(title, self._last, most=_MOST, go="try")
         if last is not None:
@@ -190,7 +190,7 @@ class ImpactScreen(RunScreen["Effect"]):
             self.action_read()
 
     def action_operation(self) -> None:
-        """Show the newest operation that asked it in Operations."""
+        """Show the newest operation with the question in Operations."""
         self.post_message(GoTo("operations", select=self.row.operation.operation_id))
 
     def action_copy(self) -> None:
@@ -199,7 +199,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
 
 def summary(found: Impact) -> Iterator[Content]:
-    """Yield the lines that say what would change, the first in the colour of it."""
+    """Yield the lines about the impact; the first is coloured by its severity."""
     style = BAD if found.would_lose else WARN if found.differ or found.with_a_record else OK
     for words in fmt.impact_words(found):
         yield display(words, limit=400, style=style)

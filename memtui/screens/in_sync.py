@@ -1,4 +1,4 @@
-"""Two bindings kept in sync: what a sync would do, the sync itself, and its conflicts."""
+"""Two bindings kept in sync: a preview, the sync, and its conflicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHANGES = "sync left right both delete rebuild"
 
 
 class InSyncScreen(StepScreen):
-    """Keep two bindings in sync; what would be done is shown first, and deletions need a yes."""
+    """Syncs two bindings after a preview; deletions that were held back need a yes."""
 
     ACTION_GROUP = "in_sync"
 
@@ -38,7 +38,7 @@ class InSyncScreen(StepScreen):
 
     @property
     def _conflict(self) -> Divided | None:
-        """The conflict under the cursor."""
+        """The conflict under the cursor; None: the row is another."""
         row, found = self.current, self._found
         if row is None or found is None or row.number >= len(found.conflicts):
             return None
@@ -49,20 +49,20 @@ class InSyncScreen(StepScreen):
         return sum(len(one.record_ids) for one in self._found.held_back) if self._found else 0
 
     def draw_head(self, width: int) -> Content:
-        """Return the two bindings, and what goes on."""
+        """Return the two bindings, and the status."""
         del width
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._left, self._right))
         names = Content(" ⇄ ").join(display(one, limit=100, style=STRONG) for one in endpoints)
         return lines([line("keep in sync", names), self.status])
 
     def detail(self, row: StepRow, width: int) -> Content:
-        """Return a row, a conflict with both sides."""
+        """Return the details of a row; of a conflict, both sides."""
         if (one := self._conflict) is None:
             return super().detail(row, width)
         return conflict_content(one, (self._left.key, self._right.key), width)
 
     def labels(self) -> dict[str, str]:
-        """Return footer words for the moment."""
+        """Return the current footer labels."""
         return {
             "in_sync.left": f"keep {self._left.key}",
             "in_sync.right": f"keep {self._right.key}",
@@ -70,7 +70,7 @@ class InSyncScreen(StepScreen):
         }
 
     def reasons(self) -> Sequence[tuple[str, object, str]]:
-        """Return why something cannot be done now."""
+        """Return why actions cannot run now."""
         locked = next((one.key for one in (self._left, self._right) if one.read_only), "")
         lacks = bool(self._found and any(x.key == self._left.key for x in self._found.held_back))
         return (
@@ -83,13 +83,13 @@ class InSyncScreen(StepScreen):
         )
 
     def begin(self) -> None:
-        """Say at once what would be done."""
+        """Start the preview."""
         self.action_look()
 
     def _take(
         self, step: _Step, waiting: str, *, done: Callable[[Synced], None] | None = None
     ) -> None:
-        """Open both bindings, take a step, and show what came of it."""
+        """Open both bindings, run a step, and show its result."""
         from memtui.migration.endpoints import open_endpoints
 
         session, keys = self.session, (self._left.key, self._right.key)
@@ -107,13 +107,13 @@ class InSyncScreen(StepScreen):
         self.take(work, done or show, display(f"… {waiting}", style=WARN), stopped)
 
     def broken(self, status: Content, *notice: str) -> None:
-        """Say why nothing is known of both sides."""
+        """Clear the list, and show why the step ended without a result."""
         self._found = None
         self.list_found((), status)
         super().broken(status, *notice)
 
     def action_look(self) -> None:
-        """Say what would be done; nothing is written."""
+        """Preview the sync; nothing is written."""
         from memtui.migration.syncing import sync
 
         data = self.state.paths.data
@@ -121,7 +121,7 @@ class InSyncScreen(StepScreen):
         self._take(lambda endpoints: sync(endpoints, data, dry_run=True), "reading both sides")
 
     def action_sync(self) -> None:
-        """Sync both; what is held back stays."""
+        """Sync both bindings; deletions held back stay so."""
         self._sync()
 
     def _sync(self, **how: Any) -> None:
@@ -136,7 +136,7 @@ class InSyncScreen(StepScreen):
 
     @conversation
     async def action_delete(self) -> None:
-        """Let the deletions pass that are held back, after a yes."""
+        """Carry out the deletions held back, after a yes."""
         found, number = self._found, self._held_back_count
         if found is None:
             return
@@ -153,7 +153,7 @@ class InSyncScreen(StepScreen):
 
     @conversation
     async def action_rebuild(self) -> None:
-        """Write again what the second binding lacks, after a yes."""
+        """Write the records again that the second binding lacks, after a yes."""
         question = Confirm(
             f"Write again into {self._right.key} what it lacks of {self._left.key}?",
             verb="write it",
@@ -196,11 +196,11 @@ class InSyncScreen(StepScreen):
         self._take(lambda endpoints: resolve(endpoints, data, name, key), "deciding", done=decided)
 
 
-# How a sync reads.
+# A sync in words.
 
 
 def rows_of(found: Synced) -> Iterator[StepRow]:
-    """Yield the conflicts, then what was done or would be."""
+    """Yield the conflicts, then the changes made or previewed."""
     for one in found.conflicts:
         texts = (record_words(record) if record else "gone" for record in one.records)
         yield StepRow(f"conflict: {conflict_words(one, found)}", None, " ⇄ ".join(texts), "error")
@@ -219,13 +219,13 @@ def rows_of(found: Synced) -> Iterator[StepRow]:
 
 
 def conflict_words(one: Divided, found: Synced) -> str:
-    """Return what a conflict is about, by the names of the bindings."""
+    """Return a conflict in words, with the keys of the bindings."""
     words = one.what.replace("on the left", f"in {found.left}")
     return words.replace("on the right", f"in {found.right}")
 
 
 def status_words(found: Synced) -> Content:
-    """Return in one line how far both are in sync."""
+    """Return the state of the sync in one line."""
     kept = sum(len(one.record_ids) for one in found.held_back)
     numbers = {
         name: sum(getattr(found, name).values()) for name in ("written", "changed", "deleted")
@@ -244,7 +244,7 @@ def status_words(found: Synced) -> Content:
 
 
 def conflict_content(one: Divided, keys: tuple[str, str], width: int) -> Content:
-    """Return both sides of a conflict, and what is other on the second."""
+    """Return both sides of a conflict, and their difference."""
     left, right = one.records
     texts = [record.text if record else None for record in one.records]
     blocks: list[list[Line]] = [[heading("What differs")], list(diff_lines(texts[0], texts[1]))]

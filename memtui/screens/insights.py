@@ -1,4 +1,4 @@
-"""What shows over the memories of each owner, over a numbered screen: seed 004 phase 3."""
+"""The insights into each owner's memories, a modal screen (seed 004 phase 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Insights(ModalListScreen["Insight"]):
-    """List what nobody updates or reads and what grows fastest; `enter` reviews what could go."""
+    """Lists memories not updated, not read, or growing; `enter` reviews their prune candidates."""
 
     ACTION_GROUP = "insights"
     NOUN = "insight"
@@ -31,7 +31,7 @@ class Insights(ModalListScreen["Insight"]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._failed: tuple[str, ...] = ()
-        """Which bindings were not looked through, and why."""
+        """Sentences about bindings that could not be read."""
 
     def columns(self) -> list[Column[Insight]]:
         """Return the columns of the list."""
@@ -43,11 +43,11 @@ class Insights(ModalListScreen["Insight"]):
         ]  # fmt: skip
 
     def key(self, row: Insight) -> str:
-        """Return the kind and the owner of an insight."""
+        """Return kind, owner and topic of an insight."""
         return "\x1f".join([row.kind, *owner_of(row.scope), row.topic or ""])
 
     def draw_head(self, width: int) -> Content:
-        """Return whose memories these are of, and how many show something."""
+        """Return the owner, the number of insights, and bindings not read."""
         del width
         count = self.rows.loaded
         title = line("insights into", display(self._whose, limit=120, style=STRONG))
@@ -62,12 +62,12 @@ class Insights(ModalListScreen["Insight"]):
         return "everything you see" if whole else owner_words(scope)
 
     def detail(self, row: Insight, width: int) -> Content:
-        """Return an insight whole."""
+        """Return the details of an insight."""
         of = f"{row.records:,} of {fmt.counted(row.of, 'record')}"
         return joined([[display(row.sentence)], [labelled("records", of)]], width)
 
     async def read(self) -> list[Insight]:
-        """Look through everything."""
+        """Read all bindings, and keep the insights into the shown owner."""
         from memtui.service.context.pruning import PruneRequest
 
         session = self.session
@@ -88,15 +88,15 @@ class Insights(ModalListScreen["Insight"]):
         super().not_read(error)
 
     def open_row(self) -> None:
-        """Review what could go of its owner."""
+        """Review the owner's prune candidates."""
         self.action_prune()
 
     def action_prune(self) -> None:
-        """Review which of its owner's records could go."""
+        """Review the owner's prune candidates in Records."""
         self._go_to(then="records.prune")
 
     def action_records(self) -> None:
-        """Show its owner's records."""
+        """Show the owner's records."""
         self._go_to(then="")
 
     def _go_to(self, *, then: str) -> None:
@@ -104,5 +104,5 @@ class Insights(ModalListScreen["Insight"]):
         self.post_message(GoTo("records", filter_line="", scope=scope, everywhere=True, then=then))
 
     def action_copy(self) -> None:
-        """Copy what shows."""
+        """Copy the insight's sentence."""
         self.copy(self.row.sentence, "Copied what shows.")

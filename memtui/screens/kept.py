@@ -1,6 +1,6 @@
-"""What the app keeps in files of the home: the session, and views and statements under names.
+"""The app's files in the home: the session, and named views and statements.
 
-Each is a JSON document that is read and written whole. Blocking.
+Each is a JSON document that is read and written as a whole. All functions block.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ M = TypeVar("M", bound=Model)
 
 
 def load_document(path: Path, kind: type[M], problem: str) -> M:
-    """Return what a file holds; there being none is an empty document.
+    """Read a document; a missing file is an empty document.
 
     Raises:
-        Invalid: it cannot be read, which is said as `problem`.
+        Invalid: it cannot be read; `problem` is the message.
     """
     try:
-        # By way of Python's JSON: pydantic's own refuses half a surrogate pair.
+        # Python's JSON, as pydantic's refuses lone surrogates.
         return kind.model_validate(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return kind()
@@ -34,7 +34,7 @@ def load_document(path: Path, kind: type[M], problem: str) -> M:
 
 
 def save_document(path: Path, document: Model) -> None:
-    """Write a file with mode 0600, all of it or nothing.
+    """Write a document to a file of mode 0600 atomically.
 
     Raises:
         Invalid: the file cannot be written.
@@ -51,7 +51,7 @@ _HISTORY = 50
 
 
 class SavedCompany(Model):
-    """Where a person was in one company."""
+    """The last screen, scope, filter and binding in one company."""
 
     screen: str = "records"
     scope: Scope | None = None
@@ -61,7 +61,7 @@ class SavedCompany(Model):
 
 
 class SavedSession(Model):
-    """The last company, the theme, and where one was in each company."""
+    """The last company, the theme, and the last state in each company."""
 
     company: str = ""
     theme: str = ""
@@ -69,16 +69,16 @@ class SavedSession(Model):
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
     shares: dict[str, int] = {}
-    """Percent of the room that a list has beside its details, or above them, by screen."""
+    """Percentage of the room for the list in each split, by its name and orientation."""
     toured: bool = False
     """Whether the tour was shown."""
 
     def of(self, company_id: str) -> SavedCompany:
-        """Return where one was in a company."""
+        """Return the last state in a company."""
         return self.companies.get(company_id, SavedCompany())
 
     def with_filter(self, line: str) -> SavedSession:
-        """Return a session whose history ends with `line`."""
+        """Return the session with `line` at the end of its history."""
         if not line:
             return self
         kept = [one for one in self.filters if one != line]
@@ -86,7 +86,7 @@ class SavedSession(Model):
 
 
 def load_session(path: Path) -> SavedSession:
-    """Read the session; there being none is an empty one.
+    """Read the session; a missing file is an empty session.
 
     Raises:
         Invalid: the file cannot be read as a session.
@@ -99,7 +99,7 @@ _LONGEST_NAME = 60
 
 
 class NamedItem(Model):
-    """What a person keeps under a name."""
+    """An item saved under a name."""
 
     NOUN: ClassVar[str]
 
@@ -107,23 +107,23 @@ class NamedItem(Model):
 
 
 class SavedView(NamedItem):
-    """What a screen shows, and how."""
+    """A screen with its filter, order and columns."""
 
     NOUN = "view"
 
     screen: str = "operations"
     filter_line: str = ""
     column: str = ""
-    """The column that the rows are ordered by; empty: as the screen orders them."""
+    """The column to sort by; empty: the screen's default."""
     descending: bool = True
     hidden: tuple[str, ...] | None = None
-    """Columns that are not shown; None: those that the screen hides."""
+    """Hidden columns; None: the screen's default."""
     wider: dict[str, int] = {}
-    """Cells that were added to the width of a column, or taken off it."""
+    """Cells added to a column's width, or removed from it."""
 
 
 class SavedStatement(NamedItem):
-    """A statement in SQL."""
+    """An SQL statement."""
 
     NOUN = "statement"
 
@@ -138,7 +138,7 @@ class _Kept(Model, Generic[N]):
 
 
 def load_named(path: Path, kind: type[N]) -> tuple[N, ...]:
-    """Read what is kept under names, in their order; there being no file is nothing. Blocking.
+    """Read the saved items, sorted by name; a missing file has none. Blocking.
 
     Raises:
         Invalid: the file cannot be read.
@@ -149,7 +149,7 @@ def load_named(path: Path, kind: type[N]) -> tuple[N, ...]:
 
 
 def save_named(path: Path, one: N, *, instead_of: str = "") -> tuple[N, ...]:
-    """Keep something in place of what has its name, and of another; returns all. Blocking.
+    """Save an item, replacing those named like it or `instead_of`; return all. Blocking.
 
     Raises:
         Invalid: the file cannot be read or written.
@@ -159,10 +159,10 @@ def save_named(path: Path, one: N, *, instead_of: str = "") -> tuple[N, ...]:
 
 
 def rename_named(path: Path, one: N, name: str) -> tuple[N, ...]:
-    """Give something another name, which is not taken; returns all. Blocking.
+    """Rename an item; return all. Blocking.
 
     Raises:
-        Invalid: the name is none or is taken, or the file cannot be read or written.
+        Invalid: the name is invalid or taken, or the file cannot be read or written.
         NotFound: it was deleted meanwhile.
     """
     kind, other = type(one), checked_name(name)
@@ -175,15 +175,15 @@ def rename_named(path: Path, one: N, name: str) -> tuple[N, ...]:
 
 
 def delete_named(path: Path, kind: type[N], name: str) -> tuple[N, ...]:
-    """Let go of something; returns the others. Raises as `save_named`. Blocking."""
+    """Delete an item; return the others. Raises as `save_named`. Blocking."""
     return _save(path, kind, [one for one in load_named(path, kind) if one.name != name])
 
 
 def checked_name(name: str) -> str:
-    """Return a name without the blanks around it.
+    """Return a name with blanks trimmed and merged.
 
     Raises:
-        Invalid: it is none.
+        Invalid: it is empty or too long.
     """
     kept = " ".join(name.split())
     if not 0 < len(kept) <= _LONGEST_NAME:

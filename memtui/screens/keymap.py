@@ -1,4 +1,4 @@
-"""The keys in force: the registry's, moved by the settings, checked before anything is bound."""
+"""The keys in force: the registry's defaults and the settings' changes, checked at load."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SENT = {
     "ctrl+slash": "ctrl+underscore",
     "ctrl+space": "ctrl+@",
 }
-"""What terminals send for a key that they tell apart only with the kitty keyboard protocol."""
+"""The key that terminals without the kitty keyboard protocol send instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keymap:
-    """Which keys each action has. Make it with `load_keymap`, which checks it."""
+    """The keys of each action. Make it with `load_keymap`, which checks it."""
 
     moved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -41,16 +41,16 @@ class Keymap:
         return self.moved.get(action_id) or ACTIONS[action_id].keys
 
     def label(self, action_id: str) -> str:
-        """Return the first key of an action as a person reads it."""
+        """Return the first key of an action, in words."""
         return key_label(self.keys(action_id)[0])
 
     def labels(self, action_id: str) -> str:
-        """Return all keys of an action as a person reads them."""
+        """Return all keys of an action, in words."""
         return " ".join(key_label(key) for key in self.keys(action_id))
 
     @property
     def doubt(self) -> str:
-        """Which actions have only keys that many terminals send as others, or nothing."""
+        """A warning about actions whose keys many terminals send as others; empty: none."""
         return " ".join(
             f"Only with the kitty keyboard protocol do terminals send {key_label(key)}, which "
             f"{name} has; others send {_SENT[key]}."
@@ -60,7 +60,7 @@ class Keymap:
         )
 
     def for_textual(self) -> dict[str, str]:
-        """Return the moved keys in the form that `App.set_keymap` takes."""
+        """Return the moved keys in the form of `App.set_keymap`."""
         return {name: ",".join(keys) for name, keys in self.moved.items()}
 
 
@@ -156,7 +156,7 @@ def footer_entries(
     why_disabled: Callable[[str], str],
     labels: Mapping[str, str],
 ) -> tuple[FooterEntry, ...]:
-    """Return what the footer shows for a group: the keys that matter here and now."""
+    """Return the footer entries of a group."""
     return action_entries(footer_actions(group), keymap, why_disabled, labels)
 
 
@@ -166,7 +166,7 @@ def action_entries(
     why_disabled: Callable[[str], str],
     labels: Mapping[str, str],
 ) -> tuple[FooterEntry, ...]:
-    """Return actions as keys that can be clicked."""
+    """Return actions as footer entries."""
 
     def entry(action: Action) -> FooterEntry:
         return FooterEntry(

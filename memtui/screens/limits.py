@@ -1,4 +1,4 @@
-"""Every spending limit and what was spent of it: looked at, set, changed and removed."""
+"""All spending limits with the spending so far; limits can be set, changed and removed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TONES: dict[str, Tone] = {"ok": "success", "near": "warning", "passed": "error"
 
 
 class LimitsScreen(ModalListScreen[SpendingStatus]):
-    """List the spending limits, those that are passed first, and change them."""
+    """Lists the spending limits, the highest share first, and changes them."""
 
     ACTION_GROUP = "limits"
     NOUN = "limit"
@@ -52,21 +52,21 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         ]  # fmt: skip
 
     def key(self, row: SpendingLimit) -> str:
-        """Return what a limit is found again by."""
+        """Return target, measure and period of a limit."""
         return f"{row.target_type} {row.measure} {row.period} {row.target_id}"
 
     def _period(self, status: SpendingStatus) -> str:
         return spending.period(status, self.state.true_clock(), self.state.zone)
 
     def draw_head(self, width: int) -> Content:
-        """Return whose limits these are, and what they do."""
+        """Return the company, and what limits do."""
         del width
         name = display(self.session.company.name, limit=120, style=STRONG)
         head = line(line("spending limits of", name), self.number, gap="   ")
         return lines([head, display(_ABOUT, style=DIM)])
 
     def detail(self, row: SpendingStatus, width: int) -> Content:
-        """Return a limit whole."""
+        """Return the details of a limit."""
         about: list[Line] = [
             labelled("state", spending.mark(row)),
             labelled("spent", spending.spent(row)),
@@ -80,19 +80,19 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         return joined([[title, display(said, limit=600)], about], width)
 
     def happened(self, news: News) -> None:
-        """Read limits again that were changed elsewhere."""
+        """Read the limits again if settings were changed elsewhere."""
         if news.configures:
             self.load()
 
     async def read(self) -> list[SpendingStatus]:
-        """Add up what was spent."""
+        """Read the limits with the spending so far."""
         session = self.session
         found = await session.service.limits.check(session.caller, zone=self.state.zone)
         return sorted(found, key=lambda one: -one.share)
 
     @conversation
     async def action_add(self) -> None:
-        """Ask whose spending is limited, what is counted and how much it may be."""
+        """Ask for target, measure, period and amount of a limit."""
         whose = Choose(
             "Limit whose spending?",
             self._targets,
@@ -122,7 +122,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     @conversation
     async def action_change(self) -> None:
-        """Ask for another amount of the limit."""
+        """Ask for a new amount of the limit."""
         one = self.row
         target = one.target_type, one.target_id
         now = f"{Decimal(one.amount).normalize():f}"
@@ -161,13 +161,13 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                     f"{spending.amount(limit)} a {period}; it warns from 80% on.",
                 )
             except MemtuiError as error:
-                self.fail(error)  # and it is asked for again
+                self.fail(error)  # the loop asks again
             else:
                 return
 
     @conversation
     async def action_remove(self) -> None:
-        """Take the limit away, after a yes."""
+        """Remove the limit, after a yes."""
         one, session = self.row, self.session
         named = f"{spending.amount(one)} a {one.period} of the {spending.target(one)}"
         if not await self.ask(Confirm(f"Remove the limit of {named}?", verb="remove")):
@@ -183,7 +183,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         await self.configure(remove, f"Removed the limit of {named}; u brings it back.")
 
     def action_copy(self) -> None:
-        """Copy how the limit stands."""
+        """Copy the status of the limit."""
         said = spending.sentence(self.row, self.state.true_clock(), self.state.zone)
         self.copy(said, "Copied the limit with what was spent of it.")
 

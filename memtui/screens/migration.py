@@ -1,4 +1,4 @@
-"""A migration from one binding to another: dry run, apply, verify, cut over and back."""
+"""A migration from one binding to another: dry run, apply, verify, cut over, roll back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STEPS = "plan apply verify cut_over back"
 
 
 class Migration(StepScreen):
-    """Move the records of a binding to another and prove it; each change needs a yes."""
+    """Moves the records of a binding to another and verifies it; each change needs a yes."""
 
     ACTION_GROUP = "migration"
 
@@ -48,12 +48,12 @@ class Migration(StepScreen):
         self._plan: MigrationPlan | None = None
         self._state: MigrationState | None = None
         self._switching = False
-        """Whether what runs changes who is served, which is not broken off."""
+        """Whether the running step switches targets, which cannot be stopped."""
         self._endpoints: Endpoints | None = None
         self._looking = Background(self, "migration-state")
 
     def draw_head(self, width: int) -> Content:
-        """Return from where to where, the steps, and what goes on."""
+        """Return source and destination, the steps, and the status."""
         del width
         steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
@@ -61,7 +61,7 @@ class Migration(StepScreen):
         return lines([line("migrate", names), steps, self.status])
 
     def reasons(self) -> Sequence[tuple[str, object, str]]:
-        """Return why steps cannot be taken now."""
+        """Return why steps cannot run now."""
         here, there, state = self._source.key, self._destination.key, self._state
         begun = state is not None and (state.begun_at or state.applied_at) is not None
         verified = state is not None and state.verified_at is not None
@@ -82,7 +82,7 @@ class Migration(StepScreen):
         )
 
     def begin(self) -> None:
-        """Say at once what would happen."""
+        """Start the dry run."""
         self.action_plan()
 
     # Running a step.
@@ -90,7 +90,7 @@ class Migration(StepScreen):
     def _take(
         self, step: _Step, show: Callable[[Any], None], waiting: Content, stopped: str = _STOPPED
     ) -> None:
-        """Open both ends, take a step, and read how far the migration is."""
+        """Open both bindings, run a step, and read the state of the migration."""
         from memtui.migration.endpoints import ProgressFile, open_endpoints
 
         session, data = self.session, self.state.paths.data
@@ -110,12 +110,12 @@ class Migration(StepScreen):
         self.take(work, done, waiting, stopped)
 
     def broken(self, status: Content, *notice: str) -> None:
-        """Say why a step has found nothing, and how far the migration is."""
+        """Show why a step ended without results, and read the state of the migration."""
         super().broken(status, *notice)
         self._look()
 
     def _look(self) -> None:
-        """Read how far the migration is, after a step that did not end well."""
+        """Read the state of the migration after a failed or stopped step."""
         from memtui.migration.endpoints import ProgressFile
 
         if self._endpoints is None or not self.is_attached:
@@ -134,7 +134,7 @@ class Migration(StepScreen):
     # The steps.
 
     def action_plan(self) -> None:
-        """Say what would happen; nothing is written."""
+        """Make the dry run; nothing is written."""
         from memtui.migration.planning import plan
         from memtui.service.review.fact_limits import FactLimits
 
@@ -194,7 +194,7 @@ class Migration(StepScreen):
 
     @conversation
     async def action_verify(self) -> None:
-        """Ask whether to compare all or a sample, and compare."""
+        """Ask whether to compare all records or a sample, and compare."""
         from memtui.migration.verifying import verdict, verify
 
         choices = [
@@ -245,7 +245,7 @@ class Migration(StepScreen):
 
     @conversation
     async def action_back(self) -> None:
-        """Let the source serve again what was cut over, after a yes."""
+        """Roll the targets back to the source, after a yes."""
         here, there = self._source.key, self._destination.key
         number = fmt.counted(len(self._state.switched) if self._state else 0, "target")
         question = Confirm(
@@ -293,11 +293,11 @@ def _planned_words(plan: MigrationPlan) -> Content:
     return display(", ".join(parts), style=WARN if plan.refused or plan.problems else DIM)
 
 
-# What each step found, as the rows of one list.
+# The results of each step, as rows.
 
 
 def planned(plan: MigrationPlan) -> Iterator[StepRow]:
-    """Yield where the records go, then what will be lost and what is refused."""
+    """Yield unread parts, losses, the destination of records, and refused records."""
     yield from _unread((*plan.source_unread, *plan.problems))
     if plan.refused:
         why = "The destination does not take them; each is listed below."
@@ -329,7 +329,7 @@ def _lost(losses: Iterable[Loss]) -> Iterator[StepRow]:
 
 
 def applied(done: Applied) -> Iterator[StepRow]:
-    """Yield what was done with how many records, then each that was not moved."""
+    """Yield the counts of moved records, then each record that was not moved."""
     yield from _unread((*done.source_unread, *done.problems))
     yield StepRow("written", done.written, "new in the destination", "success")
     yield StepRow("replaced", done.replaced, "moved before, and changed in the source since")
@@ -343,7 +343,7 @@ def applied(done: Applied) -> Iterator[StepRow]:
 
 
 def verified(found: Verified) -> Iterator[StepRow]:
-    """Yield the counts of a comparison, then each record that is not the same."""
+    """Yield the counts of a comparison, then each record that differs."""
     yield from _unread((*found.source_unread, *found.problems))
     if found.sample is not None:
         least = "" if found.complete else "at least "
@@ -368,13 +368,13 @@ def verified(found: Verified) -> Iterator[StepRow]:
 
 
 def _unread(sentences: Sequence[str]) -> Iterator[StepRow]:
-    """Yield why the source could not be listed whole."""
+    """Yield why the source could not be listed to its end."""
     for sentence in sentences:
         yield StepRow("the source may hold more", None, sentence, "warning")
 
 
 def switched(done: Switched) -> Iterator[StepRow]:
-    """Yield who is served by whom now."""
+    """Yield which binding serves each target now."""
     for target in done.targets:
         yield StepRow(target_words(target), None, f"is served by {done.served_by}", "success")
     for target in done.left:
@@ -383,11 +383,11 @@ def switched(done: Switched) -> Iterator[StepRow]:
         )
 
 
-# The words above and beside the list.
+# The head.
 
 
 def steps_content(state: MigrationState | None, now: datetime, *, planned: bool) -> Content:
-    """Return how far the migration is: planned → applied → verified → cut over."""
+    """Return the state of the migration: planned → applied → verified → cut over."""
     applied = state.applied_at if state else None
     begun = state.begun_at if state and applied is None else None
     verified = state.verified_at if state else None

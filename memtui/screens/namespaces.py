@@ -1,4 +1,4 @@
-"""The namespaces of a binding: what there is, making one, its expiry, and deleting it."""
+"""The namespaces of a binding: list, create, set an expiry, delete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter set   esc go back"
 
 
 class NamespacesScreen(ModalListScreen[Namespace]):
-    """List the namespaces of a binding and change them; nothing is deleted without its name."""
+    """Lists and changes the namespaces of a binding; to delete one, its name must be typed."""
 
     ACTION_GROUP = "namespaces"
     NOUN = "namespace"
@@ -51,7 +51,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         return row.name
 
     def draw_head(self, width: int) -> Content:
-        """Return whose namespaces these are, how many, and why nothing can be changed."""
+        """Return the binding, the number of namespaces, and why they cannot be changed."""
         del width
         name = display(f"{self._binding.provider_key}·{self._binding.key}", limit=120, style=STRONG)
         doing = display(self._doing, style=WARN)
@@ -60,7 +60,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         return lines([head, display(reason, style=DIM)]) if reason else head
 
     def detail(self, row: Namespace, width: int) -> Content:
-        """Return a namespace whole."""
+        """Return the details of a namespace."""
         return row_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
@@ -81,12 +81,12 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         return sorted(found, key=self.key)
 
     def nothing(self) -> tuple[str, str]:
-        """Return what to say where no namespace is known."""
+        """Return the notice if no namespace is known."""
         hint = read_only_reason(self._binding)
         return "No namespace is known.", hint or "a makes one; agents make others when they write."
 
     async def _put(self, name: str, when: str) -> None:
-        """Make a namespace, or set when it expires; raises why it cannot be."""
+        """Create a namespace, or set its expiry; raises the service's errors."""
         session, key = self.session, self._binding.key
         expires = moment_or_never(when, self.state)
 
@@ -102,7 +102,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         await self._run("… writing", put)
 
     async def _run(self, doing: str, work: Callable[[], Awaitable[str]]) -> None:
-        """Run a change that returns what to say, and read again; raises why it cannot be."""
+        """Run a change that returns a notice, show that, and read again; raises its errors."""
         self._doing = doing
         self.draw()
         try:
@@ -139,13 +139,13 @@ class NamespacesScreen(ModalListScreen[Namespace]):
             try:
                 await self._put(name, when)
             except MemtuiError as error:
-                self.fail(error)  # and its name is asked for again
+                self.fail(error)  # the loop asks again
             else:
                 return
 
     @conversation
     async def action_expiry(self) -> None:
-        """Ask when the namespace expires."""
+        """Ask for the expiry of the namespace."""
         one = self.row
         when = await self._ask_expiry(one.name, written_expiry(one.expires_at, self.state))
         if when is not None:
@@ -153,7 +153,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
 
     @conversation
     async def action_delete(self) -> None:
-        """Delete the namespace once its name was typed."""
+        """Delete the namespace after its name was typed."""
         one = self.row
         question = TypedConfirm(
             f"Delete {one.name} and {fmt.records_words(one)} from {self._binding.key}?",
@@ -221,7 +221,7 @@ def _deleted_words(gone: NamespaceDeleted) -> str:
     return f"Deleted {gone.name}; u brings the {them} back{rest}."
 
 
-# How namespaces read.
+# Namespaces in words.
 
 
 def columns(clock: Callable[[], datetime]) -> list[Column[Namespace]]:
@@ -245,7 +245,7 @@ def _expires(one: Namespace, now: datetime) -> Cell:
 
 
 def read_only_reason(binding: BindingView) -> str:
-    """Return why the namespaces of a binding can only be looked at, or nothing."""
+    """Return why the namespaces of a binding cannot be changed, or nothing."""
     if not binding.capabilities.namespace_changes:
         return (
             f"The provider {binding.provider_key} makes and removes no namespaces: they follow "
@@ -257,7 +257,7 @@ def read_only_reason(binding: BindingView) -> str:
 
 
 def row_content(one: Namespace, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a namespace whole."""
+    """Return the details of a namespace."""
     expires = moment(one.expires_at, now, zone) if one.expires_at else "never"
     about: list[Line] = [
         labelled("kind", _kind(one)),

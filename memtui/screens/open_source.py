@@ -1,7 +1,7 @@
-"""The one place that opens where something comes from.
+"""Opens sources.
 
-A file opens in the person's editor at its line, a web address in the desktop's browser, never in
-one that would take the terminal; a run or an issue without an address shows its operations.
+A file opens in the person's editor at its line, a web address in the desktop's browser (never in
+a terminal browser); a run or an issue without an address shows its operations.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from memtui.widgets.background import Background
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Opens in the browser."""
+    """An address to open in the browser."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntries:
-    """Shows the operations that this filter matches."""
+    """Operations to show, by a filter."""
 
     filter: Filter
 
@@ -49,10 +49,10 @@ Opening = Location | WebAddress | LogEntries
 def find_opening(
     source: SourceRef | None, link: str | None, location: Location | None = None
 ) -> Opening | None:
-    """Return what opens a source: its link, or the operations of its run or issue.
+    """Return how to open a source: its link, or the operations of its run or issue.
 
-    Without a source it is the place given. A link with another scheme than http, https or file
-    never opens: a source is foreign text.
+    Without a source, `location` is opened. A link with a scheme other than http, https or file is
+    never opened: a source is foreign text.
     """
     if source is None:
         return location
@@ -66,7 +66,7 @@ def find_opening(
 
 
 def source_filter(source: SourceRef | None) -> str:
-    """Return the filter line for the issue, else the run, else the kind, of a source.
+    """Return the filter line for the issue of a source, else its run, else its kind.
 
     Raises:
         NotFound: there is no source.
@@ -101,7 +101,7 @@ def open_source(
     source: SourceRef | None,
     location: Location | None = None,
 ) -> None:
-    """Open a source, else the place that is given; a toast says why where nothing opens."""
+    """Open a source, else `location`; a toast says why if nothing can be opened."""
     session = screen.session
     link = session.company.link(source) if source is not None else None
     opening = find_opening(source, link, location)
@@ -117,7 +117,7 @@ def open_source(
 
 
 def open_file(screen: ServiceScreen, work: Background, location: Location) -> None:
-    """Open a file at its line in the person's editor, once it is seen to be there."""
+    """Open a file at its line in the person's editor, if it exists."""
 
     def show(found: Location) -> None:
         try:
@@ -133,12 +133,12 @@ def open_file(screen: ServiceScreen, work: Background, location: Location) -> No
 def edited_outside(
     screen: ServiceScreen, text: str, of: tuple[str, str]
 ) -> AbstractContextManager[str]:
-    """Let the person edit a text in their own editor; where that fails, what they wrote is kept.
+    """Let the person edit a text in their own editor; after a failure the text is kept in a file.
 
     Args:
-        screen: Where it is asked for.
-        text: What they begin with.
-        of: The binding and the id of what the text is of.
+        screen: The screen.
+        text: The initial text.
+        of: Binding key and id of the text's record.
     """
     return edited(
         text,
@@ -181,7 +181,7 @@ def _file(path: str) -> Path | None:
 
 
 def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
-    """Open a page beside the terminal; where there is no desktop, copy its address."""
+    """Open a page in the desktop's browser; without a desktop, copy its address."""
     if screen.app.is_web:
         screen.app.open_url(url)
         return

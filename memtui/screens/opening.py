@@ -1,6 +1,6 @@
-"""What is painted first: the frame of a screen, while what the screen needs is still imported.
+"""The first paint: the frame of a screen, while its modules are still being imported.
 
-This module imports neither the contract nor a screen, and so paints in half of their time.
+This module imports neither the contract nor a screen, and so paints in half the time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HINT = "The keys work already; q quits."
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What the first paint needs to know. Nothing of it was checked but the keymap."""
+    """The data of the first paint; only the keymap was checked."""
 
     mode: str = ""
     company: str = ""
@@ -44,10 +44,10 @@ class FirstLook:
 
 
 def first_look(paths: Paths, company: str | None = None) -> FirstLook:
-    """Read what the settings and the last session say of the first paint.
+    """Read the data of the first paint from the settings and the last session.
 
     Raises:
-        Invalid: the settings cannot be read, or their keymap does not fit.
+        Invalid: the settings cannot be read, or their keymap is invalid.
     """
     values = read_file(paths.config_file)
     environment = read_environment()
@@ -69,7 +69,7 @@ def _saved_session(paths: Paths) -> Mapping[str, Any]:
     try:
         return _table(json.loads(paths.session_file.read_bytes()))
     except (OSError, ValueError):
-        return {}  # which is told of once the session is read in earnest
+        return {}  # reading the session later reports the problem
 
 
 def _table(found: Any) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ def _table(found: Any) -> Mapping[str, Any]:
 
 
 class Opening(RestingScreen[None]):
-    """The frame of a numbered screen with nothing in it."""
+    """The frame of a numbered screen, without its body."""
 
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]

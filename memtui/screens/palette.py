@@ -21,7 +21,7 @@ Command = Choice[Callable[[], Any]]
 
 
 class Palette(Choose[Callable[[], Any]]):
-    """Choose one of the commands of a screen by some letters of its name, or words of what it does.
+    """Choose a command by letters of its name, or by words of its description.
 
     The best match of a name comes first.
     """
@@ -30,12 +30,12 @@ class Palette(Choose[Callable[[], Any]]):
         super().__init__("Commands", list(commands(screen)), placeholder="type some of its letters")
 
     def narrowed(self, choices: Sequence[Command], text: str) -> Sequence[Command]:
-        """Return the commands that fit what was typed."""
+        """Return the commands that match the typed text."""
         return best(choices, text) if text.strip() else choices
 
 
 def best(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
-    """Return those with these letters in their name in this order, then those with these words."""
+    """Return choices with these letters in their names, then those described with these words."""
     matcher, words = Matcher(text.strip()), text.casefold().split()
     scores = [matcher.match(one.label) for one in choices]
     named = sorted((at for at, score in enumerate(scores) if score), key=lambda at: -scores[at])
@@ -48,7 +48,7 @@ def best(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
 
 
 def commands(screen: MemtuiScreen) -> Iterable[Command]:
-    """Yield everything that can be done on a screen, its own actions first."""
+    """Yield a screen's commands: its actions first, then themes, companies, bindings, views."""
     for name in screen.action_ids():
         action, reason = ACTIONS[name], screen.why_disabled(name)
         yield Choice(

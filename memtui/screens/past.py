@@ -1,4 +1,4 @@
-"""Choosing a moment of the past: by a calendar of what changed when, or by writing it."""
+"""The dialog for a moment of the past: a calendar of changes, or a typed time."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _KEYS = "arrows, [ ] day   pgup pgdn month   enter choose   esc go back"
 
 
 def past_moment(text: str, state: AppState) -> datetime:
-    """Return the moment of the past that a person wrote: `2026-03-09`, `3 weeks ago`.
+    """Parse a moment of the past: `2026-03-09`, `3 weeks ago`.
 
     Raises:
-        Invalid: it is not a time, or still to come.
+        Invalid: it is no time, or in the future.
     """
     now = state.true_clock()
     moment = parse_when(text.strip(), now=now, zone=state.local_zone)
@@ -50,17 +50,17 @@ def past_moment(text: str, state: AppState) -> datetime:
 
 
 class _Moment(NamedTuple):
-    """A moment of a day that can be gone to, and what had just happened then."""
+    """A moment of a day that can be chosen: a change, or an end of the day."""
 
     at: datetime
     operation_id: str | None = None
-    """The operation that changed something; None: no operation is known."""
+    """The operation that made the change; None: unknown."""
     edge: str = ""
-    """Which end of the day it is, if it is one."""
+    """The words for an end of the day; empty: it is none."""
 
 
 class DayMoment(NamedTuple):
-    """A moment as it is shown."""
+    """A moment as a row: time, author and operation."""
 
     at: datetime
     who: str
@@ -68,20 +68,20 @@ class DayMoment(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """When something changed, by the days on which it did."""
+    """The changes of a scope, by day."""
 
     counts: Mapping[date, int]
     moments: Mapping[date, Sequence[datetime]]
     binding_key: str
     problem: str
-    """What of it is not known."""
+    """What could not be read; empty: nothing."""
 
 
 class _Line(ForeignInput):
-    """Takes what is typed; the keys of the calendar move in it while nothing is.
+    """The input; while it is empty, it passes the calendar's keys on.
 
-    The line has the cursor from the beginning and hands those keys on itself: would the first
-    letter move the cursor here, letters typed fast would be on their way to the calendar yet.
+    It has the focus from the start: if the first letter moved the focus here, letters typed fast
+    would still go to the calendar.
     """
 
     def __init__(self, calendar: Calendar) -> None:
@@ -94,25 +94,25 @@ class _Line(ForeignInput):
         self._calendar = calendar
 
     async def on_event(self, event: Event) -> None:
-        """Hand a key of the calendar on, before the line itself acts on it."""
+        """Pass a key of the calendar on before the input handles it."""
         if isinstance(event, Key) and not self.value and await self._calendar.take_key(event.key):
             return
         await super().on_event(event)
 
     def on_focus(self) -> None:
-        """Show where the keys go."""
+        """Show the calendar's cursor, as keys move it now."""
         self._calendar.has_cursor = True
 
     def on_blur(self) -> None:
-        """Show that the keys go elsewhere."""
+        """Hide the calendar's cursor."""
         self._calendar.has_cursor = False
 
 
 class ChooseMoment(Dialog[datetime]):
     """Let a person choose a moment of the past.
 
-    Arrows choose a day of the calendar, `enter` goes on to the changes of that day, and there
-    takes a moment. Whatever is typed goes into the line above.
+    Arrows choose a day of the calendar, `enter` goes to the changes of that day, and there it takes
+    a moment. Typed text goes into the input above.
     """
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-high")]
@@ -128,17 +128,17 @@ class ChooseMoment(Dialog[datetime]):
             lambda one: one.at.isoformat(), page_rows=PAGE_ROWS
         )
         self._moments: Sequence[_Moment] = ()
-        """Those of `_day`, the last one first."""
+        """The moments of `_day`, the latest first."""
         self._day: date | None = None
-        """Whose changes are listed; those of the calendar's day may be on their way."""
+        """The day of the listed changes; those of the calendar's day may still be loading."""
         self._known: _Known | None = None
-        """None until it is read."""
+        """The changes by day; None: not read yet."""
         self._days = Background(self, "moment-days")
         self._changes = Background(self, "moment-changes")
         self._pages = Background(self, "moment-pages")
 
     def body(self) -> ComposeResult:
-        """Yield the line, the calendar and the changes of its day."""
+        """Yield the input, the calendar and the changes of its day."""
         today = self._state.true_clock().astimezone(self._zone).date()
         calendar = Calendar(self._state.clock().astimezone(self._zone).date(), today)
         yield _Line(calendar)
@@ -169,11 +169,11 @@ class ChooseMoment(Dialog[datetime]):
 
     @property
     def is_written(self) -> bool:
-        """Whether something is typed."""
+        """Whether the input has text."""
         return bool(self._line.value.strip())
 
     def on_mount(self) -> None:
-        """Read when something changed; where that is not today, begin on the last day of it."""
+        """Read the days of changes; if there are none today, move to the last such day."""
         state, today = self._state, self._calendar.day
         is_now = state.as_of is None
 
@@ -194,7 +194,7 @@ class ChooseMoment(Dialog[datetime]):
         self.paint_with(self._read)
 
     async def _read(self) -> None:
-        """Wait for the calendar, and the changes of its day."""
+        """Wait for the calendar and the changes of its day."""
         await self._days.delivered()
         await self._changes.delivered()
 
@@ -203,7 +203,7 @@ class ChooseMoment(Dialog[datetime]):
 
     @on(Calendar.Moved)
     def _show_day(self) -> None:
-        """Read what was done on the day under the cursor."""
+        """Read the changes of the day under the cursor."""
         state, day, known = self._state, self._calendar.day, self._known
         if known is None:
             return
@@ -230,7 +230,7 @@ class ChooseMoment(Dialog[datetime]):
 
     @on(PagesWanted)
     def _read_on(self, event: PagesWanted) -> None:
-        """Read what was done at the moments that came into view."""
+        """Read the operations of the moments that came into view."""
         event.stop()
         state, moments = self._state, self._moments
 
@@ -246,12 +246,12 @@ class ChooseMoment(Dialog[datetime]):
         self._pages.latest(read, hold, self._failed)
 
     def on_descendant_focus(self) -> None:
-        """Tell the styles where the keys go: both parts have no room where lines are few."""
+        """Set a class for the styles: a low terminal shows only the part with the focus."""
         self.set_class(self.query_one(VirtualList).has_focus, "-in-day")
 
     @on(Calendar.Chosen)
     def _enter_day(self) -> None:
-        """Go to the changes of the day once they are read; keys wait for that too."""
+        """Focus the changes of the day once they are read; keys are queued until then."""
 
         def enter(_: object = None) -> None:
             if self._day == self._calendar.day:
@@ -270,7 +270,7 @@ class ChooseMoment(Dialog[datetime]):
             self.dismiss(moment.at)
 
     def action_back(self) -> None:
-        """Go back to an empty line, and from there without an answer."""
+        """Go back to an empty input; from there, close without an answer."""
         if self._line.has_focus and not self._line.value:
             self.dismiss(None)
         else:
@@ -278,7 +278,7 @@ class ChooseMoment(Dialog[datetime]):
             self._line.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say which moment is meant, as far as it can be told, and show its day."""
+        """Show the parsed moment, if the text is one, and its day."""
         event.stop()
         try:
             moment = past_moment(event.value, self._state)
@@ -291,7 +291,7 @@ class ChooseMoment(Dialog[datetime]):
             self._calendar.day = moment.astimezone(self._zone).date()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the moment that is written."""
+        """Take the typed moment, or show its error."""
         event.stop()
         try:
             self.dismiss(past_moment(event.value, self._state))
@@ -302,7 +302,7 @@ class ChooseMoment(Dialog[datetime]):
 def _moments_of(
     day: date, moments: Sequence[datetime], made_by: Sequence[str | None], state: AppState
 ) -> list[_Moment]:
-    """Return the moments of a day, the last one first; those of one operation are one."""
+    """Return the moments of a day, the latest first; changes of one operation are one moment."""
     zone = state.local_zone
     begin = datetime.combine(day, time(), zone)
     end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
@@ -314,7 +314,7 @@ def _moments_of(
 
 
 async def _as_shown(state: AppState, moments: Sequence[_Moment]) -> list[DayMoment]:
-    """Return moments with who did what."""
+    """Return moments as rows, with author and operation."""
     session, ids = state.session, [one.operation_id for one in moments if one.operation_id]
     found: Mapping[str | None, Operation] = {}
     if session is not None and ids:
@@ -335,7 +335,7 @@ async def _as_shown(state: AppState, moments: Sequence[_Moment]) -> list[DayMome
 
 
 async def _known_of(state: AppState) -> _Known:
-    """Return when what the scope lists was changed, up to now."""
+    """Read the changes of the scope's records, by day, up to now."""
     session = state.session
     if session is None:
         return _Known({}, {}, "", "")
@@ -356,7 +356,7 @@ async def _known_of(state: AppState) -> _Known:
 async def _made_by(
     state: AppState, moments: Sequence[datetime], known: _Known
 ) -> Sequence[str | None]:
-    """Return which operation changed something at each moment."""
+    """Return the id of the operation behind each change; None: unknown."""
     session = state.session
     if session is None:
         return [None] * len(moments)
@@ -364,5 +364,5 @@ async def _made_by(
 
 
 def _now(session: ServiceSession) -> Caller:
-    """Return the caller as one who looks at now: any moment can be chosen from any other."""
+    """Return the caller in the present: any moment can be chosen, even while viewing the past."""
     return session.caller.model_copy(update={"as_of": None})

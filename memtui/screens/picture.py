@@ -16,17 +16,17 @@ _BACKGROUND = re.compile(
 )
 _BACKGROUNDS = re.compile(rf"(?:{_BACKGROUND.pattern.replace('(', '(?:')}){{2,}}")
 _ROUNDED = 0.3
-"""How far apart two edges are, in a picture's units, that are one."""
+"""Largest distance of two edges that count as the same, in the picture's units."""
 
 
 def picture_of(app: App[Any]) -> str:
-    """Return what an app shows now, without a cursor that blinks."""
+    """Return the app's screen as SVG, without a blinking cursor."""
     _hold_cursors(app)
     return _slim(app.export_screenshot(title="memtui", simplify=True))
 
 
 def lines_of(app: App[Any]) -> list[Strip]:
-    """Return the lines that an app shows now, to compare: a picture takes far longer."""
+    """Return the lines of the app's screen, to compare; a picture takes far longer."""
     _hold_cursors(app)
     update: Any = app.screen._compositor.render_update(  # noqa: SLF001 - as Textual does for a picture
         full=True,
@@ -43,9 +43,9 @@ def _hold_cursors(app: App[Any]) -> None:
 
 
 def _slim(svg: str) -> str:
-    """Leave out what no reader needs: fonts from the net, long names, a clip for each line.
+    """Remove what no viewer needs: web fonts, long names, a clip path for each line.
 
-    Rich's own picture of a full screen is four times as large.
+    Rich's picture of a full screen is four times as large.
     """
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<clipPath id=\"[\w-]+-line-\d+\">.*?</clipPath>\s*", "", svg, flags=re.DOTALL)

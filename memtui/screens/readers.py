@@ -1,4 +1,4 @@
-"""The queries that returned a record, to go to one of them."""
+"""A question for one of the queries that returned a record."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 async def choose_reader(screen: ServiceScreen, binding_key: str, handle: RecordHandle) -> None:
-    """Offer the queries that returned a record, and go to the one that is chosen.
+    """Offer the queries that returned a record, and go to the chosen one.
 
     Raises:
-        NotFound: no query has.
+        NotFound: no query has returned it.
     """
     session, now = screen.session, screen.state.clock()
     read = partial(session.service.log.provenance, session.caller, binding_key, handle)

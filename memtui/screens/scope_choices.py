@@ -1,4 +1,4 @@
-"""The scope chooser: every company, project, agent, user, issue and run that is known."""
+"""The scope chooser: all known companies, projects, agents, users, issues and runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIELDS = {word: field for field, word in SCOPE_WORDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class ScopeStep:
-    """One change of the scope; `field` None is another company, or with no value the whole one."""
+    """A change of the scope; `field` None: another company, or without `value` the whole one."""
 
     field: str | None
     value: str | None
@@ -38,7 +38,7 @@ class ScopeStep:
 
 
 class ChooseScope(Choose[ScopeStep]):
-    """Offer whose memories to look at."""
+    """Choose the scope to show."""
 
     NOTHING = "Nobody is in the log yet; a name that is typed is taken as it is."
 
@@ -49,7 +49,7 @@ async def seen_scopes(session: ServiceSession) -> list[Scope]:
 
 
 async def read_targets(session: ServiceSession) -> list[Choice[tuple[str, str]]]:
-    """Return the sorts and names that a setting can be for: the company, its projects, agents."""
+    """Return the possible targets of a setting: the company, its projects and agents."""
     whole = Choice(("company", session.company.company_id), "the whole company", "company")
     seen = await seen_scopes(session)
     names = [(sort, getattr(one, f"{sort}_id")) for sort in _TARGETS for one in seen]
@@ -57,12 +57,12 @@ async def read_targets(session: ServiceSession) -> list[Choice[tuple[str, str]]]
 
 
 def offered_target(text: str) -> list[Choice[tuple[str, str]]]:
-    """Return the choices for a project or an agent that nothing is known of."""
+    """Return the choices for a typed project or agent."""
     return [Choice((sort, text), f"{text}  — as written", sort) for sort in _TARGETS]
 
 
 def chooser_title(state: AppState) -> str:
-    """Return the chooser's title, with how old the figures of what could go are."""
+    """Return the chooser's title, with the age of the prune figures."""
     found = state.prune_figures
     if found is None:
         return "Scope"
@@ -71,7 +71,7 @@ def chooser_title(state: AppState) -> str:
 
 
 async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:
-    """Read what there is to choose for the scope that is looked at."""
+    """Read the choices for the shown scope."""
     seen = await seen_scopes(state.session) if state.session is not None else []
     found = state.prune_figures
     return scope_choices(state.scope, state.companies, seen, found.owners if found else {})
@@ -83,9 +83,9 @@ def scope_choices(
     seen: Iterable[Scope],
     could_go: Mapping[Scope, tuple[int, int]],
 ) -> list[Choice[ScopeStep]]:
-    """Return the choices: first what to remove, then what is known, each sort in one block.
+    """Return the choices: first the parts to remove, then known values, grouped by sort.
 
-    An owner says how many of its records could go, where that is known.
+    The number of an owner's prune candidates is shown, if known.
     """
     whole = Scope(company_id=scope.company_id)
 
@@ -117,7 +117,7 @@ def scope_choices(
 
 
 def going(owner: Scope, could_go: Mapping[Scope, tuple[int, int]]) -> str:
-    """Return how many of an owner's records could go; empty where that is not known."""
+    """Return the number of an owner's prune candidates in words; empty: unknown."""
     if owner not in could_go:
         return ""
     could, there = could_go[owner]
@@ -125,9 +125,9 @@ def going(owner: Scope, could_go: Mapping[Scope, tuple[int, int]]) -> str:
 
 
 def offered(text: str, known: Sequence[Choice[ScopeStep]] = ()) -> list[Choice[ScopeStep]]:
-    """Return the choices for a value that is not in the list; `run:4412` names its sort.
+    """Return the choices for a typed value that is not listed; `run:4412` names its sort.
 
-    What is `known` comes first where its name is nearly what was typed.
+    Choices in `known` with a similar name come first.
     """
     word, _, value = text.partition(":")
     word = "user" if word == "subject" else word  # as filters and options name it

@@ -1,4 +1,4 @@
-"""The open service, as the screens call it."""
+"""The open service and its caller, for the screens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSession:
-    """The open service, and who calls it for which company."""
+    """The open service, its caller and the company."""
 
     service: MemoryService
     caller: Caller
     company: CompanyView
     undone: list[Sequence[MutationAnswer]] = field(default_factory=list)
-    """What was undone here and can be redone, the latest last; any other change ends that."""
+    """Undone changes that can be redone, the latest last; any other change clears them."""

@@ -1,4 +1,4 @@
-"""What wrote memories lately, over a numbered screen: runs, issues, comments, documents."""
+"""The sources of recent writes, a modal screen: runs, issues, comments, documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINT = "agent:coding since:7d channel:hook; empty: all   enter filter   esc go 
 
 
 class Sources(ModalListScreen["WriteSource"]):
-    """List what memories were written from, the last to write first; `enter` shows its records."""
+    """Lists the sources of writes, the latest first; `enter` shows a source's records."""
 
     ACTION_GROUP = "sources"
     NOUN = "source"
@@ -61,7 +61,7 @@ class Sources(ModalListScreen["WriteSource"]):
         return row.operation_id
 
     def draw_head(self, width: int) -> Content:
-        """Return what these are, and how many."""
+        """Return the title, the number of sources, and the filter."""
         del width
         count = self.rows.loaded
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
@@ -69,7 +69,7 @@ class Sources(ModalListScreen["WriteSource"]):
         return lines([line("what wrote records", shown, gap="   "), *self.narrowed()])
 
     def detail(self, row: WriteSource, width: int) -> Content:
-        """Return a source whole."""
+        """Return the details of a source."""
         now, zone = self.state.clock(), self.state.zone
         named = row.source.model_dump(exclude_none=True, exclude={"company_id"})
         return joined(
@@ -95,7 +95,7 @@ class Sources(ModalListScreen["WriteSource"]):
         )  # fmt: skip
 
     def happened(self, news: News) -> None:
-        """Read the list again where something was written."""
+        """Read the list again after a write."""
         if news.is_part or any(o.operation_type is OperationType.WRITE for o in news.operations):
             self.load()
 
@@ -105,17 +105,17 @@ class Sources(ModalListScreen["WriteSource"]):
         return await session.service.log.sources(session.caller, self.chosen, limit=_MOST)
 
     def nothing(self) -> tuple[str, str]:
-        """Return what to say where nothing was written."""
+        """Return the notice if there are no writes."""
         if self.chosen == Filter():
             return "Nothing was written yet.", "esc goes back."
         return "No write passes the filter.", "/ changes it, esc goes back."
 
     def open_row(self) -> None:
-        """Show the records that came from the source."""
+        """Show the records from the source."""
         self.action_records()
 
     def action_records(self) -> None:
-        """Show the records that came from the source."""
+        """Show the records from the source."""
         one = self.row
         self.post_message(GoTo("records", filter_line=_of(one), binding_key=one.binding_key))
 
@@ -133,7 +133,7 @@ class Sources(ModalListScreen["WriteSource"]):
 
 
 def _of(one: WriteSource) -> str:
-    """Return the filter line of what came from a source, as narrow as a filter can say it."""
+    """Return the narrowest filter line for a source."""
     source = one.source
     ids = {name: getattr(source, name) for name in ("issue_id", "comment_id", "run_id")}
     chosen = Filter(source_kind=source.kind, **ids)

@@ -1,4 +1,4 @@
-"""Tags: choose one, and list what has it, over all scopes and bindings."""
+"""Choosing a tag, to list its records of all scopes and bindings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memtui.screens.state import GoTo
 
 
 class ChooseTag(Choose[str]):
-    """Offer the tags there are, with how many records have each."""
+    """Choose a tag; each has its number of records."""
 
     NOTHING = "No record has a tag yet."
 
 
 async def choose_tag(screen: MemtuiScreen, record: Record | None) -> None:
-    """Offer the tags of a record and all others, and list what has the one that is chosen."""
+    """Offer the tags of a record, then all others, and list the records of the chosen one."""
     session, own = screen.session, record.tags if record else ()
     company = Scope(company_id=session.caller.company_id)
 
@@ -40,7 +40,7 @@ def _number(records: int) -> str:
 
 
 def show_tagged(screen: MemtuiScreen, tag: str) -> None:
-    """List what has a tag, or one below it, wherever it is kept."""
+    """List the records with a tag, or one below it, from all scopes and bindings."""
     company = Scope(company_id=screen.session.caller.company_id)
     line = format_filter(Filter(tag=tag))
     screen.post_message(GoTo("records", filter_line=line, scope=company, everywhere=True))

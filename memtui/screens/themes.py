@@ -1,4 +1,4 @@
-"""Two themes of our own and one that uses the terminal's own colours."""
+"""memtui's two themes, and one that uses the terminal's colours."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ANSI = "ansi"
 
 
 def own_themes(colours: str | None = "truecolor") -> list[Theme]:
-    """Return the themes that are registered beside Textual's, for the `colours` of a terminal.
+    """Return memtui's themes for a terminal: "truecolor", "256" or "standard" (16 colours).
 
-    Of 16 ("standard") they have some of these: the nearest to their own would be greys alone on
-    black, and greys and a yellow on white. Of 256 their grounds are greys and a blue that are among
-    them: the nearest to dark grounds with a little blue is a strong one, and a green.
+    With fewer colours they use only colours of that palette. The nearest ones would be wrong: of
+    16, only greys on black, greys and a yellow on white; of 256, a strong blue and a green for the
+    dark, slightly blue grounds.
     """
     dark = Theme(
         name=DEFAULT,
@@ -100,14 +100,14 @@ def own_themes(colours: str | None = "truecolor") -> list[Theme]:
         primary="ansi_bright_blue",
         accent="ansi_bright_magenta",
         error="ansi_bright_red",
-        # What is selected is shown reversed: black would be drawn on black.
+        # A selection is drawn reversed: black would be drawn on black.
         variables={**plain.variables, "input-selection-foreground": "ansi_default"},
     )
     return [dark, light, ansi]
 
 
 def _chosen(background: str, foreground: str, selection: str) -> dict[str, str]:
-    """Return the colours of the row that is chosen, and of text that is selected in a line."""
+    """Return the colours of the chosen row and of selected text."""
     return {
         "block-cursor-background": background,
         "block-cursor-blurred-background": background,
@@ -119,26 +119,26 @@ def _chosen(background: str, foreground: str, selection: str) -> dict[str, str]:
 def own_variables(
     variables: Mapping[str, str], *, is_dark: bool, few_colours: bool
 ) -> dict[str, str]:
-    """Return the colours of lines and scrollbars: ones that stand out on light and on dark."""
+    """Return the colours of lines and scrollbars, visible on light and dark grounds."""
     shade = "lighten" if is_dark else "darken"
     rule, thumb = variables[f"panel-{shade}-2"], variables[f"panel-{shade}-3"]
     if few_colours:
-        rule = thumb = "#555555"  # what a palette of 16 has as its grey
+        rule = thumb = "#555555"  # the grey of the 16 colours
     elif rule == "transparent":
-        rule = thumb = "ansi_bright_black"  # of a theme of the terminal's own colours
+        rule = thumb = "ansi_bright_black"  # a theme with the terminal's own colours
     return {"rule": rule, "thumb": thumb}
 
 
 def theme_names() -> tuple[str, ...]:
-    """Return the names of all themes, our own first."""
+    """Return the names of all themes, memtui's first."""
     return (*(theme.name for theme in own_themes()), *sorted(BUILTIN_THEMES))
 
 
 def check_theme(name: str) -> None:
-    """Raise `Invalid` where there is no such theme."""
+    """Raise `Invalid` if there is no such theme."""
     if name in theme_names():
         return
-    # Only here: the first paint does without the contract.
+    # Imported here, as the first paint must not import the contract.
     from memtui.contract import Invalid
     from memtui.wording import unknown
 

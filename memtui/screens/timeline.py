@@ -1,6 +1,6 @@
-"""The timeline of one record: every version, since when it held, who made it so, and why.
+"""The timeline of one record: every version with its validity, author and reason.
 
-Between the versions stands what else was changed: a pin, tags, an expiry.
+Between the versions are other changes: of a pin, tags, an expiry.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ NO_OPERATION = "memtui's log does not say."
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A version of the record, or another change through memtui, which made no version."""
+    """A version of the record, or a change through memtui that made no version."""
 
     key: str
-    """What it is found again by."""
+    """Its key in the list."""
     began: datetime | None
-    """Since when the version held, or when the change was made; None where nobody knows."""
+    """Start of the version's validity, or time of the change; None: unknown."""
     made_by: Operation | None
-    """What made it, if memtui did."""
+    """The operation that made it; None: none is known."""
     text: str
-    """What the record said, or on one line what the change did."""
+    """The version's text, or the change in one line."""
     source: SourceRef | None
-    """Why it was made: what its operation gives, else where the provider says it is from."""
+    """The reason of its operation, else the source from the provider."""
     who: str | None
-    """Who made it; None where nobody knows."""
+    """Its author; None: unknown."""
     fields: tuple[tuple[str, str], ...]
-    """What was changed beside the text, each by its name."""
+    """Names and changes of other fields than the text."""
     number: int = 0
-    """Of a version: its number from 1, the oldest."""
+    """The version's number; 1 is the oldest."""
     before: str | None = None
-    """Of a version: the text that it took the place of."""
+    """The text of the version before."""
     entry: TimelineEntry | None = None
-    """The version; None for another change."""
+    """The version; None: it is another change."""
     change: Change | None = None
-    """The other change."""
+    """The other change; None: it is a version."""
 
 
 def _version(
@@ -111,7 +111,7 @@ def _other(change: Change) -> TimelineRow:
 
 
 class TimelineScreen(ModalListScreen[TimelineRow]):
-    """Every version of a record that is known, and every other change, the newest first."""
+    """Lists all known versions of a record, and its other changes, the newest first."""
 
     ACTION_GROUP = "timeline"
     NOUN = "version"
@@ -136,7 +136,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
         return row.key
 
     def draw_head(self, width: int) -> Content:
-        """Return whose timeline it is, and what of it is not known."""
+        """Return the record, the numbers of versions and changes, and problems."""
         name = display(fmt.record_name(self._record), limit=200, style=STRONG)
         where = f"{scope_words(self._record.scope)} · {self._binding_key}"
         if self._answer is not None:
@@ -153,7 +153,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
         return lines(head)
 
     def detail(self, row: TimelineRow, width: int) -> Content:
-        """Return a version whole."""
+        """Return the details of a row."""
         return row_content(row, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
@@ -181,7 +181,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
         return rows_of(self._answer)
 
     def action_see(self) -> None:
-        """Show everything as it was when the version began to hold."""
+        """Go to the past moment at which the version began."""
         self.post_message(GoTo(as_of=self.row.began))
 
     def action_operation(self) -> None:
@@ -191,7 +191,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
             self.post_message(GoTo("operations", select=operation.operation_id))
 
     def action_open(self) -> None:
-        """Open where the version came from."""
+        """Open the source of the version."""
         open_source(self, self.acts, self.row.source)
 
     def action_copy(self) -> None:
@@ -200,7 +200,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
 
 
 def rows_of(answer: TimelineAnswer) -> list[TimelineRow]:
-    """Return the versions of a timeline, newest first, and where it was made each other change."""
+    """Return versions and other changes of a timeline by time, the newest first."""
     changes = {one.operation.operation_id: one for one in answer.changes}
     entries = answer.timeline
     ends = (one for entry in entries for one in (entry.made_by, entry.ended_by) if one)
@@ -226,7 +226,7 @@ def _fields(change: Change) -> tuple[tuple[str, str], ...]:
     return tuple(changed_fields(before, after)) if before and after else ()
 
 
-# How a version reads, and another change.
+# Rows in words.
 
 
 def columns(state: AppState) -> list[Column[TimelineRow]]:
@@ -265,7 +265,7 @@ def columns(state: AppState) -> list[Column[TimelineRow]]:
 
 
 def row_content(row: TimelineRow, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a version or another change whole: when, who made it and why, what it changed."""
+    """Return the details of a version or change: time, author, reason and difference."""
     see = [labelled("", key_hint("@", "see everything as it was then"))] if row.began else []
     fields = [labelled(*one) for one in row.fields]
     if row.change is not None:
@@ -283,14 +283,14 @@ def row_content(row: TimelineRow, now: datetime, zone: tzinfo | None, width: int
 
 
 def _texts(change: Change) -> Iterator[Line]:
-    """Yield what a change did to a text, where it did anything."""
+    """Yield the diff of the text; nothing if it did not change."""
     before, after = change.before, change.after
     if before is None or after is None or before.text != after.text:
         yield from change_lines(change)
 
 
 def _window(entry: TimelineEntry | None, now: datetime, zone: tzinfo | None) -> list[Line]:
-    """Return from when until when a version held."""
+    """Return the validity of a version."""
     if entry is None:
         return []
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
@@ -299,7 +299,7 @@ def _window(entry: TimelineEntry | None, now: datetime, zone: tzinfo | None) -> 
 
 
 def _made(row: TimelineRow, now: datetime) -> list[Line]:
-    """Return who made a row, why, and what ended a version."""
+    """Return author and reason of a row, and the operation that ended a version."""
     found: list[Line] = []
     if row.made_by is not None:
         found.append(labelled("made", _by(row.made_by, now)))

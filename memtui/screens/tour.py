@@ -1,4 +1,4 @@
-"""The tour: what there is, in one screen, and three things to try. Shown once in each home."""
+"""The tour: an overview in one dialog, with three things to try; shown once in each home."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _ANSWERS = {
     "analytics": "cost, speed and hits as charts, or in SQL",
 }
 _PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
-"""Of the demo: where something of everything happened, and what its agents ask there."""
+"""A project of the demo with all sorts of operations, and a question of its agents."""
 _NAMED = 3
-"""Providers of memories found that are named."""
+"""Most providers of found memories that are named."""
 _FOR_AGENTS = """\
 In a shell, these tell Claude Code of memtui; each shows what it changes and asks first:
 
@@ -52,17 +52,17 @@ Then start a new session, and watch it here: 1 shows who is connected, 2 what th
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something to try: what the tour says of it, and where it leads."""
+    """Something to try: its words, and where it leads."""
 
     words: str
     leads: GoTo | None
-    """None: the tour itself shows it."""
+    """The screen to go to; None: the tour shows it."""
     why_not: str = ""
-    """Why it cannot be done here."""
+    """Why it cannot be tried here; empty: it can."""
 
 
 class Tour(Sheet):
-    """What memtui is, in one screen; each line of it is one key away."""
+    """The overview; each of its lines has a key."""
 
     BOX = "dialog-sheet dialog-tour"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,12 +83,12 @@ class Tour(Sheet):
         self._findings: Sequence[DiscoveredMemory] | None = None
         self._looking = Background(self, "discovery")
         self._chosen: int | None = None
-        """The thing to try that waits for the service to be open."""
+        """The chosen thing, while the service is being opened."""
         again = f"{state.keymap.label('app.tour')} brings this back"
         self._keys = display(f"enter start   {state.keymap.label('app.help')} all keys   {again}")
 
     def on_mount(self) -> None:
-        """Look for memories on this machine, where they can be added."""
+        """Look for memories on this machine, except in the demo."""
         self.watch(self._frame, "state", self._state_changed)
         if not self._is_demo:
             self._looking.latest(find_memories, self._show_findings, self._frame.fail)
@@ -98,12 +98,12 @@ class Tour(Sheet):
         self.show(self._drawn)
 
     def most_lines(self, height: int) -> int:
-        """Leave no more around it than it needs: it is to be seen whole on 24 lines."""
+        """Leave a narrow margin, so that all of it fits 24 lines."""
         return height - 6
 
     @property
     def things(self) -> Sequence[Thing]:
-        """What there is to try."""
+        """The things to try."""
         return list(self._of_demo() if self._is_demo else self._of_own())
 
     def _of_demo(self) -> Iterator[Thing]:
@@ -172,7 +172,7 @@ class Tour(Sheet):
         )
 
     def action_try_out(self, place: int) -> None:
-        """Go where a thing to try is."""
+        """Go to a thing to try."""
         thing = self.things[place]
         if thing.why_not:
             toast(self, thing.why_not, severity="warning")
@@ -189,7 +189,7 @@ class Tour(Sheet):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Go where was chosen, once the service is open; leave where it cannot be."""
+        """Go to the chosen thing once the service is open; close if opening failed."""
         state = self._frame.state
         if state.phase is Phase.FAILED and self.is_current:
             self.dismiss(None)

@@ -1,4 +1,4 @@
-"""Saved views, a screen with its filter, order and columns under a name: kept, used, deleted."""
+"""The dialog of saved views: save, use, rename and delete them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from memtui.screens.state import ViewChosen, ViewsChanged
 
 
 class ChooseView(Choose[tuple[str, SavedView]]):
-    """Choose what to do with which saved view."""
+    """Choose a saved view and an action for it."""
 
     NOTHING = "No view is saved yet."
 
 
 async def choose_view(screen: MemtuiScreen) -> None:
-    """Offer the saved views, and to keep what is shown under the name that is typed."""
+    """Offer the saved views, and to save the present one under a typed name."""
     path = screen.state.paths.views_file
     kept = await screen.wait(
         "reading the saved views", partial(asyncio.to_thread, load_named, path, SavedView)

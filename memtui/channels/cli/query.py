@@ -325,7 +325,7 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
 
 
 def _left_out(answer: ContextAnswer) -> Iterator[Line]:
-    """Yield left-out records with reasons, but only counts of most without room and given before."""
+    """Yield left-out records with reasons; only counts for most without room, and given before."""
     from memtui.context.assembly import GIVEN_BEFORE, NO_ROOM
 
     reasons = Counter(left.reason for left in answer.left_out)

@@ -1,4 +1,4 @@
-"""How a record reads: in a row, and whole with its source, its readers and its changes."""
+"""A record as a row of the list, and its details with source, readers and changes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8
 _WRITTEN = re.compile(r"\[\[(?P<link>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]|(?<!\S)#(?P<tag>[^\s#]+)")
 PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
-"""Columns by which the provider orders all it holds, and the field it does so by."""
+"""The provider's sort field of each column that it can sort by."""
 TOKENS = "tokens"
-"""The column of a record's tokens; nothing is counted while it is hidden."""
+"""Key of the column of tokens; they are not counted while it is hidden."""
 
 
 def record_columns(
@@ -50,7 +50,7 @@ def record_columns(
     name_of: Callable[[Record], RecordName],
     tokens_of: Callable[[Record], int],
 ) -> list[Column[Record]]:
-    """Return the columns; `now` is what relative times count from."""
+    """Return the columns; relative times count from `now`."""
     return [
         Column("age", "age", lambda one: fmt.ago(one.updated_at or one.created_at, now()), 6,
                "right", keep=90, tone="muted"),
@@ -88,7 +88,7 @@ def _text(record: Record, now: datetime, *, is_ghost: bool) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """What the detail shows; provenance comes later than the record, or never."""
+    """The content of the details; the provenance arrives later, or never."""
 
     record: Record
     now: datetime
@@ -96,21 +96,21 @@ class RecordView:
     ghost: bool = False
     provenance: Provenance | None = None
     problem: str = ""
-    """Why provenance could not be read."""
+    """Why the provenance could not be read."""
     words: frozenset[str] = frozenset()
-    """Words of a question that are marked in the text."""
+    """Words of a query to mark in the text."""
     score: float | None = None
-    """How well it answers that question."""
+    """Its score for that query; None: there is none."""
     links: Links | None = None
-    """What it links to and what links to it, where that is known."""
+    """Its links and backlinks; None: not known."""
     key: FactAnswer | None = None
-    """Which value counts for the key of the fact, where that was asked."""
+    """The value in force for the fact's key; None: not read."""
     file_key: str = "O"
-    """The key that opens the file it is kept in; nothing where none does."""
+    """The key that opens its file; empty: none does."""
 
 
 def record_content(view: RecordView, width: int) -> Content:
-    """Return everything about a record, the text first."""
+    """Return the details of a record."""
     record = view.record
     return joined(
         [
@@ -129,7 +129,7 @@ def record_content(view: RecordView, width: int) -> Content:
 
 
 def _text_of(view: RecordView) -> Content:
-    """Return the text with the words of a question marked; its links and tags lead on."""
+    """Return the text with the words of a query marked, and with clickable links and tags."""
     text = marked(display(view.record.text, keep_newlines=True), view.words)
     links = view.links.links if view.links else ()
     ends = {one.target: one.handle for one in links if one.handle}
@@ -143,7 +143,7 @@ def _text_of(view: RecordView) -> Content:
 
 
 def _summary_of(view: RecordView) -> Line:
-    """Return the summary, by which it is found; the text below is the original."""
+    """Return the summary, which searches use; the original text is below."""
     summary = display(view.record.summary, limit=2_000, keep_newlines=True)
     return labelled("summary", marked(summary, view.words))
 
@@ -163,7 +163,7 @@ def _key(view: RecordView) -> Iterator[Line]:
 
 
 def _value(found: FactValue, view: RecordView) -> Content:
-    """Return a value of a key and where it stands; it leads to its fact, but for the one shown."""
+    """Return a value of a key with owner and binding; a link to its fact, unless that is shown."""
     value = display(found.written, limit=300)
     handle = found.record.handle
     if handle != view.record.handle:
