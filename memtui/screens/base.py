@@ -669,8 +669,9 @@ class MemtuiScreen(ServiceScreen):
         Filter terms that do not narrow this screen are named, or the count would seem filtered.
         """
         chosen = self.state.filter
-        idle = unsupported(chosen, self.NARROWS)
-        verb = "does" if len(idle) == 1 else "do"
+        terms = unsupported(chosen, self.NARROWS)
+        idle = list(dict.fromkeys("".join(term.partition(":")[:2]) for term in terms))
+        verb = "does" if len(idle) == 1 and not idle[0].endswith("words") else "do"
         note = f"{' and '.join(idle)} {verb} not apply here" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = " · ".join(filter(None, [note, text]))

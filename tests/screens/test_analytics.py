@@ -219,7 +219,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         painted = board(app)
         begins = painted.question.span.since
         assert begins is not None
-        assert f"The last 30 d, since {begins:%m-%d} 33 operations" in said
+        assert f"Totals for the last 30 d, since {begins:%m-%d} 33 operations" in said
         assert painted.question.painted
         assert len(painted.buckets) == 30
         app.controller.choose(filter_line="channel:test")
@@ -265,7 +265,7 @@ async def test_figures_of_something_else_go_where_others_take_long(
         app.controller.choose(filter_line="agent:coding")
         await until(pilot, lambda: "Adding up" in screen_text(app))
         assert "33 operations" not in screen_text(app)
-        assert "The last 30 d" not in screen_text(app)
+        assert "Totals for the last 30 d" not in screen_text(app)
         session = app.controller.state.session
         assert session is not None
         page = await session.service.log.page(session.caller, Filter())

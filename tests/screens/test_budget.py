@@ -578,11 +578,11 @@ async def test_a_read_only_binding_says_why(
         await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         await pilot.press("d")
-        await until(pilot, lambda: toasts(app).count("The binding default is read-only.") == 2)
+        await until(pilot, lambda: "default is read-only." in toasts(app))
         assert isinstance(app.screen, PruneReview)
         await pilot.press("d")
         await pilot.pause()
-        assert toasts(app).count("The binding default is read-only.") == 2, "it is shown already"
+        assert toasts(app).count("default is read-only.") == 1, "it is shown already"
 
 
 async def test_hostile_facts_are_shown_and_never_obeyed(
