@@ -1,4 +1,4 @@
-"""What agents wrote that waits for a person: each as the difference it would make."""
+"""The review of held writes, each shown as the difference that it would make."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
 class ReviewScreen(ModalListScreen[PendingWrite]):
-    """List what waits for review, the oldest first, and decide on it."""
+    """Lists the held writes, the oldest first, to decide on them."""
 
     ACTION_GROUP = "review"
     NOUN = "write"
@@ -66,9 +66,9 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         super().__init__(state)
         self._details: PendingDetails | None = None
         self._asked = ""
-        """What was asked for its details since the queue was read; each asking is in the log."""
+        """Id of the write whose details were read last; each read is logged, not repeated."""
         self._problem = ""
-        """Why the details cannot be read."""
+        """Why the details could not be read."""
         self._looking = Background(self, "review-details")
         self._turn = asyncio.Lock()
 
@@ -85,7 +85,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         ]  # fmt: skip
 
     def key(self, row: PendingWrite) -> str:
-        """Return the id of a pending write."""
+        """Return the id of a held write."""
         return row.pending_id
 
     def _age(self, one: PendingWrite) -> str:
@@ -93,11 +93,11 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @property
     def _marked(self) -> list[PendingWrite]:
-        """What a decision is about: all that is marked, else the row."""
+        """The writes to decide on: the marked ones, else the row's."""
         return list(self.rows_list.selection.marks.values()) or [self.row]
 
     def draw_head(self, width: int) -> Content:
-        """Return how much waits, and what that means."""
+        """Return the number of held writes, and what held means."""
         del width
         name = display(self.session.company.name, limit=120, style=STRONG)
         marked = len(self.rows_list.selection.marks)
@@ -106,7 +106,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return lines([head, display(_ABOUT, style=DIM)])
 
     def detail(self, row: PendingWrite, width: int) -> Content:
-        """Return what waits, and the difference it would make."""
+        """Return the details of a held write, with the difference that it would make."""
         found = self._shown_of(row)
         blocks = [about(row, self.state)]
         if found is not None:
@@ -118,7 +118,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return joined(blocks, width)
 
     def refusal(self, verb: str) -> str:
-        """Return why it cannot be decided on."""
+        """Return why the write cannot be decided on."""
         one = self.current
         is_alone = len(self.rows_list.selection.marks) < 2
         if verb in _DECIDES and one is not None and one.kept and is_alone:
@@ -132,35 +132,35 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return ""
 
     def labels(self) -> dict[str, str]:
-        """Return how many a decision is about."""
+        """Return labels with the number of marked writes."""
         marked = len(self.rows_list.selection.marks)
         if not marked:
             return {}
         return {f"review.{verb}": f"{verb} {fmt.count(marked)}" for verb in ("accept", "refuse")}
 
     def happened(self, news: News) -> None:
-        """Read the queue again where something was held or decided on."""
+        """Read the queue again if a write was held or decided on, or memories changed."""
         if news.changes(self) or any(map(tells_of_review, news.excluding(self))):
             self.load()
 
     def load(self) -> None:
-        """Read again what waits, and its details."""
+        """Read the queue and the details again."""
         self._details, self._asked = None, ""
         super().load()
 
     async def read(self) -> list[PendingWrite]:
-        """Read what waits."""
+        """Read the held writes."""
         session = self.session
         return await session.service.review.waiting(session.caller)
 
     def fill(self, found: Iterable[PendingWrite], *notice: str) -> None:
-        """Show what waits, and read the details of the row under the cursor."""
+        """Show the held writes, and read the details of the row under the cursor."""
         super().fill(found, *notice)
         self._look()
 
     @on(Highlighted)
     def _look(self) -> None:
-        """Read what is there now of the row under the cursor."""
+        """Read the details of the row under the cursor, unless they were read."""
         one = self.rows_list.current
         if one is None or one.pending_id == self._asked:
             return
@@ -182,12 +182,12 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         self.draw()
 
     def action_mark_all(self) -> None:
-        """Mark all that waits."""
+        """Mark all held writes."""
         self.rows_list.action_mark_all()
 
     @conversation
     async def action_accept(self) -> None:
-        """Let it in; what has changed since it was held, and several, after a yes."""
+        """Accept the write; several, or one whose record has changed, after a yes."""
         chosen = self._marked
         if len(chosen) > 1:
             asked = Confirm(
@@ -204,8 +204,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     async def _accept_one(
         self, one: PendingWrite, text: str | None, always: RuleTest | None = None
     ) -> bool:
-        """Accept it, after a yes where what it would change has changed; return whether it was."""
-        if (found := self._shown_of(one)) is None:  # it is just being read, perhaps again
+        """Accept a write, after a yes if its record has changed; return whether it was accepted."""
+        if (found := self._shown_of(one)) is None:  # its details are still being read
             await self.wait("reading what it would change", self._settled)
             found = self._shown_of(one)
         if found is not None and found.changed:
@@ -224,7 +224,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return accepted
 
     async def _settled(self) -> None:
-        """Wait until what waits, and what is there now of the row under the cursor, is read."""
+        """Wait until the queue and the details are read."""
         await self.reads.delivered()
         await self._looking.delivered()
 
@@ -235,7 +235,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @conversation
     async def action_fix(self) -> None:
-        """Edit the text and accept it."""
+        """Edit the text of the write, and accept it."""
         one = self.row
         draft = self.state.mended.get(one.pending_id)
         if not keeps(one.text) or (draft is not None and not keeps(draft)):
@@ -257,7 +257,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @conversation
     async def action_fix_external(self) -> None:
-        """Change the text in the person's own editor and let it in."""
+        """Edit the text in the person's own editor, and accept the write."""
         one = self.row
         begin = self.state.mended.get(one.pending_id, one.text)
         with edited_outside(self, begin, (one.binding_key, one.pending_id)) as text:
@@ -268,7 +268,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
                 await self._accept_fixed(one, text)
 
     async def _accept_fixed(self, one: PendingWrite, text: str) -> None:
-        """Accept it with another text, which is kept until it is accepted."""
+        """Accept a write with another text; the text is saved until then."""
         self.state.mended[one.pending_id] = text
         if await self._accept_one(one, text):
             return
@@ -280,7 +280,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @conversation
     async def action_refuse(self) -> None:
-        """Ask for the reason, and take it out of the queue."""
+        """Ask for a reason, and refuse the writes."""
         chosen = self._marked
         what = fmt.counted(len(chosen), "write")
         title = f"Why is this refused? ({what}; the reason may be empty)"
@@ -291,9 +291,9 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         await self._decide(chosen, RuleAction.REFUSE, reason=reason)
 
     async def _decide(self, chosen: list[PendingWrite], action: RuleAction, **how: Any) -> bool:
-        """Decide on each; what cannot be stays, and the first reason is told.
+        """Decide on the writes; failed ones stay, and a toast shows the first error.
 
-        Returns whether all was decided on.
+        Returns whether all were decided on.
         """
         self._let_go({one.pending_id for one in chosen})
         try:
@@ -316,7 +316,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     async def _decided(
         self, chosen: list[PendingWrite], action: RuleAction, how: dict[str, Any]
     ) -> Decided:
-        """Decide after what was decided before, so that what `u` undoes is the last."""
+        """Carry out a decision after earlier ones have ended, so that `u` undoes the latest."""
         session, mended = self.session, self.state.mended
 
         async def decided() -> Decided:
@@ -326,10 +326,10 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
                 mended.pop(one.pending_id, None)
             return found
 
-        return await asyncio.shield(decided())  # the screen may be left before it has ended
+        return await asyncio.shield(decided())  # the person may leave the screen meanwhile
 
     def _let_go(self, decided: set[str]) -> None:
-        """Take what is decided on out of the list: nobody is to decide on it again, or read it."""
+        """Remove decided writes from the list, so that they are neither decided nor read again."""
         self._looking.forget()
         self.rows.remove(decided)
         self.rows_list.selection.drop(decided)
@@ -338,7 +338,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @conversation
     async def action_rule(self) -> None:
-        """Ask for a rule out of this one, and decide on this one by it."""
+        """Ask for a rule made from this write, and decide on the write by it."""
         one, session = self.row, self.session
         choices = []
         for action in (RuleAction.ACCEPT, RuleAction.REFUSE):
@@ -368,7 +368,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     @conversation
     async def action_rules(self) -> None:
-        """Show the rules of a binding, take one away, or make one."""
+        """Show the rules of a binding, to remove or add one."""
         session = self.session
         read = partial(session.service.bindings.all, session.caller)
         bindings = await self.wait("reading the rules", read)
@@ -400,7 +400,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             await self.configure(remove, f"{key}: {rule.name} removed; u undoes it.")
 
     async def _make(self, key: str, test: RuleTest, there: Collection[ReviewRule]) -> None:
-        """Ask what to do with what a test finds, and for its value."""
+        """Ask for the action and the value of a new rule, and add it."""
         rules = [ReviewRule(action=action, test=test) for action in _ACTIONS[test]]
         choices = [Choice(one, _wording(one)) for one in rules if one not in there]
         if not choices:
@@ -415,19 +415,19 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             await self._add(key, rule)
 
     def action_open(self) -> None:
-        """Open where it came from."""
+        """Open the source of the write."""
         if (source := self.row.source) is None:
             raise NotFound("It has no source.")
         open_source(self, self.acts, source)
 
     def action_operation(self) -> None:
-        """Show the operation that asked for it."""
+        """Show the held operation."""
         from memtui.screens.state import GoTo
 
         self.post_message(GoTo("operations", filter_line="", select=self.row.pending_id))
 
     def action_copy(self) -> None:
-        """Copy the text, or the id where there is none."""
+        """Copy the text, or the id if there is none."""
         one = self.row
         self.copy(one.text or one.pending_id, "Copied the text." if one.text else "Copied the id.")
 
@@ -438,7 +438,7 @@ _ACTIONS: Mapping[RuleTest, tuple[RuleAction, ...]] = {
     **dict.fromkeys((RuleTest.ALL, RuleTest.PER_RUN), _SOME[:1]),
     **dict.fromkeys(_TESTS, (RuleAction.HOLD, RuleAction.ACCEPT, RuleAction.REFUSE)),
 }
-"""What can happen with what a test finds."""
+"""Possible actions of each test."""
 _WORDS = {
     RuleTest.ALL: "all that agents write",
     RuleTest.NEW_SUBJECT: "keys and topics that are new",
@@ -464,7 +464,7 @@ def _wording(rule: ReviewRule) -> str:
 
 
 def rule_words(name: str) -> str:
-    """Return the rule of a name, `hold per-run 5`, in words."""
+    """Return a rule such as `hold per-run 5` in words."""
     action, _, rest = name.partition(" ")
     test, _, value = rest.partition(" ")
     return f"{action} {_WORDS[RuleTest(test)].format(value)}" if test in set(RuleTest) else name
@@ -482,31 +482,31 @@ def _with_rules(binding: BindingView) -> str:
     return f"{binding.key}: {'; '.join(map(_wording, binding.review)) or else_}"
 
 
-# How what waits reads.
+# Held writes in words.
 
 
 def _kept(pending_id: str, text: str) -> KeptDraft:
-    """Return what is kept of a text that was to be accepted with what waits."""
+    """Return the draft of a text for a held write."""
     from memtui.screens.drafts import KeptDraft
 
     return KeptDraft(text=text, pending_id=pending_id)
 
 
 def _stays(one: PendingWrite) -> str:
-    """Return what is stored with another text as the agent gave it, and what is not."""
+    """Return which of the agent's fields are stored with an edited text, and which are not."""
     kept = pending.kept_with(one)
     return " ".join(filter(None, (pending.left_out(one, ""), f"Stays: {kept}." if kept else "")))
 
 
 def _is_fact(one: PendingWrite, found: PendingDetails | None) -> bool:
-    """Whether it would be a fact, as far as is known by now."""
+    """Whether the record is a fact, as far as it was read."""
     if one.operation_type is OperationType.WRITE:
         return getattr(one.request, "kind", "") == "fact"
     return found is not None and any(there.kind == "fact" for there in found.changes)
 
 
 def difference(found: PendingDetails, zone: tzinfo | None) -> list[Line]:
-    """Return what it would make of what is there now."""
+    """Return the difference that the write would make now."""
     if found.gone:
         return [display(_GONE, style=WARN)]
     shown: list[Line] = []
@@ -528,7 +528,7 @@ def difference(found: PendingDetails, zone: tzinfo | None) -> list[Line]:
 
 
 def about(one: PendingWrite, state: AppState) -> list[Line]:
-    """Return who asked for it, when, where from, and why it waits."""
+    """Return who requested the write, when, from where, and why it is held."""
     named = pending.about(one, state.true_clock(), state.zone)
     return [
         labelled(
@@ -542,7 +542,7 @@ def about(one: PendingWrite, state: AppState) -> list[Line]:
 
 
 def beside(found: PendingDetails) -> Iterator[list[Line]]:
-    """Yield what to beware of: an order, what says otherwise, what has changed since."""
+    """Yield warnings: instructions in it, contradicted and equal records, earlier versions."""
     if found.orders:
         yield [display(pending.ORDERS, style=WARN)]
     for title, records in pending.beside(found):

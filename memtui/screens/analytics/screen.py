@@ -1,4 +1,4 @@
-"""The Analytics screen: charts and a table of what the log adds up to, or SQL over it."""
+"""The Analytics screen: charts and a table of the log's figures, or SQL."""
 
 from __future__ import annotations
 
@@ -73,39 +73,39 @@ if TYPE_CHECKING:
 
 _REST_SECONDS = 1.0
 _REST = 4
-"""So many times as long as figures took to be added up, and so many seconds at least, what came
-since waits to be counted."""
+"""New operations are counted after a pause of this many times the last reading time, and at
+least `_REST_SECONDS`."""
 _FOOTER_KEYS = 7
-"""Keys of the footer before that of the help."""
+"""Most keys of the footer before the help key."""
 _SOON_SECONDS = 0.3
-"""What is added up sooner is shown without a word before."""
+"""A read within this time shows no message that it is under way."""
 _TABLES = ("csv", "json", "parquet")
 _LONGEST_NAME = 200
 _SHORT = 40_000
-"""The longest log that is added up before anybody asks."""
+"""Most operations of a log that is read before the screen is shown."""
 
 
 class HalfTab(Static):
-    """The name of the charts or of SQL, which a click shows."""
+    """The tab of the charts or of SQL; a click switches to it."""
 
     def __init__(self, half: str, title: str) -> None:
         super().__init__(id=f"half-{half}")
         self._title = title
 
     def show(self, *, active: bool) -> None:
-        """Draw the name; brackets tell the one that is shown where there is no colour."""
+        """Draw the tab; brackets mark the active one without colour."""
         words = f"[{self._title}]" if active else f" {self._title} "
         self.update(Content.styled(words, STRONG if active else DIM))
         self.set_class(active, "-active")
 
     def on_click(self) -> None:
-        """Go there."""
+        """Switch to this half."""
         if not self.has_class("-active"):
             self.post_message(Pressed("analytics.half"))
 
 
 class AnalyticsScreen(MemtuiScreen):
-    """What the whole log adds up to."""
+    """Figures of the log as charts and a table, and SQL over the log."""
 
     MODE = "analytics"
     READS_WITH = ("memtui.analytics.stats", "duckdb", "plotext")
@@ -121,16 +121,16 @@ class AnalyticsScreen(MemtuiScreen):
         self._groups: AppendedRows[FigureGroup] = AppendedRows(lambda one: repr(one.keys))
         self._company = ""
         self._resting = False
-        """Whether figures were added up just now, and what came since waits."""
+        """Whether the pause after the last read still lasts."""
         self._came: Sequence[Operation] = ()
-        """What came into the log while figures were being read."""
+        """Operations logged while figures were being read."""
         self._of_group = False
-        """Whether the table had the focus last, not the charts."""
+        """Whether the table was focused last, not the charts."""
         self._left: Widget | None = None
-        """What had the focus before it was hidden."""
+        """The widget that had the focus before it was hidden."""
         self._grouping = Background(self, "analytics-groups")
         self._drawn: tuple[Selected, HitSign, bool] | None = None
-        """Of what the figures are drawn, and whether in few lines."""
+        """The drawn selection, hit sign, and whether it is short."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out charts, table and figures, and SQL."""
@@ -157,7 +157,7 @@ class AnalyticsScreen(MemtuiScreen):
         self._show_half(sql=False)
 
     def on_resize(self) -> None:
-        """Count in words for another width, once the screen is styled for it."""
+        """Update the status line for the new width, once the screen is styled for it."""
         self.call_later(self._draw_status_line)
 
     @property
@@ -185,7 +185,7 @@ class AnalyticsScreen(MemtuiScreen):
         self._draw_status_line()
 
     def focus_body(self) -> None:
-        """Put the focus on the charts, or into the statement."""
+        """Focus the charts, or the SQL editor."""
         if self._sql.display:
             self.set_focus(self._sql.editor)
         else:
@@ -209,7 +209,7 @@ class AnalyticsScreen(MemtuiScreen):
             how.fit(self._how)
 
     def footer(self) -> list[Action]:
-        """Leave out what is the other half's."""
+        """Return the actions of the footer, without those of the other half."""
         if self.group != self.MODE:
             return super().footer()
         other = self.missing.keys() & {Need.CHARTS, Need.SQL}
@@ -220,7 +220,7 @@ class AnalyticsScreen(MemtuiScreen):
     # Reading.
 
     def load(self) -> None:
-        """Add up again; a statement only when asked."""
+        """Read the figures; no SQL statement is run."""
         session, question = self.session, self._question()
         if session.company.company_id != self._company:
             self._company = session.company.company_id
@@ -242,7 +242,7 @@ class AnalyticsScreen(MemtuiScreen):
         self._draw_status_line()
 
     async def prepare(self) -> None:
-        """Add up before it is first shown, unless the log is long; that leaves nothing in it."""
+        """Read the figures before the first showing, unless the log is long; this is not logged."""
         session = self.session
         is_short = await session.service.log.newest(session.caller) <= _SHORT
         if is_short and self._stale:
@@ -250,16 +250,16 @@ class AnalyticsScreen(MemtuiScreen):
             self.load()
 
     def on_screen_resume(self) -> None:
-        """Add up again where another day or hour has begun since."""
+        """Mark the figures stale if another day or hour has begun."""
         if self.board is not None and self.board.question.is_over(self.state.clock()):
             self._stale = True
 
     def _is_of_another(self, question: Question) -> bool:
-        """Whether the figures that are shown, if any, are of other operations."""
+        """Whether no figures are shown, or those of another filter."""
         return self.board is None or self.board.question.filter != question.filter
 
     def _tell_loading(self) -> None:
-        """Take figures of something else away, and say that there will be others."""
+        """Clear figures of another filter, and say that new ones are being read."""
         if self.reads.busy and self._is_of_another(self._question()):
             self.forget()
             self._grid.show((), "Adding up", "The first look at a long log takes longest.")
@@ -267,21 +267,21 @@ class AnalyticsScreen(MemtuiScreen):
             self._draw_status_line()
 
     def forget(self) -> None:
-        """Take the charts away."""
+        """Clear the figures."""
         self.board, self.plots = None, ()
         self._show_groups(())
         self._table.notice = ()
         self._grid.show(())
 
     def happened(self, news: News) -> None:
-        """Add up again, now or once the charts are shown; a busy log takes a fifth of the time."""
+        """Count new operations, now or later; reads take at most a fifth of the time."""
         if self.reads.busy and not news.is_part:
-            self._came = *self._came, *news.operations  # which may be in what is being read
+            self._came = *self._came, *news.operations  # the running read may include them
         else:
             self._take(() if news.is_part else news.operations)
 
     def _take(self, came: Sequence[Operation]) -> None:
-        """Have the figures hold what came; nothing came that is known where it is empty."""
+        """Count new operations in the figures, or read these again; empty: they are unknown."""
         board = self.board.with_internal(came) if self.board and came else None
         if board is not None:
             self.board = board
@@ -382,7 +382,7 @@ class AnalyticsScreen(MemtuiScreen):
     # Drawing.
 
     def _how(self, width: int) -> Content:
-        """Return how the figures are cut, in `width` cells; the keys that use them if they fit."""
+        """Return period, bucket and dimension with their keys; further keys if they fit `width`."""
         question, keys = self._question(), self.state.keymap
 
         def part(words: str, action: str) -> Content:
@@ -510,7 +510,7 @@ class AnalyticsScreen(MemtuiScreen):
         self._sql.run_statement()
 
     def _chosen(self, board: Board) -> Filter:
-        """Return the filter line's own filter in the stretch of time; the scope stays as it is."""
+        """Return the filter of the filter line with the board's time range; without the scope."""
         span = {"since": board.question.span.since, "until": board.question.span.until}
         return self.state.filter.model_copy(update=span)
 
@@ -521,7 +521,7 @@ class AnalyticsScreen(MemtuiScreen):
     # Keys of the charts.
 
     def action_period(self, by: int = 1) -> None:
-        """Look at a longer stretch of time."""
+        """Show a longer period."""
         chosen = self.state.log_filter
         if chosen.since or chosen.until:
             said = "The filter says since when or until when; ctrl+l clears it."
@@ -531,17 +531,17 @@ class AnalyticsScreen(MemtuiScreen):
         self._cut(self.period.bucket)
 
     def action_shorter(self) -> None:
-        """Look at a shorter stretch of time."""
+        """Show a shorter period."""
         self.action_period(-1)
 
     def action_insights(self) -> None:
-        """Show what shows over the memories of each owner."""
+        """Show the insights into memories."""
         from memtui.screens.insights import Insights
 
         self.talk(self.visit(Insights(self.state)))
 
     def action_bucket(self) -> None:
-        """Cut time into longer pieces; after the longest come the shortest."""
+        """Use a longer bucket; after the longest comes the shortest."""
         filtered = self._question().span.filtered
         buckets = tuple(Bucket) if filtered else self.period.buckets
         place = buckets.index(self.bucket) if self.bucket in buckets else -1
@@ -554,7 +554,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     @conversation
     async def action_dimension(self) -> None:
-        """Choose what the table groups by."""
+        """Choose the dimension of the table."""
         choices = [
             Choice(name, words_of(name), "now" if name == self.dimension else "")
             for name in DIMENSIONS
@@ -567,20 +567,20 @@ class AnalyticsScreen(MemtuiScreen):
                 self._read_groups(self.board)
 
     def action_hits(self) -> None:
-        """Count hits by the other sign."""
+        """Switch the sign that counts as a hit."""
         shown = self.board.stats.hit_sign if self.board else self.hit_sign
         self.hit_sign = HitSign.SCORE if shown is HitSign.USED else HitSign.USED
         self.load()
 
     def action_large(self) -> None:
-        """Show one chart large, or all again."""
+        """Show the chosen chart alone, or all again."""
         self.set_focus(self._grid)
         self._grid.turn_large()
 
     # Keys of SQL.
 
     def action_input(self) -> None:
-        """Go to the statement."""
+        """Focus the SQL editor."""
         self.set_focus(self._sql.editor)
 
     def action_saved(self) -> None:
@@ -594,7 +594,7 @@ class AnalyticsScreen(MemtuiScreen):
     # Keys of both.
 
     def action_half(self) -> None:
-        """Go to SQL, or back to the charts."""
+        """Switch between charts and SQL."""
         self._turn(sql=not self._sql.display)
 
     def _turn(self, *, sql: bool) -> None:
@@ -604,11 +604,11 @@ class AnalyticsScreen(MemtuiScreen):
         self.focus_body()
 
     def action_earlier(self) -> None:
-        """Select the bar before, or show the columns further left."""
+        """Select the previous bar, or scroll the columns to the left."""
         self._move(-1)
 
     def action_later(self) -> None:
-        """Select the bar after, or show the columns further right."""
+        """Select the next bar, or scroll the columns to the right."""
         self._move(1)
 
     def _move(self, by: int) -> None:
@@ -619,7 +619,7 @@ class AnalyticsScreen(MemtuiScreen):
             self._grid.move_bucket(by)
 
     def action_back(self) -> None:
-        """Stop a statement, take the selection away, or show all charts again."""
+        """Stop a statement, clear the selected bar, show all charts again, or focus the charts."""
         if self._sql.display:
             self._sql.back()
         elif self._grid.has_focus:
@@ -628,14 +628,14 @@ class AnalyticsScreen(MemtuiScreen):
             self._grid.focus()
 
     def action_run(self) -> None:
-        """Run the statement, or add up again."""
+        """Run the statement, or read the figures again."""
         if self._sql.display:
             self._sql.run_statement()
         else:
             self.load()
 
     def action_copy(self) -> None:
-        """Copy the selected figures, or the row, as JSON."""
+        """Copy the selected figures, or the row of the result, as JSON."""
         if self._sql.display:
             self.copy(self._sql.row_text(), "Copied the row.")
         elif self.board is None:
@@ -647,7 +647,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     @conversation
     async def action_export(self) -> None:
-        """Ask for a file and write what is shown into it."""
+        """Ask for a file, and export the shown figures or result to it."""
         title, table = self._exported()
         strips = [self._grid.render_line(y) for y in range(self._grid.size.height)]
         company = visible(f"memtui: {self.session.company.name}", limit=80)
@@ -663,7 +663,7 @@ class AnalyticsScreen(MemtuiScreen):
         await export(self, title, "memtui.csv", kinds, write)
 
     def _exported(self) -> tuple[str, files.Table | SqlAnswer]:
-        """Return what an export would hold, in words and as a table."""
+        """Return the question and the table of an export."""
         if self._sql.display:
             if self._sql.result is None:
                 raise NotFound("There is no result to export; ctrl+r runs the statement.")

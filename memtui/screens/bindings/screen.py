@@ -1,4 +1,4 @@
-"""Screen 1: which binding serves which company, project and agent, and how each of them is."""
+"""Screen 1: which binding serves which company, project and agent, and the health of each."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ T = TypeVar("T")
 _LOOK_SECONDS = 2.0
 _LOOKING = "memtui is still looking for memory stores on this machine."
 _NAMED = 9
-"""Memories found that a question names; the others are counted."""
+"""Most found memories that a question names; the others are counted."""
 _VAULT = "vault"
-"""The provider that one of two bindings in sync has to be of."""
+"""Provider of at least one of two bindings in sync."""
 
 _MORE = ("namespaces", "conformance", "migrate", "in_sync", "sync", "embedding", "profile")
-"""The actions that are told of below a binding."""
+"""Actions listed below the details of a binding."""
 
 
 class BindingsScreen(MemtuiScreen):
-    """The tree of bindings, the selected one in full, and what was found on this machine."""
+    """The tree of bindings, agents and memories found on this machine, and the details of a row."""
 
     MODE = "bindings"
     FILTERED = False
@@ -102,10 +102,10 @@ class BindingsScreen(MemtuiScreen):
         self._drawn: TreeRow | None = None
         """The row whose details are shown."""
         self._known: dict[str, ProviderView] = {}
-        """What can be set of providers, as far as it was read: it stays as it is."""
+        """Cached settings of providers, which do not change while the app runs."""
 
     def compose_body(self) -> ComposeResult:
-        """Lay out tree and detail."""
+        """Lay out tree and details."""
         with Split(self.MODE, self.state.shares):
             yield OptionRows(id="binding-tree")
             with DetailPane(classes="split-detail"):
@@ -117,7 +117,7 @@ class BindingsScreen(MemtuiScreen):
         return self.query_one("#binding-tree", OptionRows)
 
     def load(self) -> None:
-        """Read the bindings, then ask each for its health; look for memories once."""
+        """Read the bindings, then the health of each; search for memories once."""
         self._read()
         self._draw_together()
         self._looking.forget()
@@ -125,14 +125,14 @@ class BindingsScreen(MemtuiScreen):
         self._look_for_others()
 
     async def prepare(self) -> None:
-        """Read the bindings; their providers are asked for nothing until they are shown."""
+        """Read the bindings; no provider is queried until the screen is shown."""
         if self._stale:
             self._read()
             self._look_for_others()
             self.focus_body()
 
     def _look_for_others(self) -> None:
-        """Look once for memories of this machine, and for providers that cannot be used."""
+        """Search once for memories on this machine, and for providers that cannot be used."""
         if self.view.findings is None and not self._finding.busy:
             self._discover()
             self._loading.latest(self._service.provider_problems, self._show_unusable, self.fail)
@@ -166,11 +166,11 @@ class BindingsScreen(MemtuiScreen):
         self.view = replace(self.view, unusable=tuple(Problem(message=one) for one in problems))
 
     def on_mount(self) -> None:
-        """Begin to look who is connected."""
+        """Read the connected agents every `_LOOK_SECONDS`."""
         self.set_interval(_LOOK_SECONDS, self._look_around)
 
     def _look_around(self) -> None:
-        """Read who is connected: a session that is opened or ends is in no log."""
+        """Read the connected agents: the log does not show that a session begins or ends."""
         session = self.state.session
         if session is not None and self.is_current and not self._looking.busy:
             self._looking.latest(
@@ -183,10 +183,10 @@ class BindingsScreen(MemtuiScreen):
         if found != list(self.view.agents):
             self.view = replace(self.view, agents=tuple(found))
         elif found:
-            self.watch_view()  # what it says of the time is another by now
+            self.watch_view()  # the ages have changed
 
     def happened(self, news: News) -> None:
-        """Read bindings again that were configured, and ask those that were changed."""
+        """Read the bindings again after a change of settings; check the health of changed ones."""
         self._look_around()
         if news.configures:
             self.reload()
@@ -205,11 +205,11 @@ class BindingsScreen(MemtuiScreen):
         self._draw_together()
 
     async def answered(self) -> None:
-        """Wait for the bindings and what their providers say; painted is what was drawn then."""
+        """Wait until bindings and health are drawn together."""
         await self._drawing.delivered()
 
     def _draw_together(self) -> None:
-        """Draw once all that was asked has answered, or a moment later what has."""
+        """Draw once all reads have ended, or what has arrived after `AT_ONCE_SECONDS`."""
 
         async def come() -> None:
             with suppress(TimeoutError):
@@ -236,12 +236,12 @@ class BindingsScreen(MemtuiScreen):
         self.view = replace(self.view, findings=findings)
 
     def watch_view(self) -> None:
-        """Draw what is known, unless more is about to come."""
+        """Draw, unless `_draw_together` is about to."""
         if self.is_mounted and not self._drawing.busy:
             self._draw()
 
     def _draw(self, stood: TreeRow | None = None) -> None:
-        """Draw the tree again with the cursor on the row it stood on, or on that of another."""
+        """Draw the tree with the cursor on the row `stood`, by default its present row."""
         stood = stood or self._row
         self._rows = list(rows_of(self.view, self.state))
         self._tree.show(
@@ -252,9 +252,9 @@ class BindingsScreen(MemtuiScreen):
         self._draw_detail()
 
     def _place_of(self, stood: TreeRow | None) -> int | None:
-        """Return where what the cursor stood on is now, else its binding, else the first one.
+        """Return the index of a row, else of its binding, else of the first binding.
 
-        A finding that was added stands as its binding.
+        A finding that was added is found as its binding.
         """
         added = self.view.holder(stood.finding) if stood and stood.finding else None
         if added is not None:
@@ -269,12 +269,12 @@ class BindingsScreen(MemtuiScreen):
         return first.get(own, next(iter(first.values()), None))
 
     def _show_added(self, added: Sequence[BindingView]) -> None:
-        """List what was added before all is read again; the next key is meant for the first."""
+        """List added bindings before the reload, with the cursor on the first for the next key."""
         self.view = replace(self.view, bindings=(*self.view.bindings, *added))
         self._draw(TreeRow(Content(""), added[0]))
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Light another path."""
+        """Update embeddings, and the highlighted path to the serving binding."""
         super().watch_state(before, now)
         if now.embeddings != before.embeddings:
             self._show_embeddings(now.embeddings)
@@ -316,14 +316,14 @@ class BindingsScreen(MemtuiScreen):
         )
 
     def footer(self) -> list[Action]:
-        """Return what the footer shows; of the company it is its settings first."""
+        """Return the actions of the footer; on the company's row its settings come first."""
         shown = super().footer()
         is_company = self._row is not None and self._row.company
         own = [ACTIONS["bindings.configure"], ACTIONS["bindings.add"], ACTIONS["app.limits"]]
         return [*own, shown[-1]] if is_company else shown
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the selected row in full, where it is not shown."""
+        """Show the details of the row, unless they are shown already."""
         event.stop()
         if self._row is not self._drawn:
             self._draw_detail()
@@ -355,7 +355,7 @@ class BindingsScreen(MemtuiScreen):
             self.action_browse()
 
     def _open_agent(self, agent: Connected) -> None:
-        """Replay the run of an agent; one without a run shows all that it was told and did."""
+        """Replay the run of an agent; without a run, show its operations."""
         from memtui.screens.runs import ReplayScreen
 
         if agent.run_id is not None:
@@ -371,17 +371,17 @@ class BindingsScreen(MemtuiScreen):
         self.post_message(GoTo("records", binding_key=self._binding.key))
 
     def action_prune(self) -> None:
-        """Review in Records which of everything could go."""
+        """Review the prune candidates of the whole company in Records."""
         whole = Scope(company_id=self.session.caller.company_id)
         self.post_message(GoTo("records", filter_line="", scope=whole, then="records.prune"))
 
     def action_check(self) -> None:
-        """Ask every binding for its health again."""
+        """Check the health of every binding again."""
         self.view = replace(self.view, healths={})
         self._ask_all()
 
     def action_discover(self) -> None:
-        """Look again for memories on this machine."""
+        """Search again for memories on this machine."""
         self.view = replace(self.view, findings=None)
         self._discover()
 
@@ -408,7 +408,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_add(self) -> None:
-        """Add what was found as a read-only binding, or a binding of one's own."""
+        """Add the selected finding as a read-only binding, else a new binding."""
         finding = self._row.finding if self._row else None
         if finding is None:
             await self._add_own()
@@ -420,7 +420,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_add_all(self) -> None:
-        """Add all that was found and can be opened, read-only, after one yes."""
+        """Add all usable findings as read-only bindings, after one yes."""
         found = self.view.addable
         named = [f"{found_title(one)}  {found_place(one)}".strip() for one in found[:_NAMED]]
         if len(found) > _NAMED:
@@ -448,7 +448,7 @@ class BindingsScreen(MemtuiScreen):
         self.load()
 
     async def _add_found(self, finding: DiscoveredMemory) -> None:
-        """Add what was found as it is, read-only, or once its settings were looked through."""
+        """Add a finding as a read-only binding, directly or with a form of its settings."""
         from memtui.screens.bindings.form import BindingDraft, written
 
         asked = Confirm(
@@ -470,7 +470,7 @@ class BindingsScreen(MemtuiScreen):
             await self._fill_whole(view, draft)
 
     async def _add_own(self) -> None:
-        """Ask for a provider and for its settings; whoever goes back finds both as they were."""
+        """Ask for a provider and its settings; going back keeps the input of each form."""
         from memtui.screens.bindings.form import BindingDraft, written
 
         begun: dict[str, BindingDraft] = {}
@@ -498,9 +498,9 @@ class BindingsScreen(MemtuiScreen):
     async def _fill(
         self, view: ProviderView, draft: BindingDraft, *, configures: bool = False
     ) -> BindingDraft | None:
-        """Ask until a binding is added or configured; what is written where the person goes back.
+        """Ask until a binding is added or configured; return the draft if the person goes back.
 
-        A change that fails leaves everything as it is written.
+        After an error the form opens again with the same input.
         """
         from memtui.screens.bindings.form import BindingForm
 
@@ -535,7 +535,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_configure(self) -> None:
-        """Change what the provider of this binding is told, or the company's own settings."""
+        """Change the settings of this binding's provider, or of the company."""
         from memtui.screens.bindings.form import BindingDraft, written
 
         if self._row is not None and self._row.company:
@@ -548,7 +548,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_company(self) -> None:
-        """Change the company's name, and the links by which sources open."""
+        """Change the company's name and link templates."""
         await self._configure_company()
 
     async def _configure_company(self) -> None:
@@ -562,7 +562,7 @@ class BindingsScreen(MemtuiScreen):
             self.post_message(ConfigurationChanged())
 
     async def _view_of(self, provider: str) -> ProviderView | None:
-        """Return what can be set of a provider; of one that is not used, say why."""
+        """Return the settings of a provider; None: it cannot be used, which a toast explains."""
         if provider in self._known:
             return self._known[provider]
         view = await self.wait(
@@ -577,7 +577,7 @@ class BindingsScreen(MemtuiScreen):
     async def _fill_whole(
         self, view: ProviderView, begun: BindingDraft, *, configures: bool = False
     ) -> None:
-        """Ask the form till it is done, or what was written may be thrown away."""
+        """Show the form until it is done, or the person agrees to discard the input."""
         left = await self._fill(view, begun, configures=configures)
         while left is not None and left != begun and not await self.ask(throw_away()):
             left = await self._fill(view, left, configures=configures)
@@ -617,7 +617,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_target(self) -> None:
-        """Choose whom this binding serves."""
+        """Choose a target for this binding."""
         key = self._binding.key
         asked: Choose[tuple[str, str]] = Choose(
             f"Who should {key} serve?",
@@ -634,7 +634,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_clear_target(self) -> None:
-        """Stop this binding from serving the selected target, or one that is chosen."""
+        """Remove the selected target of this binding, else ask which."""
         binding = self._binding
         target = self._row.target if self._row else None
         if not binding.targets:
@@ -651,7 +651,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_capture(self) -> None:
-        """Choose what this binding captures of agents' work."""
+        """Choose what hooks may write to this binding."""
         binding = self._binding
         choices = [Choice(one, words) for one, words in CAPTURE_WORDS.items()]
         chosen = await self.ask(
@@ -670,7 +670,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_embedding(self) -> None:
-        """Agree that texts go to a model, take that back, or stop and go on embedding."""
+        """Allow or stop sending texts to a model's address, or switch embedding of new texts."""
         binding, service = self._binding, self.session.service
         key, found = binding.key, self.view.embedding(binding.key)
         if found is None:
@@ -710,7 +710,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_sync(self) -> None:
-        """Let the provider read its outside source again, and say what came of it."""
+        """Let the provider read its outside source again, and show the result."""
         session, key = self.session, self._binding.key
         self.toast(f"{key} is being read again …")
         answer = await self.change(lambda: session.service.sync(session.caller, key))
@@ -718,7 +718,7 @@ class BindingsScreen(MemtuiScreen):
         self.app.push_screen(Sheet(f"{key} was read again", sync_content(answer)))
 
     def action_profile(self) -> None:
-        """Show what the provider says of the scope as a whole."""
+        """Show the provider's profile of the scope."""
         session, key, scope = self.session, self._binding.key, self.state.record_scope
         waiting = display("Asking …", style=DIM)
 
@@ -762,7 +762,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_in_sync(self) -> None:
-        """Ask for the binding to keep in sync with, and show how far both are."""
+        """Ask for the other binding, and show the sync."""
         from memtui.screens.in_sync import InSyncScreen
 
         own = self._binding
@@ -789,7 +789,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_remove(self) -> None:
-        """Take the binding away, after a yes."""
+        """Remove the binding, after a yes."""
         binding = self._binding
         serving = ", ".join(target_words(one) for one in binding.targets)
         detail = "Its records stay where they are; the log keeps its operations."
@@ -804,7 +804,7 @@ class BindingsScreen(MemtuiScreen):
 
 
 def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
-    """Return the needs that a binding, or the lack of another, leaves open."""
+    """Return the needs that are not met with a binding, with reasons."""
     lacks = {
         Need.NAMESPACES: not binding.capabilities.namespaces,
         Need.SYNC: not binding.capabilities.sync,
@@ -820,7 +820,7 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
 
 
 def _obstacle(binding: BindingView) -> str:
-    """Return what keeps records from being moved into a binding, as a note."""
+    """Return a note why records cannot be moved into a binding; empty: they can."""
     if not binding.enabled:
         return "(off)"
     if binding.read_only or not binding.capabilities.writable:
@@ -829,7 +829,7 @@ def _obstacle(binding: BindingView) -> str:
 
 
 def _offer(view: ProviderView) -> str:
-    """Return what a provider opens, and whose it is where it is not memtui's own."""
+    """Return what a provider opens, with the package of a foreign one, or its problem."""
     if not view.usable:
         return f"✗ {view.problem}"
     return f"{view.opens} (package {view.package})" if view.foreign else view.opens
