@@ -1,7 +1,7 @@
-"""Screen 5: what the model sees, its tokens and its cost, and the facts that it is made of.
+"""Screen 5: the context of a scope, its tokens and cost, and its facts.
 
-Bars on top, the facts under them, one fact and the charts beside. Every context that is assembled
-is an operation.
+Bars are on top, the facts below, details and charts beside them. Each assembly of a context is
+logged as an operation.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ if TYPE_CHECKING:
     from memtui.service.context.contexts import ContextAnswer
 
 _TALL = 30
-"""Lines of a screen on which the whole head has room."""
+"""From this height on, the whole head is shown."""
 _SHORT_HEAD = 5
-"""Lines of the head on a lower one."""
+"""Most lines of the head on a lower screen."""
 _BESIDE_HEAD = 10
-"""Lines that are left to the facts and the rest on a screen that is lower still."""
+"""Lines that the head leaves to the rest of a low screen."""
 _MOST_COMPARED = 2_000
-"""Past so many facts only the review looks, which a person asks for."""
+"""Most facts that are compared automatically; with more, only the prune review compares."""
 _MODELS = (
     "claude-sonnet-4-5",
     "claude-opus-4-5",
@@ -102,11 +102,11 @@ _MODELS = (
     "deepseek-chat",
     "grok-4",
 )
-"""Offered by name; any other can be typed."""
+"""Models to choose from; any other can be typed."""
 
 
 class BudgetScreen(EditingScreen[FactRow]):
-    """What the model sees before a run, and what that costs."""
+    """The context that a model gets before a run, and its cost."""
 
     MODE = "budget"
     NOUN = "fact"
@@ -121,9 +121,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._rows: AppendedRows[FactRow] = AppendedRows(lambda row: row.key)
         self._binding_keys: dict[RecordHandle, str] = {}
         self._again = False
-        """Whether others changed something while the context was being assembled."""
+        """Whether to assemble again, since records changed during an assembly."""
         self._added = ""
-        """The record of a fact that was added, until the context that holds it is there."""
+        """Record id of an added fact, until a context with it is assembled."""
         self._compared: object = None
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
@@ -132,7 +132,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.set_reactive(BudgetScreen.view, start)
 
     def compose_body(self) -> ComposeResult:
-        """Lay out bars, facts or text, detail and charts."""
+        """Lay out bars, facts or text, details and charts."""
         yield Static(id="budget-head")
         yield Notice(id="budget-notice")
         yield OptionRows(id="budget-offers")
@@ -152,13 +152,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         return VirtualList(columns, self._rows, name="fact-list")
 
     def on_mount(self) -> None:
-        """Draw what is known at once."""
+        """Draw the data known so far."""
         self._draw()
 
     # Reading.
 
     def load(self) -> None:
-        """Assemble the context of the scope, or offer whose there is to look at."""
+        """Assemble the context of the scope, or offer owners if it names none."""
         view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
         looked_at = [place.scope for place in view.places if place.word != COMPANY]
         if [place.scope for place in places] != looked_at:
@@ -180,17 +180,17 @@ class BudgetScreen(EditingScreen[FactRow]):
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Say how much could go of whom is offered, as soon as that is known."""
+        """Update the prune figures of the offered owners."""
         super().watch_state(before, now)
         if self.is_mounted and before.prune_figures != now.prune_figures and not self.view.places:
             self._draw_offers()
 
     def select(self, name: str) -> None:
-        """Put the cursor on a fact that was added, once the context is assembled with it."""
+        """Put the cursor on an added fact once a context with it is assembled."""
         self._added = name
 
     def forget(self) -> None:
-        """Take the context away."""
+        """Clear the context."""
         self._compared = None
         self.view = replace(self.view, answer=None)
 
@@ -263,9 +263,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.view = replace(self.view, answer=None, rows=())
 
     def reorder(self) -> None:
-        """Show the facts that the filter line lets through, in the order that was chosen."""
+        """Show the facts that match the filter, in the chosen order."""
         if self.view.answer is None:
-            return  # what is said in the place of facts stays
+            return  # the notice stays
         shown = self.rows_list
         lets_through = narrowed(
             self.view.rows,
@@ -283,14 +283,14 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _nothing(self) -> tuple[str, str]:
         if self.view.rows:
             return "No fact matches.", "/ changes the filter, ctrl+l clears it."
-        # Another screen may have chosen it.
+        # A binding may have been chosen on another screen.
         if key := self.state.filter.binding_key or self.state.binding_key:
             hint = f"{self.state.keymap.label('app.binding')} asks another binding"
             return f"{key} remembers nothing of it.", f"{hint}, s chooses another scope."
         return "Nothing is remembered here.", "a adds the first fact, s chooses another scope."
 
     def sort(self, column: str) -> None:
-        """Order by a column; asked a third time, in the order that the model reads."""
+        """Sort by a column, then reverse, then restore the order of the prompt."""
         first = column in {"tokens", "age"}
         orders = [(column, first), (column, not first), None]
         now = self.rows_list.sort
@@ -298,7 +298,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.reorder()
 
     def look(self) -> None:
-        """Say how much is shown and marked."""
+        """Show how many facts are shown and marked."""
         count, whole = self._rows.loaded, len(self.view.rows)
         words = [fmt.count(count) if count == whole else fmt.of_total(count, whole)]
         chosen = self.rows_list.chosen if self.rows_list.selection.active else []
@@ -309,7 +309,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.show_count("  ".join(words))
 
     def _compare(self) -> None:
-        """Count the facts that say what another says, if any text is another than before."""
+        """Find facts that repeat another, if a text has changed."""
         texts = hash(tuple((row.key, row.text) for row in self.view.rows))
         if texts != self._compared:
             self._compared = texts
@@ -350,7 +350,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     # What others do.
 
     def changed_outside(self) -> None:
-        """Assemble again, after an assembly under way; what a person's own change does is read."""
+        """Assemble again after the running assembly; a person's own change does so itself."""
         if self.acts.changing:
             return
         if self.reads.busy:
@@ -359,7 +359,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._assemble()
 
     def happened(self, news: News) -> None:
-        """Assemble again after a change of what the context is made of, made on another screen."""
+        """Assemble again after a change of its facts that was not made on this screen."""
         scopes = [one.scope for one in news.changes(self)]
         if news.is_part or any(
             _touches(scope, place) for scope in scopes for place in self.view.places
@@ -380,7 +380,7 @@ class BudgetScreen(EditingScreen[FactRow]):
                 self.query_one("#budget-charts", Charts).show(charts)
 
     def on_resize(self) -> None:
-        """Draw again for another width."""
+        """Draw for the new size."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
@@ -435,13 +435,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.query_one("#budget-words", Static).update(words)
 
     def detail(self, row: FactRow, width: int) -> Content:
-        """Return a fact whole."""
+        """Return the details of a fact."""
         answer, read = self.view.answer, self.stats.get(row.name)
         exact = answer is None or answer.exact
         return fact_content(row, self.view.place_of(row), read, self.state, width, exact=exact)
 
     def missing_for(self, row: FactRow | None) -> dict[Need, str]:
-        """Return which needs do not hold; there is no row where the text is shown."""
+        """Return the needs that are not met; the text view has no row."""
         missing = super().missing_for(row)
         if not self.view.places:
             missing[Need.SCOPE] = ""
@@ -455,7 +455,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         return missing
 
     def draw_keys(self) -> None:
-        """Tell what the keys can work on now, and what `t` shows."""
+        """Update which keys are enabled, and the label of `t`."""
         super().draw_keys()
         self.labels = {**self.labels, "budget.text": "as facts" if self.view.raw else "as text"}
 
@@ -463,33 +463,33 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @property
     def _place(self) -> FactsPlace:
-        """The place that the cursor is in; the first without a fact."""
+        """The owner of the fact under the cursor, else the first owner."""
         return self.view.place_of(self.rows_list.current) or self.view.places[0]
 
     @property
     def row(self) -> FactRow:
-        """The fact under the cursor; raises `NotFound` where no record stands behind it."""
+        """The fact under the cursor; raises `NotFound` if it has no record."""
         row = super().row
         if row.handle is None:
             raise NotFound("No fact is selected.")
         return row
 
     def binding_at(self, row: FactRow | None) -> BindingView | None:
-        """Return the binding that holds a fact."""
+        """Return the binding of a fact; None: unknown."""
         key = row.fact.binding_key if row else ""
         return next((one for one in self.state.bindings if one.key == key), None)
 
     def binding_of(self, record: Record | None) -> str:
-        """Return the binding that holds a record; for a new one the scope decides."""
+        """Return the binding key of a record; empty: a new one, whose scope decides."""
         if record is None:
             return ""
-        # A record of a review of all bindings says where it is.
+        # Records of a review of all bindings have their binding key.
         return str(getattr(record, "binding_key", self._binding_keys.get(record.handle, "")))
 
     async def records_of(self, rows: Sequence[FactRow]) -> list[Record]:
-        """Return the records of rows as their providers hold them now, in the rows' order.
+        """Read the present records of rows, in the rows' order.
 
-        The rows of a context do not carry the revisions that a change is based on.
+        The rows of a context lack the revisions that a change needs.
 
         Raises:
             NotFound: one of them is gone.
@@ -522,7 +522,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         return answer.record
 
     async def _records_of(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
-        """Return all records of a place, of one kind or of all, as its binding holds them."""
+        """Read all records of an owner from its binding, of one kind or of all."""
         session, scope = self.session, place.scope
         records, _ = await owned_records(
             session.service, session.caller, scope, kind=kind, binding_key=place.binding_key
@@ -535,7 +535,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.load()
 
     def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
-        """Assemble again without the forgotten records, which lose their marks."""
+        """Unmark the forgotten records, and assemble again without them."""
         self.ghosts |= ghosts
         self.rows_list.selection.drop({row.key for row in self.view.rows if row.name in names})
         self.load()
@@ -544,7 +544,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_add(self) -> None:
-        """Write a new fact; a text that could not be written is taken up again."""
+        """Write a new fact; begin with a text that could not be written before."""
         if self.state.resolution_problem:
             raise NotFound(self.state.resolution_problem)
         begun = await self.taken_up()
@@ -580,7 +580,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             raise Invalid(f"A fact has at most {most:,} characters; this one has {length:,}.")
 
     async def _ask_place(self) -> FactsPlace | None:
-        """Return whom a fact is about, the place that the cursor is in before others."""
+        """Ask for the owner of a fact, offering the cursor's owner first; None: went back."""
         here, others = self._place, list(self.view.places)
         others.remove(here)
         if not others:
@@ -590,7 +590,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_clear(self) -> None:
-        """Forget all facts of the place that the cursor is in, once its name has been typed."""
+        """Forget all facts of the cursor's owner, after its name was typed."""
         place = self._place
         records = await self.wait("reading the facts", lambda: self._records_of(place, "fact"))
         if not records:
@@ -607,7 +607,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_merge(self) -> None:
-        """Make one fact of the marked ones."""
+        """Merge the marked facts into one."""
         chosen = self.rows_list.chosen
         if len(chosen) < 2:
             raise Invalid("Mark the facts to merge first, two at least.")
@@ -616,7 +616,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_prune(self) -> None:
-        """Review which facts could go."""
+        """Review the prune candidates."""
         from memtui.screens.prune import PruneReview
 
         await self.visit(PruneReview(self, self.view))
@@ -630,20 +630,20 @@ class BudgetScreen(EditingScreen[FactRow]):
         return self.view.answer
 
     def action_back(self) -> None:
-        """Go back to the list; there, take away the range, else all marks."""
+        """Go back to the list; there, clear the range, else all marks."""
         if self.view.raw:
             self.action_text()
-        elif self.view.places:  # else no facts are shown, and whom to look at keeps the focus
+        elif self.view.places:  # else the offered owners are shown, and keep the focus
             super().action_back()
 
     def action_text(self) -> None:
-        """Show the text as the model sees it, or the list of its facts."""
+        """Show the context's text, or the list of its facts."""
         self.view = replace(self.view, raw=not self.view.raw)
         self.query_one("#budget-text" if self.view.raw else "#fact-list").focus()
 
     @conversation
     async def action_model(self) -> None:
-        """Choose the model to count and price for."""
+        """Choose the model whose tokens and prices are used."""
         used = dict.fromkeys((self.view.model, self.state.settings.context_model))
         chooser: Choose[str] = Choose(
             "Count and price for which model?",
@@ -657,7 +657,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_budget(self) -> None:
-        """Set the token budget to look against."""
+        """Set the token budget."""
         prompt = Prompt("Budget in tokens", value=str(self.view.budget), go="set", check=_budget)
         if (text := await self.ask(prompt)) is not None:
             self.view = replace(self.view, budget=_budget(text))
@@ -665,7 +665,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_prompt(self) -> None:
-        """Ask what the model would be asked, and show what a search finds for it."""
+        """Ask for a prompt, and include the records that a search finds for it."""
         prompt = Prompt(
             "What is the model asked?",
             value=self.view.prompt,
@@ -677,7 +677,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.reload()
 
     def action_profile(self) -> None:
-        """Bring what the provider says of the scope as a whole, or leave it away."""
+        """Include the provider's profile of the scope, or leave it out."""
         self.view = replace(self.view, profile=not self.view.profile)
         self.reload()
 
@@ -687,11 +687,11 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.app.push_screen(Sheet("The memory in a whole prompt", content))
 
     def action_left_out(self) -> None:
-        """Show every warning, and what was left out."""
+        """Show all warnings and left-out facts."""
         self.app.push_screen(Sheet("Warnings and left out", doubts_content(self._answer)))
 
     def action_charts(self) -> None:
-        """Show the charts large."""
+        """Show the charts in large."""
         timeline, budget = self.view.timeline, self.view.budget
         if timeline is None:
             raise NotFound("The charts are still being drawn.")
@@ -721,13 +721,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.copy(self.row.text, "Copied the fact.")
 
     def action_copy_text(self) -> None:
-        """Copy the text that the model sees."""
+        """Copy the context's text."""
         text = self._answer.text
         self.copy(text, f"Copied what the model sees, {fmt.counted(len(text), 'character')}.")
 
 
 def _budget(text: str) -> int:
-    """Return a budget as a person writes it: `500`, `1,000`."""
+    """Parse a budget: `500`, `1,000`. Raises `Invalid`."""
     digits = text.strip().replace(",", "").replace("_", "")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         raise Invalid(f"{text.strip()!r} is not a budget; give a number of tokens, such as 500.")
@@ -735,7 +735,7 @@ def _budget(text: str) -> int:
 
 
 def _model_choices(used: Iterable[str]) -> list[Choice[str]]:
-    """Return the models to choose from, those in use first, each with how it is counted."""
+    """Return the models to choose from, those in use first, and whether tokens are exact."""
     return [
         Choice(model, model, "exact" if TokenCounter(model).exact else "estimated")
         for model in dict.fromkeys([*used, *_MODELS])
@@ -743,13 +743,13 @@ def _model_choices(used: Iterable[str]) -> list[Choice[str]]:
 
 
 def _touches(changed: Scope, place: FactsPlace) -> bool:
-    """Whether a change in a scope may be one of a place; the whole company's always may."""
+    """Whether a change in a scope may affect an owner's facts; the company's always may."""
     owner, (field, name) = owner_of(changed)[0], owner_of(place.scope)
     return owner == "company_id" or (field != "company_id" and getattr(changed, field) == name)
 
 
 async def _company_place(session: ServiceSession, key: str | None) -> list[FactsPlace]:
-    """Return the company as a place, if its facts may be looked through and something serves it."""
+    """Return the company as an owner; empty: no binding serves it, or browsing is not allowed."""
     company_id, service = session.caller.company_id, session.service
     scope = Scope(company_id=company_id)
     try:

@@ -231,7 +231,7 @@ def _origin(view: RecordView) -> Iterator[Line]:
 
 
 def _done_later(operation: Operation) -> str:
-    """Return what was done to a record that was there; a write that went well replaced it."""
+    """Return what was done to an existing record; a successful write replaced it."""
     is_write = operation.operation_type is OperationType.WRITE
     went_well = operation.status is OperationStatus.OK
     return "rewritten" if is_write and went_well else fmt.done(operation)
