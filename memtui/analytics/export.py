@@ -203,7 +203,7 @@ class Exporter(LogDatabase):
         """Yield a cursor on one state of the log, its manifest, and the condition of a filter."""
         manifest, last = self.refresh()
         own = condition(chosen or EVERYTHING)
-        # Not `asking`: errors of writing to the target are reported by the code that opened it.
+        # Not `asking`, which would report a failed write to the target as an unreadable log.
         with self.cursor() as cursor:
             self._cursor = cursor
             try:
@@ -340,7 +340,7 @@ def lines_of(duck: Any, sources: Mapping[str, str]) -> str:
 
 
 def _may_differ(line: str) -> bool:
-    """Whether Python may escape a text of the line differently, or a number is not finite."""
+    """Whether Python may write the line differently: it has an escape or a non-finite number."""
     return MARK in line or "\\u" in line
 
 
@@ -384,7 +384,7 @@ def _document(operation: Operation) -> dict[str, Any]:
 
 
 def _select_lines(sources: Mapping[str, str]) -> str:
-    """Return the query of `seq` and line, in order."""
+    """Return the query that selects each operation's `seq` and JSON line, in order of `seq`."""
     return f"""
         WITH o AS MATERIALIZED ({sources["operations"]}),
         u AS (
@@ -401,7 +401,7 @@ def _select_lines(sources: Mapping[str, str]) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    """Return the SQL of a JSON object's text; `members` are the SQL of their JSON texts."""
+    """Return SQL for the text of a JSON object; `members` map names to SQL for their values."""
     parts = ", ',', ".join(f"'\"{name}\":', {value}" for name, value in members.items())
     return f"concat('{{', {parts}, '}}')"
 

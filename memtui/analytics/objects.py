@@ -1,7 +1,7 @@
 """A copy of the sealed log in an object store, by any URL that fsspec knows (`s3://bucket/log`).
 
-Reads use the archive folder of this machine. The store has the same folders and files; only what
-its manifest names counts. Sealing copies segments there, and other machines fetch them.
+Reads use the archive folder of this machine. The store has the same folders and files; a segment
+that its manifest does not name is ignored. Sealing uploads segments; other machines fetch them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ObjectStore:
         """Connect to it.
 
         Raises:
-            Invalid: fsspec or the driver of this kind of store is not installed, or there is none.
+            Invalid: fsspec or its driver for this URL is not installed, or no driver exists for it.
         """
         try:
             import fsspec
@@ -118,7 +118,7 @@ class ObjectStore:
             self._remove_older(folder, {one.name for one in there.segments})
 
     def _remove_older(self, folder: ArchiveFolder, names: set[str]) -> None:
-        """Remove revisions that the manifest no longer names, also after a killed purge."""
+        """Remove revisions that the manifest no longer names, including those of a killed purge."""
         spans = {name.partition(".")[0] for name in names}
         if not names or not self._files.exists(self._place(folder)):
             return

@@ -314,7 +314,7 @@ class _Replacement:
     def __init__(
         self, client: FactsClient, old: Record, text: str, there: frozenset[RecordHandle]
     ) -> None:
-        """Set up the replacement of `old`; `there` are the handles in its list before."""
+        """Set up the replacement of `old`; `there`: the handles that its list has already."""
         self._client = client
         self._old = old
         self._text = text
@@ -344,7 +344,10 @@ class _Replacement:
         return new
 
     async def _delete_old(self, new: RecordHandle) -> None:
-        """Delete the old fact; if that fails, delete the new one and raise."""
+        """Delete the old fact; if it stays, delete the new one and raise.
+
+        After an error that leaves the outcome unknown, the list shows whether it was deleted.
+        """
         try:
             await self._client.delete(self._old.handle)
         except MemtuiError as error:

@@ -1,8 +1,8 @@
-"""The calls to any mem0, and clients of the open server and of the platform.
+"""`Mem0Store`, the interface to any mem0, and its clients for the open server and the platform.
 
 The open server is mem0's library behind HTTP, so both have the same reply shapes. Neither has
-pages, and both require a user, an agent or a run for every list and search. `*` matches any; a
-memory with several of them is found by each.
+pages, and both require a user, an agent or a run for every list and search. `*` matches any id; a
+memory that has several of the three is returned for each.
 
 | open server                   | platform                                           |
 |-------------------------------|----------------------------------------------------|
@@ -56,7 +56,7 @@ class Mem0Store(ABC):
     """One mem0. Every call raises the contract's errors."""
 
     has_apps: ClassVar[bool] = False
-    """Whether projects are apps."""
+    """Whether it has an `app_id`, in which projects are stored."""
 
     @abstractmethod
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
@@ -64,7 +64,7 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
-        """Return the hits among all memories, best first; with `explain`, with scores' parts."""
+        """Return the best hits among all memories; `explain` adds the parts of their scores."""
 
     @abstractmethod
     async def list(self, most: int) -> MemoryPage:
@@ -88,10 +88,10 @@ class Mem0Store(ABC):
 
     @abstractmethod
     async def check(self) -> str:
-        """Return a sentence on the mem0 that answers. Raises `Unavailable`, `Denied`."""
+        """Check that mem0 answers; return a sentence about it. Raises `Unavailable`, `Denied`."""
 
     async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
-        """Return the texts of deleted memories in the history, and erase them if `apply`.
+        """Return the texts that the history still has of deleted memories; `apply`: erase them.
 
         None: the history cannot be reached.
         """
@@ -123,7 +123,7 @@ class OpenStore(Mem0Store):
         )
 
     async def delete(self, memory_id: str) -> bool:
-        """Delete a memory; after an error, check whether it exists, as mem0 does not tell."""
+        """Delete a memory; after an error, look it up, as the error may only mean it is missing."""
         try:
             await self.drop(memory_id)
         except MemtuiError:
@@ -181,7 +181,7 @@ class Mem0ServerStore(OpenStore):
         await self._api.close()
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
-        """Store a text. Raises `Unavailable` if it is to infer and has no model."""
+        """Store a text. Raises `Unavailable` if `infer` is set and the server has no model."""
         content: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
         body = {**content, **draft.owners, "infer": infer}
         return read_added(await self._api.ask("POST", "/memories", read_json, body))

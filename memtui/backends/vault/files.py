@@ -34,7 +34,7 @@ class File:
     """The content and metadata of a file at one moment."""
 
     content: str
-    """The text; bytes that are not UTF-8 are lone surrogates, which `encoded` turns back."""
+    """The text; bytes that are not UTF-8 become lone surrogates, which `encoded` restores."""
     signature: str
     """Modification time, size and inode, to detect changes."""
     modified: datetime
@@ -92,7 +92,7 @@ class VaultFolder:
         self.company_id = company_id
         self.now = now
         self._made = made
-        """Folder with one note per folder that memtui made, which may be removed once empty."""
+        """Folder of notes, one for each vault folder that memtui made and may remove once empty."""
         self._exclude = exclude
         self._lock_seconds = lock_seconds
         self._max_bytes = max_bytes
@@ -141,7 +141,7 @@ class VaultFolder:
         return f"{root}/{inner}" if inner else str(root)
 
     def names(self, absolute: str) -> Iterator[str]:
-        """Yield the relative paths of a file or folder, in each workspace and the vault."""
+        """Yield an absolute path relative to each workspace and the vault, if it is inside."""
         for root, prefix in (*((one.root, one.prefix) for one in self.workspaces), (self.root, "")):
             with contextlib.suppress(ValueError):
                 yield f"{prefix}{Path(absolute).relative_to(root).as_posix()}"
@@ -302,7 +302,7 @@ class VaultFolder:
                 note.unlink(missing_ok=True)
 
     def drop_notes(self) -> None:
-        """Remove the notes of missing folders, since a folder's name contains its owner's id."""
+        """Remove the notes of missing folders: their paths may contain the ids of erased owners."""
         for note in self._made.glob("*"):
             folder = Path(os.fsdecode(note.read_bytes().partition(b" ")[2]))
             if not folder.is_dir():
@@ -317,7 +317,7 @@ class VaultFolder:
 
     @contextlib.contextmanager
     def _readable_errors(self, path: str) -> Iterator[None]:
-        """Turn the `OSError` of an unchanged file into an error for a person."""
+        """Turn an `OSError` into an error for a person, unless the block already changed a file."""
         before = self.touched
         try:
             yield
@@ -393,8 +393,8 @@ class VaultFolder:
     def locked(self) -> Iterator[None]:
         """Hold this vault's lock, against writers in this and other processes.
 
-        Raises `Unavailable` after the configured seconds, and if a change fails between two files;
-        `Denied` if the folder cannot be written.
+        Raises `Unavailable` if the lock is not free within the configured seconds, or if the block
+        fails after it changed a file; `Denied` if the folder cannot be written.
         """
         if not self._threads.acquire(timeout=self._lock_seconds):
             raise self._busy()

@@ -57,7 +57,7 @@ from .markdown import link_name
 
 T = TypeVar("T")
 VERSION = 8
-"""Raised whenever the tables or the analysis of their texts change."""
+"""Increment it whenever the tables or the analysis of their texts change."""
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
@@ -66,7 +66,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 _FOUND = "title, shown, topic, tags, names, places"
-# No SQLModel: a cache with a full-text table, and hooks cannot wait for SQLAlchemy.
+# No SQLModel: this is a cache with a full-text table, and importing SQLAlchemy is slow for hooks.
 _SCHEMA = f"""
 CREATE TABLE files (
   path TEXT PRIMARY KEY, signature TEXT NOT NULL
@@ -114,8 +114,8 @@ CREATE TABLE links (
 CREATE INDEX links_id ON links (id);
 CREATE INDEX links_name ON links (name);
 """
-"""`names` are those by which notes can be linked, and `links` the links as written. They are joined
-by `name`, the folded last part of both."""
+"""`names` has the names by which notes can be linked, and `links` the links as written. They join
+on `name`: the last part of the path, case-folded."""
 FILE, _TITLE, _ALIAS = range(3)
 """Origins of a note's names, by precedence."""
 _CHOSEN = "SELECT value FROM json_each(?)"
@@ -389,7 +389,7 @@ class VaultIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the index has no file of the vault's folder."""
+        """Whether the index has no file of the vault itself; workspace files do not count."""
         own = "SELECT 1 FROM files WHERE instr(path, ?) = 0 LIMIT 1"
         return self.read(lambda c: c.execute(own, (f"/{WORKSPACE}/",)).fetchone()) is None
 
@@ -459,7 +459,7 @@ def _scrub(connection: sqlite3.Connection) -> bool:
 
 
 def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes.ReadFact] | None:
-    """Return a file's facts when it was last read, by name; None: the file is new."""
+    """Return a file's facts as the index last read them, by name; None: the file is new."""
     if connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is None:
         return None
     query = "SELECT id, text, topic, valid_from FROM records WHERE path = ? AND is_current"
@@ -651,7 +651,10 @@ def _drop_links(connection: sqlite3.Connection, ids: Iterable[str]) -> None:
 
 
 def _is_recent(signature: str) -> bool:
-    """Whether a file is so new that a second change could have the same time: read it again."""
+    """Whether a file is so new that another change could have the same modification time.
+
+    Such a file is read again at the next scan.
+    """
     newest = max((int(s.split(":")[0]) for s in signature.split("|") if s), default=0)
     return abs(time.time_ns() - newest) < _RECENT_NS
 
@@ -708,7 +711,7 @@ def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
 
 
 def _beside(path: str, record: Record) -> tuple[str | None, int]:
-    """Return the sequence in which a record has neighbours, its run or file, and its place."""
+    """Return a record's sequence, the run or facts file, and its place there; None: it has none."""
     if run := record.scope.run_id:
         return f"run {run}", microseconds(record.created_at or record.updated_at) or 0
     if place_of(path).is_facts:

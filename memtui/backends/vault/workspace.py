@@ -148,7 +148,7 @@ class _Ignored:
         self._specs: dict[str, GitIgnoreSpec | None] = {}
         """The rules in each folder, by its path with a slash at its end."""
         self._above: list[tuple[str, GitIgnoreSpec]] = []
-        """The root's relative path from each parent up to the repository, and that one's rules."""
+        """For each parent up to the repository: the root's path relative to it, and its rules."""
         top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
         for folder in root.parents:
             if folder.is_relative_to(top) and (spec := _spec(folder / _IGNORE)):
