@@ -104,12 +104,12 @@ async def note(
     """
     whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
     if file is not None:
-        from memtui.channels.cli.record_files import load_notes
+        from memtui.channels.cli.record_files import load_file
 
         if text is not None or pin or any(whole) or mode is not WriteMode.APPEND:
             raise Invalid("With --file give only whose notes, a source, --kind, --topic and --tag.")
         defaults = {"kind": kind, "topic": topic, "tags": tuple(tag or ())}
-        return await load_notes(session, file, scope, source, dry_run=dry_run, defaults=defaults)
+        return await load_file(session, file, scope, source, defaults, dry_run=dry_run)
     if text is None or dry_run:
         raise Invalid("Give the text to remember, or --file FILE; --dry-run goes with --file.")
     if update is not None:

@@ -8,49 +8,42 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from uuid import uuid4
 
 import typer
 from pydantic import ConfigDict, ValidationError
 
 from memtui.channels.cli.fact_scope import FACT, FactScope
-from memtui.channels.cli.options import DryRun, Force, ScopeOptions, SourceOptions
+from memtui.channels.cli.options import BindingOptions, DryRun, Force, SourceOptions
 from memtui.channels.cli.output import Line as Shown
 from memtui.channels.cli.output import jsonable, write_exactly
 from memtui.channels.cli.records import say_first_of
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import (
-    BrowseRequest,
-    Conflict,
     Invalid,
     Json,
     MemtuiError,
     Model,
     Problem,
     Record,
-    SourceKind,
     SourceRef,
     UtcDatetime,
     WriteRequest,
 )
-from memtui.fact_values import pair_of
 from memtui.json_text import json_text
 from memtui.paths import refuse_other_than_file
 from memtui.visible import visible
 from memtui.wording import misfit
 
 if TYPE_CHECKING:
-    from memtui.service import MutationAnswer
+    from memtui.service.usecases.importing_lines import ImportLine
 
 JSON, JSONL, MARKDOWN = "json", "jsonl", "md"
 _LINE_BYTES = 32 << 20
 """Longest line that is accepted."""
-THERE, NO_TEXT = "It is there already.", "It has no text."
 _SHOWN_CHARS = 200
 _FIXED = {"kind", "metadata"}
 """Fields that an export of facts leaves out, as they follow from the text."""
@@ -329,24 +322,19 @@ async def facts_import(
     line by line, and one undo undoes all of it.
     """
     scope.owner()
-    lines = entries(file, FACT)
-    present = {record.text for record in (await scope.facts(session))[0]}
-    report = _sort(lines, present, session)
-
-    def request_of(fact: FileRecord) -> WriteRequest:
-        return scope.request(session, WriteRequest, **values_of(session, fact) | {"kind": FACT})
-
-    return await load(session, report, request_of, dry_run=dry_run)
+    source, defaults = SourceOptions(), {"kind": FACT}
+    return await load_file(session, file, scope, source, defaults, dry_run=dry_run, kind=FACT)
 
 
-async def load_notes(
+async def load_file(
     session: Session,
     file: Path,
-    scope: ScopeOptions,
+    scope: BindingOptions,
     source: SourceOptions,
+    defaults: dict[str, Any],
     *,
     dry_run: bool,
-    defaults: dict[str, Any],
+    kind: str | None = None,
 ) -> int:
     """Store the records of a file, and print the result of each; return the exit code.
 
@@ -355,223 +343,90 @@ async def load_notes(
         file: Ends in .json, .jsonl or .md.
         scope: Their owner and the binding.
         source: The source of records without one.
-        dry_run: Only print what would happen.
         defaults: Kind, topic and tags of records without them.
+        dry_run: Only print what would happen.
+        kind: The kind of all records, also of those with another; None: each its own.
 
     Raises:
         Invalid: the file cannot be read as a whole.
     """
-    lines = entries(file, defaults["kind"])
-    request = scope.request(session, BrowseRequest)
-    present = {
-        record.text
-        async for page in session.service.pages(session.caller, request)
-        for record in page.records
+    from memtui.service.usecases.importing_lines import OUTCOMES, import_lines, plan_import
+
+    defaults = defaults | {
+        "source": source.reference(scope.scope(session)),
+        "created_by": session.caller.principal,
     }
-    report = _sort_notes(lines, present)
-    reference = source.reference(scope.scope(session))
-
-    def request_of(one: FileRecord) -> WriteRequest:
-        values = values_of(session, one)
-        values |= {name: value for name, value in defaults.items() if not values[name]}
-        values["source"] = values["source"] if one.source else reference
-        return scope.request(session, WriteRequest, **values)
-
-    return await load(session, report, request_of, dry_run=dry_run)
-
-
-def _sort_notes(lines: list[FileLine], present: set[str]) -> FileReport:
-    """Sort the entries into new, known and refused ones."""
-    from memtui.service.operations.redaction import redact
-
-    report, known = FileReport(), set(present)
-    for entry in lines:
-        if entry.fact is None:
-            report.refused.append((entry, entry.why))
-            continue
-        text = redact(entry.fact.text)[0]
-        if not text.strip():
-            report.refused.append((entry, NO_TEXT))
-        elif text in known:
-            report.skipped.append((entry, THERE))
-        else:
-            known.add(text)
-            report.added.append((entry, entry.fact))
-    return report
-
-
-async def load(
-    session: Session,
-    report: FileReport,
-    request_of: Callable[[FileRecord], WriteRequest],
-    *,
-    dry_run: bool,
-) -> int:
-    """Write the records to add, and print the result of each line; one undo undoes all.
-
-    Returns the exit code: 1 if a line was refused.
-    """
-    if report.added:
-        of_whom = request_of(report.added[0][1])
-        await say_first_of(session, of_whom.scope, of_whom.binding_key)
+    found = entries(file, defaults["kind"])
+    lines = [_asked(session, entry, scope, defaults, kind) for entry in found]
+    await plan_import(session.service, session.caller, lines, kind=kind)
+    wanted = [line for line in lines if line.stores]
+    if wanted:
+        await say_first_of(session, scope.scope(session), scope.binding)
     if not dry_run:
-        wanted, report.added = report.added, []
-        report.changed.clear()
-        together = uuid4().hex if len(wanted) > 1 else None
-
-        async def write(fact: FileRecord) -> MutationAnswer:
-            request = request_of(fact)
-            return await session.service.write(session.caller, request, together=together)
-
         try:
-            for line, fact in wanted:
-                await _add(write, line, fact, report)
+            await import_lines(session.service, session.caller, lines)
         except MemtuiError:
+            number = next(one.number for one in wanted if one.stores and not one.operation_id)
+            done = sum(bool(one.operation_id) for one in wanted)
             session.out.say(
-                f"It stopped at line {line.number}, with {len(report.added)} of {len(wanted)} "
-                "added; importing the file again continues from there."
+                f"It stopped at line {number}, with {done} of {len(wanted)} added; importing the "
+                "file again continues from there."
             )
             raise
-    document = report.document(dry_run=dry_run)
-    session.out.answer(document, report.lines(dry_run=dry_run), report.undoing)
-    return 1 if report.refused else 0
-
-
-@dataclass(slots=True)
-class FileReport:
-    """The result of each line, in order."""
-
-    added: list[tuple[FileLine, FileRecord]] = field(default_factory=list)
-    """Lines added, including the `changed` ones."""
-    changed: dict[int, str] = field(default_factory=dict)
-    """Earlier text of a line's key, by line number."""
-    skipped: list[tuple[FileLine, str]] = field(default_factory=list)
-    refused: list[tuple[FileLine, str]] = field(default_factory=list)
-    operation_ids: list[str] = field(default_factory=list)
-
-    @property
-    def undoing(self) -> str:
-        """How to undo the additions; empty: there are none."""
-        return f"memtui undo {self.operation_ids[-1]} undoes it." if self.operation_ids else ""
-
-    def document(self, *, dry_run: bool) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return {
-            "dry_run": dry_run,
-            "added": [
-                {"line": line.number, "text": fact.text}
-                for line, fact in self.added
-                if line.number not in self.changed
-            ],
-            "changed": [
-                {
-                    "line": line.number,
-                    "text": fact.text,
-                    "was": self.changed[line.number],
-                }
-                for line, fact in self.added
-                if line.number in self.changed
-            ],
-            "skipped": [_named(line, why) for line, why in self.skipped],
-            "refused": [_named(line, why) for line, why in self.refused],
-            "operation_ids": self.operation_ids,
-        }
-
-    def lines(self, *, dry_run: bool) -> Iterator[Shown]:
-        """Yield the report as lines."""
-        for line, fact in self.added:
-            said = " ".join(fact.text.split())
-            said = said if len(said) <= _SHOWN_CHARS else f"{said[:_SHOWN_CHARS]}…"
-            was = self.changed.get(line.number)
-            done = "added" if was is None else f"changed from {was}"
-            yield f"{line.number}: {'would be ' if dry_run else ''}{done}: {said}"
-        for word, entries in (("skipped", self.skipped), ("refused", self.refused)):
-            for line, why in entries:
-                yield f"{line.number}: {word}: {why}"
-        skipped, refused = len(self.skipped), len(self.refused)
-        changed = f"{len(self.changed):,} changed, " if self.changed else ""
-        added = len(self.added) - len(self.changed)
-        yield f"{added:,} added, {changed}{skipped:,} skipped, {refused:,} refused"
-
-
-def _named(line: FileLine, why: str) -> dict[str, Any]:
-    return {"line": line.number, "text": line.fact.text if line.fact else None, "why": why}
-
-
-def _sort(lines: Sequence[FileLine], present: set[str], session: Session) -> FileReport:
-    """Sort the lines into new, changed, known and refused ones, by the service's limits."""
-    from memtui.service.operations.redaction import redact
-    from memtui.service.review.fact_limits import FactLimits, check_text
-
-    limits = FactLimits.of(session.settings)
-    report, known = FileReport(), set(present)
-    count, keys = len(present), {key: text for text in present if (key := _key_in(text))}
-    for line in lines:
-        if line.fact is None:
-            report.refused.append((line, line.why))
-            continue
-        text = redact(line.fact.text.strip(" \t"))[0]
-        if text in known:
-            report.skipped.append((line, THERE))
-            continue
-        try:
-            check_text(text, limits)
-        except Invalid as error:
-            report.refused.append((line, str(error)))
-            continue
-        if not text:
-            report.refused.append((line, NO_TEXT))
-        elif (key := _key_in(text)) in keys:
-            report.changed[line.number] = keys[key]
-            keys[key] = text
-            report.added.append((line, line.fact))
-        elif limits.max_count and count >= limits.max_count:
-            report.refused.append((line, f"The scope may hold {limits.max_count:,} facts."))
-        else:
-            count += 1
-            known.add(text)
-            keys |= {key: text} if key else {}
-            report.added.append((line, line.fact))
-    return report
-
-
-def _key_in(text: str) -> str | None:
-    pair = pair_of(text)
-    return pair.key.casefold() if pair else None
-
-
-def values_of(session: Session, fact: FileRecord) -> dict[str, Any]:
-    """Return the fields of the write of a record."""
-    here = {"company_id": session.company.company_id}
-    source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
-    values = dict(fact) | {
-        "source": source.model_copy(update=here),
-        "content": fact.text,
-        "created_by": fact.created_by or session.caller.principal,
+    by_outcome = {name: [line for line in lines if line.outcome == name] for name in OUTCOMES}
+    ids = [line.operation_id for line in lines if line.operation_id]
+    document = {
+        "dry_run": dry_run,
+        **{name: [*map(_entry, some)] for name, some in by_outcome.items()},
+        "operation_ids": ids,
     }
-    del values["text"]
-    return values
+    undoing = f"memtui undo {ids[-1]} undoes it." if ids else ""
+    session.out.answer(document, _said(by_outcome, dry_run=dry_run), undoing)
+    return 1 if by_outcome["refused"] else 0
 
 
-async def _add(
-    write: Callable[[FileRecord], Awaitable[MutationAnswer]],
-    line: FileLine,
-    fact: FileRecord,
-    report: FileReport,
-) -> None:
-    """Write one line; `Invalid` and `Conflict` refuse it, other errors stop the import."""
+def _asked(
+    session: Session,
+    entry: FileLine,
+    scope: BindingOptions,
+    defaults: dict[str, Any],
+    kind: str | None,
+) -> ImportLine:
+    """Return the line with its write; `defaults` fill the fields that it lacks."""
+    from memtui.service.usecases.importing_lines import ImportLine
+
+    if entry.fact is None:
+        return ImportLine(entry.number, None, why=entry.why)
+    values = defaults | {name: value for name, value in dict(entry.fact).items() if value}
+    text = values.pop("text", "")
+    if not text.strip():
+        return ImportLine(entry.number, text, why="It has no text.")
+    here = {"company_id": session.company.company_id}
+    values |= {"source": values["source"].model_copy(update=here), "content": text}
+    values["kind"] = kind or values["kind"]
     try:
-        answer = await write(fact)
-    except (Invalid, Conflict) as error:
-        report.refused.append((line, str(error)))
-    else:
-        if answer.pending is not None:
-            report.refused.append((line, answer.pending.sentence))
-            return
-        if answer.was is not None:
-            report.changed[line.number] = answer.was
-        report.added.append((line, fact))
-        report.operation_ids.append(answer.operation_id)
+        return ImportLine(entry.number, text, scope.request(session, WriteRequest, **values))
+    except Invalid as error:
+        return ImportLine(entry.number, text, why=str(error))
+
+
+def _entry(line: ImportLine) -> dict[str, Any]:
+    more = {"was": line.was} if line.was is not None else {"why": line.why} if line.why else {}
+    return {"line": line.number, "text": line.text, **more}
+
+
+def _said(by_outcome: dict[str, list[ImportLine]], *, dry_run: bool) -> Iterator[Shown]:
+    """Yield the outcome of each line, then their numbers."""
+    added, changed, skipped, refused = by_outcome.values()
+    for line in sorted(added + changed, key=lambda line: line.number):
+        said = " ".join((line.text or "").split())
+        said = said if len(said) <= _SHOWN_CHARS else f"{said[:_SHOWN_CHARS]}…"
+        done = "added" if line.was is None else f"changed from {line.was}"
+        yield f"{line.number}: {'would be ' if dry_run else ''}{done}: {said}"
+    for line in skipped + refused:
+        yield f"{line.number}: {line.outcome}: {line.why}"
+    counts = {name: len(some) for name, some in by_outcome.items() if some or name != "changed"}
+    yield ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def read_file(path: Path) -> str:

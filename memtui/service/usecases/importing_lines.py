@@ -1,0 +1,134 @@
+"""Import the lines of a file: new records are stored, and those that exist are skipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memtui.contract import Conflict, Invalid, WriteRequest
+from memtui.fact_values import pair_of
+from memtui.service.operations.redaction import redact
+from memtui.service.review.fact_limits import FACT, check_text, has_limit
+from memtui.service.usecases.owned import owned_records
+
+if TYPE_CHECKING:
+    from memtui.service.memory import MemoryService
+    from memtui.service.visibility import Caller
+
+OUTCOMES = ("added", "changed", "skipped", "refused")
+
+
+@dataclass(slots=True)
+class ImportLine:
+    """A line of a file, and its outcome: planned first, then as it happened."""
+
+    number: int
+    """Counted from 1."""
+    text: str | None
+    request: WriteRequest | None = None
+    """None: the line is refused."""
+    why: str = ""
+    """Why it is skipped or refused."""
+    outcome: str = "refused"
+    """One of `OUTCOMES`."""
+    was: str | None = None
+    """The text of the fact that it changes."""
+    operation_id: str = ""
+    """The write that stored it; empty: not stored."""
+
+    @property
+    def stores(self) -> bool:
+        """Whether it adds or changes a record."""
+        return self.outcome in {"added", "changed"}
+
+    def refuse(self, why: str) -> None:
+        """Set the outcome to refused."""
+        self.outcome, self.why, self.was = "refused", why, None
+
+
+async def plan_import(
+    service: MemoryService,
+    caller: Caller,
+    lines: Iterable[ImportLine],
+    *,
+    kind: str | None = None,
+) -> None:
+    """Set the outcome that each line would have; nothing is stored.
+
+    A text that exists already, or stands on an earlier line, is skipped. A fact whose key exists
+    changes that fact.
+
+    Args:
+        service: The open service.
+        caller: Who imports them.
+        lines: The lines, all of one scope and binding.
+        kind: The kind of the records to compare with; None: all of the owner's.
+    """
+    asked = [(line, line.request) for line in lines if line.request]
+    if not asked:
+        return
+    scope, binding_key = asked[0][1].scope, asked[0][1].binding_key
+    present, _ = await owned_records(service, caller, scope, kind=kind, binding_key=binding_key)
+    limits = service.runtime.fact_limits
+    known, facts = {one.text for one in present}, [one.text for one in present if one.kind == FACT]
+    by_key = {key: text for text in facts if (key := _key_in(text))}
+    room = limits.max_count - len(facts) if has_limit(scope, limits) else math.inf
+    for line, request in asked:
+        is_fact = request.kind == FACT
+        text = redact(request.content.strip(" \t") if is_fact else request.content)[0]
+        key = _key_in(text) if is_fact else None
+        if text in known:
+            line.outcome, line.why = "skipped", "It is there already."
+            continue
+        if is_fact:
+            try:
+                check_text(text, limits)
+            except Invalid as error:
+                line.why = str(error)
+                continue
+            line.was = by_key.get(key) if key else None
+            room -= line.was is None
+            if room < 0 and line.was is None:
+                line.refuse(f"The scope may hold {limits.max_count:,} facts.")
+                continue
+        line.outcome = "added" if line.was is None else "changed"
+        known.add(text)
+        by_key |= {key: text} if key else {}
+
+
+async def import_lines(service: MemoryService, caller: Caller, lines: Iterable[ImportLine]) -> None:
+    """Store the lines that a plan adds or changes; one undo takes all back.
+
+    A line that does not fit, conflicts or is pending review is refused, and the others are stored.
+    Cancelled, the import ends after the line that it writes: a long file can be stopped, and
+    importing it again goes on from there.
+
+    Args:
+        service: The open service.
+        caller: Who imports them.
+        lines: The lines as `plan_import` left them; each gets its outcome.
+
+    Raises:
+        MemtuiError: the other lines would fail alike, such as where the binding is read-only. The
+            lines before it are stored, and have an `operation_id`.
+    """
+    wanted = [(line, line.request) for line in lines if line.stores and line.request]
+    together = service.runtime.new_id() if len(wanted) > 1 else None
+    for line, request in wanted:
+        try:
+            answer = await service.write(caller, request, together=together)
+        except (Invalid, Conflict) as error:
+            line.refuse(str(error))
+            continue
+        if answer.pending is not None:
+            line.refuse(answer.pending.sentence)
+            continue
+        line.was, line.operation_id = answer.was, answer.operation_id
+        line.outcome = "added" if line.was is None else "changed"
+
+
+def _key_in(text: str) -> str | None:
+    pair = pair_of(text)
+    return pair.key.casefold() if pair else None
