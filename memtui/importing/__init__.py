@@ -1,1 +1,1 @@
-"""Other systems' operation logs, read into a company of their own."""
+"""Import the operation logs of other systems, as companies of their own."""

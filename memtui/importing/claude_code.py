@@ -1,12 +1,13 @@
-"""Claude Code's transcripts: each reply of a model with its tokens, and what it did to memory.
+"""Claude Code's transcripts: each reply of a model with its tokens, and its calls on memories.
 
-A transcript has one JSON object a line. A reply is written in parts, a line each; the parts repeat
-the message's id and its usage, of which the output tokens grow, and a resumed session repeats whole
+A transcript has one JSON object a line. A reply is written in parts, one a line; the parts repeat
+the message's id and its usage, whose output tokens grow, and a resumed session repeats whole
 messages in another file. A message counts once, with its largest count.
 
-A reply becomes an operation of type `context`: a context was put before a model. It is no query and
-no write, so that the figures of those stay what they are. A call of a tool that asks or changes a
-memory (`memtui.importing.memory_calls`) is an operation of its own, once its result is there.
+A reply becomes an operation of type `context`, since a context was given to a model. It is neither
+a query nor a write, so that it does not change their figures. A call of a tool that reads or
+changes a memory (`memtui.importing.memory_calls`) becomes a separate operation, once its result is
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from memtui.store.operation import OperationDraft, OperationHandle
 AGENT = "claude-code"
 
 _OWN = "memtui"
-"""In the place of a provider, where memtui's own server was called."""
+"""The provider key of handles where memtui's own server was called."""
 
 _PROVIDER = "anthropic"
 _NO_MODEL = "<synthetic>"
@@ -47,7 +48,7 @@ _KEPT = {
     "version": "version",
     "agent": "agentId",
 }
-"""What is kept of a line, and its name there."""
+"""The logged fields of a line, each with its name in the transcript."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class _Message:
     started_at: datetime
     ended_at: datetime
     parts: list[str] = field(default_factory=list)
-    """What it consists of, in order, each once: text, thinking, the names of tools."""
+    """The distinct parts in order: text, thinking, the names of tools."""
 
 
 @dataclass(slots=True)
@@ -81,11 +82,11 @@ class Transcripts:
 
     company_id: str
     lose: Callable[[Path, int, str], None]
-    """Told of each line that is lost, at least in part, and why."""
+    """Called for each line that is lost, at least in part, with the reason."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Lines that became no operation, by reason."""
     repeated: int = 0
-    """Lines that went on with a reply."""
+    """Lines that continued a reply."""
 
     def entries(self, path: Path) -> Iterator[ParsedOperation]:
         """Yield the operations of one file.
@@ -124,7 +125,7 @@ class Transcripts:
     def _calls(
         self, path: Path, line: int, said: dict[str, Any], calls: dict[str, _Call]
     ) -> Iterator[ParsedOperation]:
-        """Remember the calls of a line, and yield those whose result stands in it."""
+        """Remember the calls of a line, and yield the earlier calls whose results it contains."""
         message = said.get("message")
         if not isinstance(message, dict):
             return
@@ -181,7 +182,7 @@ class Transcripts:
         messages: OrderedDict[str, _Message],
         times: OrderedDict[str, datetime],
     ) -> tuple[str, _Message] | None:
-        """Take a line in; returns a message that has surely ended."""
+        """Process a line; if too many messages are open, return the oldest one as ended."""
         at = _remembered(times, said)
         message = said.get("message")
         if said.get("type") != "assistant" or not isinstance(message, dict):
@@ -233,7 +234,7 @@ class Transcripts:
         )
 
     def _of_session(self, path: Path, number: int, line: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an operation that say who did it, and where it comes from."""
+        """Return the fields of an operation that name its agent, scope and source."""
         session = line.get("sessionId")
         run_id = values.identifier(session) if session else None
         return {
@@ -255,7 +256,7 @@ class Transcripts:
         }
 
     def _latency(self, message: _Message) -> float | None:
-        """From the message that was answered to the reply's last part; None where it is unknown."""
+        """Return the time from the question to the reply's last part; None: unknown."""
         if message.asked_at is not None:
             took = message.ended_at - message.asked_at
             if timedelta(0) <= took <= _LONGEST_REPLY:
@@ -273,6 +274,7 @@ class Transcripts:
             )
         }
         output = counts.pop("output_tokens")
+        # Cached tokens are not part of `input_tokens` there, so the sum is the whole input.
         details: dict[str, Any] = dict(counts)
         kept = message.usage.get("cache_creation")
         an_hour = 0
@@ -310,7 +312,7 @@ class Transcripts:
 
 
 def transcripts_in(folder: Path) -> list[Path]:
-    """Return the transcripts below a folder, subagents' included, in the order of their names."""
+    """Return the transcripts below a folder, subagents' included, sorted by path."""
     return sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
 
 
@@ -326,7 +328,7 @@ def _moment(line: dict[str, Any]) -> datetime | None:
 
 
 def _remembered(times: OrderedDict[str, datetime], line: dict[str, Any]) -> datetime | None:
-    """Return a line's moment, and remember it for the lines that answer this one."""
+    """Return a line's moment, and remember it for the latency of the reply to this line."""
     at = _moment(line)
     if at is not None and line.get("uuid") is not None:
         times[str(line["uuid"])] = at

@@ -1,4 +1,4 @@
-"""Files of another system's operations, read, put in order, and given to the service."""
+"""Import files of another system: read operations, sort them by time, add them to the log."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from memtui.wording import unknown
 
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _LISTED = 10
-"""Bad rows that are told with their reason."""
+"""How many bad rows are reported with their reason, and how many files are logged by name."""
 _TRANSCRIPTS: FormatName = "claude-code"
 _WHERE = "where"
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9._-]+")
 
 
 class BadRow(Model):
-    """A row that is not an operation."""
+    """A row that cannot be imported."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class BadRow(Model):
 
 
 class ImportReport(Model):
-    """What was read, what it comes to, and what became of it."""
+    """The result of an import: the operations read, added and left out, and their totals."""
 
     company_id: str
     created: bool
@@ -55,37 +55,37 @@ class ImportReport(Model):
     """Operations that an earlier import has added."""
     bad_count: int = 0
     bad: tuple[BadRow, ...] = ()
-    """The first of them."""
+    """The first bad rows."""
     skipped: dict[str, int] = {}
-    """Lines of transcripts that are not operations, and rows that were left out, by reason."""
+    """Lines of transcripts that are not operations, and other rows left out, by reason."""
     repeated: int = 0
-    """Lines of transcripts that repeat or go on with a reply that is counted once."""
+    """Lines of transcripts that repeat or continue a reply, which is counted once."""
     fields: dict[str, str] = {}
-    """What each field of an operation is made of: a column of its name, or an expression."""
+    """The source of each field of an operation: the column of its name, or an expression."""
     kept: tuple[str, ...] = ()
-    """Columns that are kept in the request as they are."""
+    """Columns of no field, which are stored in the request."""
     types_count: dict[str, int] = {}
     status_count: dict[str, int] = {}
     first: UtcDatetime | None = None
     last: UtcDatetime | None = None
     naive_count: int = 0
-    """Moments that named no zone and were read in `timezone`."""
+    """Moments without a zone, which were read in `timezone`."""
     timezone: str
     unmeasured_count: int = 0
-    """Operations whose length is not known; percentiles are of the others."""
+    """Operations of unknown duration, which percentiles leave out."""
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0
     cost_usd: Usd | None = None
-    """None: nothing is priced."""
+    """None: no usage has a price."""
     usage_count: int = 0
     priced_here_count: int = 0
-    """Usage whose cost is memtui's, by its price table."""
+    """Usage that memtui priced by its own table."""
     unpriced_count: int = 0
 
 
 class Import:
-    """One import, from its files on. It can be run once; close it when done."""
+    """One import of some files. Run it once, then close it."""
 
     def __init__(
         self,
@@ -101,15 +101,16 @@ class Import:
 
         Args:
             files: Logs of one format, or transcripts of Claude Code and folders of them.
-            company_id: Whose log they become.
-            expressions: SQL over the columns by the field that it makes; a field without one is
-                the column of its name. Transcripts need none.
-            where: SQL of what rows to import; the others are counted.
-            timezone: The IANA name of the zone of times that name none; UTC if left out.
-            form: The format, where the names of the files do not tell.
+            company_id: The company that gets the operations.
+            expressions: SQL over the columns, by field; a field without one is read from the
+                column of its name. Transcripts need none.
+            where: SQL condition of the rows to import; the others are counted.
+            timezone: The IANA name of the zone of times without one; None: UTC.
+            form: The format; None: determined from the files.
 
         Raises:
-            Invalid: a file, field or the zone is not there, or the files are of several formats.
+            Invalid: a file, a field or the zone does not exist, a file's format is unknown, or the
+                files have several formats.
         """
         for name in expressions:
             if name not in FIELDS:
@@ -130,21 +131,21 @@ class Import:
         taken = frozenset(self._expressions.values())
         self._translator = Translator(company_id, self._zone, taken)
         self._columns: dict[str, str] = {}
-        """Those of all files, with DuckDB's types."""
+        """The columns of all files, with DuckDB's types."""
         self._rows: MappedRows | None = None
         self._transcripts = Transcripts(company_id, self._refuse)
         self._staging: Staging | None = None
         self._types: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
         self._figures: Counter[str] = Counter()
-        """Numbers of the report, by their names there."""
+        """Counts for the report, by the names of its fields."""
         self._cost = Decimal(0)
         self._first: datetime | None = None
         self._last: datetime | None = None
         self._left_out: Counter[str] = Counter()
         self.bad_count = 0
         self.bad: list[BadRow] = []
-        """The first of the rows that do not fit."""
+        """The first rows that cannot be imported."""
 
     async def run(
         self,
@@ -155,18 +156,18 @@ class Import:
         dry_run: bool = False,
         report: Callable[[str, int], None] = lambda _what, _count: None,
     ) -> ImportReport:
-        """Read everything, then add what the company's log does not have, the oldest first.
+        """Read everything, then add the operations that the company's log lacks, oldest first.
 
         Args:
             service: The service.
             caller: Who imports, in a company of their own.
             skip_bad: Leave out rows that do not fit, instead of importing nothing.
-            dry_run: Only say what would happen.
-            report: Is told `read` and `gone through` with a count, from several threads.
+            dry_run: Add nothing; only report what would be added.
+            report: Called with `read` or `gone through` and a count, from several threads.
 
         Raises:
-            Invalid: a file cannot be read, holds no operation, or rows do not fit (`bad` tells
-                which).
+            Invalid: a file cannot be read, there is no operation, or rows do not fit (`bad` has
+                the first of them).
             Denied, Conflict: as `Imports.append`.
         """
         staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
@@ -215,7 +216,7 @@ class Import:
         )
 
     def close(self) -> None:
-        """Delete what was put aside, and stop what runs."""
+        """Delete the staged operations, and stop the running query."""
         if self._staging is not None:
             self._staging.close()
         if self._rows is not None:
@@ -253,7 +254,7 @@ class Import:
             self.bad.append(BadRow(file=path.name, line=line, reason=reason))
 
     def _refusal(self) -> Invalid:
-        place = f"{self.bad[0].file} line {self.bad[0].line}"  # why is told of each
+        place = f"{self.bad[0].file} line {self.bad[0].line}"  # `bad` has the reason of each
         rows = f"1 row does not fit: {place}"
         if self.bad_count > 1:
             rows = f"{self.bad_count:,} rows do not fit; the first is {place}"
@@ -308,7 +309,7 @@ def _refuse_missing(rows: MappedRows, expressions: Mapping[str, str]) -> None:
 
 
 def company_for(files: Sequence[Path], form: FormatName | None = None) -> str:
-    """Return the id of the company that files are imported into where none is named."""
+    """Return the id of the company for an import that names none."""
     first = files[0]
     if (form or format_of(first)) == _TRANSCRIPTS:
         return _TRANSCRIPTS

@@ -1,4 +1,4 @@
-"""A file's rows, and the values that a person's SQL expressions make of each."""
+"""The rows of a file, each with the values that a person's SQL expressions compute from it."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ _LOAD = (
     "FROM (SELECT unnest(?::JSON[]) AS row)"
 )
 _NAMED = 40
-"""Columns that a sentence names."""
+"""Upper bound of the columns that a message names."""
 _EXPLAINED = 10
-"""Rows of which the reason is found out why an expression fails."""
+"""For so many failing rows the reason is determined; each takes another query."""
 
 MappedRow = tuple[Row, dict[str, Any]]
-"""A row, and the values that were made of it, by name."""
+"""A row, and the values computed from it, by name."""
 
 
 class MappedRows:
-    """The rows of one file, each with the values that expressions make of it. Blocking.
+    """The rows of one file, each with the values of the expressions. Blocking.
 
-    A column's name stands for its value in the file, exactly. DuckDB evaluates other expressions
-    over a table `log`, and is locked: it can open nothing but the file. A column of CSV is text to
-    it, one of JSON a number, a truth value, text or JSON.
+    An expression that is a column's name gives the value in the file, unchanged. DuckDB evaluates
+    other expressions over a table `log`, and is locked: it can open nothing but the file. For
+    DuckDB a column of CSV is text, one of JSON a number, a truth value, text or JSON.
     """
 
     def __init__(
         self, path: Path, form: FormatName, expressions: Mapping[str, str], *, zone: str = "UTC"
     ) -> None:
-        """Find the columns.
+        """Find the columns, and check the expressions.
 
         Args:
             path: A log in CSV, JSON or Parquet.
-            form: Which of these.
-            expressions: SQL by the name of what it makes.
-            zone: The IANA name of the zone of times that name none.
+            form: Its format.
+            expressions: SQL, by the name of the value that it computes.
+            zone: The IANA name of the zone of times without one.
 
         Raises:
             Invalid: the file cannot be read, or an expression does not work.
-            Denied: an expression would read something else than the columns.
+            Denied: an expression would read anything but the columns.
         """
         refuse_other_than_file(path)
         self._path = path.absolute()
@@ -80,7 +80,7 @@ class MappedRows:
             raise
 
     def __iter__(self) -> Iterator[MappedRow]:
-        """Yield each row, and the values by name; a row of which one fails has a problem instead.
+        """Yield each row with its values; a row where an expression fails has a problem instead.
 
         Raises:
             Invalid: the file cannot be read, or the expressions take too long or too much memory.
@@ -96,7 +96,7 @@ class MappedRows:
             yield from map(self._mapped, rows)
 
     def close(self) -> None:
-        """Stop what runs, and free the memory."""
+        """Stop the running query, and free the memory."""
         self._engine.close()
 
     def described(self) -> str:
@@ -143,7 +143,7 @@ class MappedRows:
                 raise Invalid(f"{str(error).rstrip('.')}; {self.described()}.") from error
 
     def _load(self, texts: list[str]) -> None:
-        """Put rows of CSV or JSON, as JSON, into the table."""
+        """Load rows of CSV or JSON, given as JSON texts, into the table."""
         names = {name.lower(): name for name in self.columns if name}  # DuckDB ignores case
         structure = {name: self.columns[name] for name in names.values()}
         self._duck.execute(_LOAD, [_text(structure), texts])
@@ -219,12 +219,13 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[tuple[Row, str]]]:
 
 
 def _columns(rows: Iterable[Row]) -> dict[str, str]:
-    """Return DuckDB's types of the columns of CSV or JSON: text where they differ by row."""
+    """Return DuckDB's types of the columns of CSV or JSON; text where rows differ in kind."""
     kinds: dict[str, set[str]] = {}
     for row in rows:
         for name, value in (row.values or {}).items():
             found = kinds.setdefault(name, set())
             if value is not None:
+                # BIGINT has 64 bits: a longer number stays text.
                 is_long = type(value) is int and not -(2**63) <= value < 2**63
                 found.add("VARCHAR" if is_long else _KINDS[type(value)])
     numbers = {"BIGINT", "DOUBLE"}

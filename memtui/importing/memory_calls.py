@@ -1,8 +1,8 @@
-"""What a call of a tool in a transcript does to memory: which operation it is, and of what.
+"""Recognise the calls of tools in a transcript that read or change a memory.
 
-Three sorts of tools touch memories: those that write files, where the file is a memory; those of
-the MCP memory server; and memtui's own. Tools of MCP servers are called `mcp__SERVER__TOOL`, and a
-person chooses the server's name, so that only the tool's own name counts.
+Three groups of tools do: those that write files, where the file is a memory; those of the MCP
+memory server; and memtui's own. Tools of MCP servers are called `mcp__SERVER__TOOL`. Only the name
+of the tool counts, since a person chooses the server's.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from memtui.contract import OperationType
 from memtui.importing import values
 
 LOGGED = "operation_id"
-"""Where memtui's own server names the operation that a call became."""
+"""The field in which memtui's own server returns the id of the call's operation."""
 
 _CONTENT_CHARS = 2_000
-"""What the log keeps of a text that is written."""
+"""Upper bound of a written text in the log."""
 _MOST_RECORDS = 1_000
 
 _AUTO_MEMORY = re.compile(r"(?:^|/)\.claude/projects/[^/]+/memory/(?P<id>.+\.md)$")
@@ -33,7 +33,7 @@ _MCP = re.compile(r"mcp__.+?__(?P<tool>[a-z_]+)")
 
 @dataclass(slots=True)
 class MemoryCall:
-    """An operation on memory, as far as the call's own arguments tell."""
+    """An operation on memory, as far as the arguments of the call determine it."""
 
     kind: OperationType
     provider_key: str | None
@@ -42,7 +42,7 @@ class MemoryCall:
 
 
 def memory_call(tool: str, given: Mapping[str, Any]) -> MemoryCall | None:
-    """Return what a call does to memory; None: it is about something else."""
+    """Return the memory operation that a call is; None: it concerns no memory."""
     if tool in {"Write", "Edit", "MultiEdit"}:
         return _file_call(tool, given)
     named = _MCP.fullmatch(tool)
@@ -55,10 +55,10 @@ def memory_call(tool: str, given: Mapping[str, Any]) -> MemoryCall | None:
 
 
 def structured(reply: object) -> dict[str, Any]:
-    """Return the structured reply of a tool that touched memory; empty where there is none.
+    """Return the structured reply of a memory tool; empty: there is none.
 
-    A client keeps it as it is, as the JSON text of it, or within its own. memtui's names the
-    operation that the call became, the memory server's has the entities.
+    Clients log it as an object, as JSON text, or nested in a reply of their own. memtui's reply
+    contains the operation's id, that of the memory server the entities.
     """
     if isinstance(reply, str):
         try:
@@ -132,11 +132,11 @@ _OWN = {
     "save_memory": OperationType.WRITE,
     "remove_memory": OperationType.FORGET,
 }
-"""memtui's own (`memtui.channels.mcp.tools`)."""
+"""memtui's own tools (`memtui.channels.mcp.tools`)."""
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the log says was asked: the question, else the text that was to be written."""
+    """Return the request to log: the query, else the text to write."""
     if isinstance(query := given.get("query"), str):
         limit = given.get("limit")
         asked = {"query": query[:_CONTENT_CHARS]}
@@ -145,7 +145,7 @@ def _request(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a call: a memory's own, or one line for each entity and relation."""
+    """Yield the texts of a call: a memory's, or one line for each entity, edit or relation."""
     for name in ("text", "fact"):
         if isinstance(text := given.get(name), str):
             yield text
@@ -160,7 +160,7 @@ def _texts(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _names(given: Mapping[str, Any]) -> list[str]:
-    """Return the records that a call names, each once: ids of memtui, or names of entities."""
+    """Return the records that a call names, each once: memtui's ids, or entities by name."""
     found = [given.get("id"), *_strings(given, "ids"), *_strings(given, "names")]
     found += _strings(given, "entityNames")
     found += (one.get("name") for one in _listed(given, "entities"))

@@ -1,4 +1,4 @@
-"""Which project a session of an agent belongs to: the one of the folder that it works in."""
+"""Find the project of an agent's session from the folder that it works in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _NOT_IN_A_SLUG = re.compile(r"[^A-Za-z0-9]")
 
 
 def project_of(path: Path, cwd: object) -> str | None:
-    """Return the name of the project's folder: the one that the transcript's folder is named for.
+    """Return the name of the project's folder; None: unknown.
 
-    A session may have worked in a folder below it.
+    The folder of a transcript is named after the project's path. A session works in that folder or
+    in one below it; where no such path fits the name, the name of `cwd` is returned.
     """
     parents = [parent.name for parent in path.absolute().parents]
     slug = parents[parents.index("projects") - 1] if "projects" in parents[1:] else ""

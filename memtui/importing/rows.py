@@ -1,4 +1,4 @@
-"""Rows of foreign files, one after the other, each with its number."""
+"""Read the rows of foreign files, in order, each with its line number."""
 
 from __future__ import annotations
 
@@ -32,27 +32,29 @@ _LINE_BYTES = 16 << 20
 _ARRAY_BYTES = 256 << 20
 """A larger file of one JSON array is refused, as an array is read whole."""
 _LOOKED_AT = 50
-"""Lines that are looked at to tell a transcript from a log."""
+"""How many lines of a file are searched for one of a transcript."""
 _TRANSCRIPT = {"sessionId", "type", "uuid"}
-"""What a line of a transcript has, most of them."""
+"""Fields that most lines of a transcript have."""
 _OWN_EXPORT = {"operation_id", "operation_type", "scope", "source", "digest"}
-"""What a line of memtui's own export has."""
+"""Fields that every line of memtui's own export has."""
 
 
 class Row(NamedTuple):
-    """A row: its columns by name, or why it cannot be read."""
+    """A row: its values by column, or the reason why it cannot be read."""
 
     line: int
-    """From 1; in Parquet and in a JSON array the number of the row."""
+    """Counted from 1; in Parquet and in a JSON array the number of the row."""
     values: dict[str, Any] | None
     problem: str = ""
 
 
 def format_of(path: Path) -> FormatName:
-    """Return a file's format by its ending; Claude Code's transcripts are told by what they hold.
+    """Return a file's format by its ending; a transcript of Claude Code by its content.
+
+    A folder contains transcripts.
 
     Raises:
-        Invalid: the ending tells nothing, or there is no such file.
+        Invalid: the ending is unknown, or there is no such file.
     """
     if path.is_dir():
         return "claude-code"
@@ -88,7 +90,7 @@ def read(path: Path, form: FormatName) -> Iterator[Row]:
 
 
 def _own_row(row: Row) -> Row:
-    """Return an operation of memtui's own export with the columns that its CSV has."""
+    """Return a row of memtui's JSON export with the columns of its CSV export."""
     values = {**(row.values or {})}
     scope, source = values.pop("scope") or {}, values.pop("source") or {}
     named = {f"source_{name}": value for name, value in source.items()}
@@ -96,9 +98,9 @@ def _own_row(row: Row) -> Row:
 
 
 def json_lines(path: Path, *, spliced: bool = False) -> Iterator[Row]:
-    """Yield the JSON object of every line that is not empty, or of every one in an array.
+    """Yield the JSON object of each line that is not empty, or each element of a JSON array.
 
-    `spliced`: a line that is no JSON may hold several objects, and parts of some.
+    `spliced`: a line that is not JSON is searched for whole objects and for parts of others.
 
     Raises:
         Invalid: the file cannot be read.
@@ -113,6 +115,7 @@ def json_lines(path: Path, *, spliced: bool = False) -> Iterator[Row]:
                     yield from _array_rows(path)
                     return
                 if len(line) > _LINE_BYTES:
+                    # The rest of the line is skipped, so that the next row begins with its line.
                     while line and not line.endswith(b"\n"):
                         line = file.readline(_LINE_BYTES)
                     yield Row(number, None, f"it is longer than {_LINE_BYTES >> 20} MiB")
@@ -156,10 +159,10 @@ def _object_row(number: int, value: Any, problem: str = "") -> Row:
 
 
 def _parsed(text: bytes) -> tuple[Any, str]:
-    """Return what a JSON text holds, or None and why it is not JSON."""
+    """Return the value of a JSON text, or None with the reason why it is not JSON."""
     try:
         return from_json(text, allow_inf_nan=False), ""
-    except ValueError:  # also for what the standard library can read, such as a lone surrogate
+    except ValueError:  # also for texts that the standard library reads, as with a lone surrogate
         try:
             return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant), ""
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Foreign operations on their way into the log, put aside until they can go in order of time."""
+"""Stage foreign operations in a temporary database, to add them to the log sorted by time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from memtui.store.operation import OperationDraft
 
 
 def pack(draft: OperationDraft) -> bytes:
-    """Return all of a draft but its id and the moment it began at."""
+    """Serialise a draft without its id and its start."""
     left_out = {"operation_id", "started_at"}
     return marshal.dumps(draft.model_dump(mode="json", exclude=left_out))
 
 
 def unpack(packed: bytes, operation_id: str, started_at: datetime) -> OperationDraft:
-    """Return a draft that was packed."""
+    """Return a packed draft, with this id and start."""
     rest = marshal.loads(packed)  # noqa: S302 — ours
     return OperationDraft(operation_id=operation_id, started_at=started_at, **rest)
 
@@ -39,20 +39,20 @@ _KEPT_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9][A-Za-z0-9_.:-]{15,63}")
 
 
 class ParsedOperation(NamedTuple):
-    """An operation, and what tells it from every other one of its log."""
+    """An operation, and the key that identifies it in its log."""
 
     line: int
     draft: OperationDraft
-    """Its `operation_id` is given later."""
+    """Its `operation_id` is set later."""
     key: str
-    """The same whenever this row is read, from whatever file."""
+    """The same at every import of this row, from any file."""
     foreign_id: str | None = None
     weight: int = 0
-    """Of several that are one operation, the heaviest is the one that counts."""
+    """Of several entries for one operation, the heaviest counts."""
 
 
 def key_of(*parts: Any) -> str:
-    """Return the digest of what identifies a row."""
+    """Return the digest of the values that identify a row."""
     return hashlib.sha256(_ENCODER.encode(plain(parts)).encode()).hexdigest()
 
 
@@ -81,22 +81,22 @@ _IN_ORDER = "SELECT moment, file, key, foreign_id, body FROM waiting ORDER BY mo
 
 
 class Staging:
-    """SQLite sorts what waits without holding it.
+    """A temporary SQLite database that sorts the operations without loading all into memory.
 
-    What it cannot hold is in files without a name, which the system removes when this process
-    ends, however it ends: what was not yet redacted never outlives the import. It may be closed
-    while another thread still fills or reads it: that thread's next call raises `Unavailable`.
+    It spills to files without a name, which the system removes when this process ends, however it
+    ends: so texts that are not redacted yet never outlive the import. It may be closed while
+    another thread still fills or reads it: that thread's next call raises `Unavailable`.
     """
 
     def __init__(self, company_id: str, *, once: bool) -> None:
-        """Make it.
+        """Create it.
 
         Args:
-            company_id: Whose log the operations become.
-            once: A key is one operation, however often it is added: the heaviest of them, at the
-                moment of the first.
+            company_id: The company that gets the operations.
+            once: Entries with the same key are one operation: the heaviest one, at the moment of
+                the first.
         """
-        # A database of no name is SQLite's own temporary one (https://sqlite.org/inmemorydb.html).
+        # A database without a name is a temporary one (https://sqlite.org/inmemorydb.html).
         self._company_id = company_id
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
@@ -113,7 +113,7 @@ class Staging:
         self.added = 0
 
     def add(self, file: int, entry: ParsedOperation) -> None:
-        """Let an operation wait."""
+        """Stage an operation; `file` is the number of its file."""
         foreign_id = entry.foreign_id
         self._next.append(
             (
@@ -132,16 +132,17 @@ class Staging:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """The number of staged operations."""
         self._insert_next()
         with self._in_use() as connection:
             [count] = connection.execute("SELECT count(*) FROM waiting").fetchone()
         return int(count)
 
     def in_order(self) -> Iterator[ForeignOperation]:
-        """Yield them by the moment they began at, then as they stand in their files.
+        """Yield the operations by start, then in the order of their files and lines.
 
-        An operation keeps the id that it had if that can name it here: long enough, and no number.
+        An operation keeps its foreign id if that can serve as an id here: 16 to 64 characters, and
+        no number.
         """
         self._insert_next()
         with self._in_use() as connection:
@@ -154,7 +155,7 @@ class Staging:
             if not rows:
                 return
             for moment, file, key, foreign_id, body in rows:
-                # Those of one key are of one moment: whatever makes the key, the moment is in it.
+                # Rows with the same key have the same moment, so earlier counts are not needed.
                 if (moment, file) != before:
                     before = (moment, file)
                     seen.clear()
@@ -166,7 +167,7 @@ class Staging:
                 yield ForeignOperation(unpack(body, foreign if is_kept else own_id, at), own_id)
 
     def close(self) -> None:
-        """Forget them."""
+        """Delete the staged operations."""
         with self._lock:
             self._closed = True
             self._connection.close()
@@ -178,7 +179,7 @@ class Staging:
 
     @contextmanager
     def _in_use(self) -> Iterator[sqlite3.Connection]:
-        """SQLite must not be closed under a thread that is inside of it."""
+        """Lock the connection: SQLite must not be closed while another thread uses it."""
         with self._lock:
             if self._closed:
                 raise Unavailable("The import was stopped.")

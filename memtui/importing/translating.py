@@ -1,4 +1,4 @@
-"""A row of a foreign log as an operation."""
+"""Translate a row of a foreign log into an operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memtui.wording import misfit
 
 DOOR = "import"
 PRICED_BY = "priced_by"
-"""Where the details of a usage name the price table, if the cost is not the log's own."""
+"""The member of a usage's details that names the price table, if memtui priced it."""
 
 _SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
 _SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
@@ -32,7 +32,7 @@ _CACHED = ("cache_read_tokens", "cache_write_tokens")
 _UNKNOWN_PROVIDER = "unknown"
 _MOST_CALLS = 1_000
 _NOT_KEPT = frozenset({"company_id", "source_company_id", "previous_digest"})
-"""Columns of memtui's own export that say nothing about the operation itself."""
+"""Columns of memtui's own export that are dropped: they do not describe the operation."""
 
 Given = dict[str, Any]
 """Values by field."""
@@ -57,23 +57,23 @@ FIELDS = {
     "started_at": None,
     **{name: reader for reader, names in _READERS.items() for name in names},
 }
-"""What reads the value of each field of an imported operation; None: it depends on the zone."""
+"""The function that reads each field of an imported operation; None: it needs the zone too."""
 NEEDED = ("started_at", "operation_type")
 
 
 @dataclass(slots=True)
 class Translator:
-    """Makes operations of one company out of rows."""
+    """Translates rows into operations of one company."""
 
     company_id: str
     zone: tzinfo = UTC
     taken: frozenset[str] = frozenset()
-    """The columns that are mapped as they stand."""
+    """Columns that a mapping names, so they are not kept as well."""
     naive: int = 0
-    """How many moments named no zone."""
+    """How many moments had no zone."""
 
     def keeps(self, column: str) -> bool:
-        """Whether a column is kept as it is."""
+        """Whether a column is stored in the request, as it belongs to no field."""
         return not (column in FIELDS or column in self.taken or column in _NOT_KEPT)
 
     def entry(self, file: str, row: Row, mapped: Mapping[str, Any]) -> ParsedOperation:
@@ -82,10 +82,10 @@ class Translator:
         Args:
             file: The name of the row's file.
             row: A row that can be read.
-            mapped: Values by field, instead of those of the row's columns.
+            mapped: Values by field, which replace those of the row's columns.
 
         Raises:
-            ValueError: something in the row does not fit; the text says what.
+            ValueError: a value is missing or does not fit; the message names the field.
         """
         assert row.values is not None  # noqa: S101 — the caller has reported those
         present = {
@@ -104,6 +104,7 @@ class Translator:
         origin: dict[str, Any] = {"file": file, "line": row.line}
         if foreign_id is not None:
             origin["id"] = foreign_id
+        # A mapping of the kept columns counts even if its value is empty in this row.
         if kept := given.pop(IMPORTED, {} if IMPORTED in mapped else kept):
             origin["columns"] = values.plain(kept)
         try:
@@ -148,7 +149,7 @@ class Translator:
 
 
 def _read(given: Given) -> Given:
-    """Return the values as what their fields hold."""
+    """Return the values, converted for their fields."""
     found = {}
     for name, value in given.items():
         reader = FIELDS[name]
@@ -168,12 +169,13 @@ def _usage(given: Given, at: datetime) -> tuple[Usage, ...]:
         return known
     if unpriced > _MOST_CALLS:
         raise ValueError(f"unpriced_count: {unpriced} is more than {_MOST_CALLS:,}")
+    # The call that the columns describe may be one of the unpriced calls.
     unpriced -= any(usage.cost_usd is None for usage in known)
     return (*known, *[Usage(provider=_UNKNOWN_PROVIDER)] * unpriced)
 
 
 def _call(given: Given, at: datetime) -> tuple[Usage, ...]:
-    """Return the call of a model that a row's columns tell, if they tell any."""
+    """Return the model call that a row's columns describe, if any."""
     get = given.get
     counts = {name: get(name, 0) for name in _COUNTS}
     cost, model, provider = get("cost_usd"), get("model"), get("provider")
@@ -198,7 +200,7 @@ def _price(
     counts: Mapping[str, int],
     cached: Mapping[str, int],
 ) -> tuple[str, Decimal] | None:
-    """Price a call; one that both read and embedded is several calls, and left unpriced."""
+    """Price a call; None where input and embedding tokens show that it was several calls."""
     read, embedded = counts["input_tokens"], counts["embedding_tokens"]
     if (read and embedded) or not any(counts.values()):
         return None

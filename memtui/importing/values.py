@@ -1,4 +1,4 @@
-"""Foreign values read as ours. What does not fit raises `ValueError` with the reason."""
+"""Convert foreign values. One that does not fit raises `ValueError` with the reason."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _OF_ANOTHER_LOG = {
     OperationType.PURGE: OperationType.FORGET,
     OperationType.REPAIR: OperationType.CONFIGURE,
 }
-"""Each operation on memtui's own log, and what it is in a log that is imported."""
+"""Operations on a foreign log itself, and the types they get here: they do not concern our log."""
 
 M = TypeVar("M", OperationStatus, OperationType)
 
 
 def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
-    """Return the moment in UTC, and whether it named no zone and was read in `zone`."""
+    """Return the moment in UTC, and whether it had no zone and was read in `zone`."""
     if isinstance(value, datetime):
         found = value
     elif isinstance(value, date):
@@ -54,7 +54,7 @@ def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
 
 
 def _since_epoch(value: str | float | Decimal) -> datetime:
-    """Seconds, milliseconds, microseconds or nanoseconds: whichever is before the year 5138."""
+    """Return the moment in the largest unit, seconds to nanoseconds, before the year 5138."""
     number = decimal(value)
     for unit in (1, 1_000, 1_000_000, 1_000_000_000):
         if abs(number) < 10**11 * unit:
@@ -68,12 +68,12 @@ def _since_epoch(value: str | float | Decimal) -> datetime:
 
 
 def microseconds(at: datetime) -> int:
-    """Return a moment as microseconds since 1970."""
+    """Return the microseconds from 1970 to a moment."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(count: int) -> datetime:
-    """Return the moment of so many microseconds since 1970."""
+    """Return the moment so many microseconds after 1970 began."""
     return _EPOCH + timedelta(microseconds=count)
 
 
@@ -100,7 +100,7 @@ def count(value: Any) -> int:
 
 
 def duration(value: Any) -> Decimal:
-    """Return a length of time in milliseconds."""
+    """Return a duration in milliseconds."""
     number = decimal(value / _MILLISECOND if isinstance(value, timedelta) else value)
     if not 0 <= number < 10**15:
         raise ValueError(f"{shown(value)} is not a length of time")
@@ -108,7 +108,7 @@ def duration(value: Any) -> Decimal:
 
 
 def money(value: Any) -> Decimal:
-    """Return US dollars, rounded to a millionth of a millionth."""
+    """Return US dollars, rounded to 1e-12."""
     text = value.strip().removeprefix("$") if isinstance(value, str) else value
     number = decimal(text)
     if not 0 <= number <= 9_000_000:
@@ -117,7 +117,7 @@ def money(value: Any) -> Decimal:
 
 
 def flag(value: Any) -> bool:
-    """Return a yes or a no."""
+    """Return a truth value."""
     word = str(value).strip().lower()
     if word in {"true", "1", "yes", "t"}:
         return True
@@ -127,7 +127,7 @@ def flag(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Return a text; a structure as its JSON."""
+    """Return a text; of a structure, its JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list | tuple):
@@ -136,7 +136,7 @@ def text(value: Any) -> str:
 
 
 def unicode(value: Any) -> str:
-    """Return a text that is Unicode; half of a surrogate pair is none."""
+    """Return a text of valid Unicode, without lone surrogates."""
     found = text(value)
     try:
         found.encode()
@@ -156,7 +156,7 @@ def identifier(value: Any) -> str:
 
 
 def structure(value: Any, kind: type[Any]) -> Any:
-    """Return a JSON object or list, given as such or as its text."""
+    """Return a JSON object or list, given as such or as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -169,13 +169,13 @@ def structure(value: Any, kind: type[Any]) -> Any:
 
 
 def operation_type(value: Any) -> OperationType:
-    """Return the type that is named."""
+    """Return the operation type of this name; one on a log itself becomes another type."""
     found = _member(OperationType, value, "a type of operation")
     return _OF_ANOTHER_LOG.get(found, found)
 
 
 def status(value: Any) -> OperationStatus:
-    """Return the status that is named."""
+    """Return the status of this name."""
     return _member(OperationStatus, value, "a status")
 
 
@@ -188,7 +188,7 @@ def _member(kind: type[M], value: Any, what: str) -> M:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON can carry: what it cannot is its text."""
+    """Return a value that JSON can represent; of any other, its text."""
     if type(value) in _CARRIED:
         return value
     if isinstance(value, dict):
@@ -203,12 +203,12 @@ def plain(value: Any) -> Any:
 
 
 def name(key: object) -> str:
-    """Return the name of a JSON member; lone surrogates, which none can carry, are escaped."""
+    """Return the name of a JSON member; lone surrogates, which JSON cannot carry, are escaped."""
     word = str(key)
     return word if word.isascii() else word.encode(errors="backslashreplace").decode()
 
 
 def shown(value: Any) -> str:
-    """Return the beginning of a value, for a reason."""
+    """Return the beginning of a value, for an error message."""
     word = str(value)
     return repr(word if len(word) <= 60 else word[:59] + "…")

@@ -58,7 +58,7 @@ _CLOSE_TIMEOUT_MS = 3_000
 """How long closing waits for a provider."""
 _DERIVE_TIMEOUT_MS = 600_000
 _SETTING_UP = ("provider_key", "config", "agreed")
-"""What a binding's adapter is opened with."""
+"""The fields of a binding that its adapter depends on: if one changes, it is opened again."""
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets one more timeout for each so many records."""
 
@@ -113,7 +113,7 @@ class Breaker:
                         answer = await call()
                         break
                     except Unavailable as error:
-                        # By hand, not a library: only the error says whether the call was sent.
+                        # No retry library: only the error tells whether the call was sent.
                         earlier.append(error)
                         if error.sent or not idempotent or len(earlier) == _ATTEMPTS:
                             raise
@@ -239,7 +239,7 @@ class Connection:
         )
 
     def handle_of(self, asked: RecordHandle | str) -> RecordHandle:
-        """Return the handle of a record that is named by its handle or its id."""
+        """Return the handle of a record, given as handle or id; raises `Invalid` if empty."""
         if isinstance(asked, RecordHandle):
             return asked
         if not asked:

@@ -164,6 +164,7 @@ async def _make_first_company(service: MemoryService, settings: Settings) -> Non
 def _setting_up(connection: DatabaseConnection) -> tuple[int, bool]:
     """Return how many parts of the first company exist, and whether nobody else made changes."""
     companies = [one.company_id for one in bindings.companies(connection)]
+    # In the order in which `_make_first_company` creates them.
     parts = (
         companies,
         bindings.bindings(connection, FIRST_COMPANY),
@@ -286,11 +287,10 @@ class MemoryService(Operations):
     async def allowed(
         self, caller: Caller, scope: Scope, binding_key: str | None = None
     ) -> frozenset[OperationType]:
-        """Return which operations on memories binding, role, mode and moment allow.
+        """Return the operations on memories that binding, roles, modes and `as_of` allow.
 
-        Not an operation.
-
-        If a scope names several owners, an operation counts as allowed if it is for one of them.
+        Not an operation itself. In a scope of several owners, a mutation counts as allowed if it is
+        for one of them.
         """
         routed = await self._runtime.resolve(caller, scope, binding_key)
         connection = await self._runtime.open(
@@ -336,7 +336,7 @@ class MemoryService(Operations):
         return await self._undo.undoable(caller, limit)
 
     async def undo_candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:
-        """Return the changes of an operation, and why it cannot be undone, if so."""
+        """Return an operation's changes, with the reason if it cannot be undone."""
         return await self._undo.candidate(caller, operation_id)
 
     async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
@@ -355,6 +355,10 @@ class MemoryService(Operations):
         """Yield the records of a binding that change outside of memtui.
 
         In a company with members the handles are left out, since an id can reveal its record.
+
+        Raises:
+            Unavailable: the provider failed.
+            Unsupported: the provider cannot be watched.
         """
         visibility = await asyncio.to_thread(self._runtime.visibility, caller)
         scope = Scope(company_id=caller.company_id)

@@ -55,6 +55,7 @@ Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
 
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
+"""Types that only rebuild derived data, so that there is nothing to undo."""
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
 _SETTLING = frozenset({OperationType.CHECK, OperationType.FEEDBACK, OperationType.SEAL})
@@ -191,7 +192,8 @@ class RunningOperation:
         self.about(handles)
         by_handle = {snapshot.handle: snapshot for snapshot in known}
         before = [by_handle.get(one, Snapshot(handle=one, record=None)) for one in handles]
-        self.steps = [(snapshot, None) for snapshot in before]
+        self.steps = [(snapshot, None) for snapshot in before]  # logged if reading back fails
+        # Unfilled: a field that reads fill in would look as if the provider had stored it.
         seen = await connection.unfilled.snapshots(handles, scope)
         there = [one.record for one in seen if one.record]
         if lost := not_kept(connection.adapter, asked, there):
@@ -208,7 +210,7 @@ class RunningOperation:
         return after
 
     def fail(self, error: BaseException) -> None:
-        """Note how it failed; a mutation that may have reached the provider is unknown."""
+        """Set the status of the failure: unknown if a mutation may have reached the provider."""
         self.error = error
         if self.changed:
             self.status = OperationStatus.UNKNOWN
@@ -434,7 +436,7 @@ class Recorder:
 
         try:
             await asyncio.to_thread(write)
-        except (Denied, Conflict):
+        except (Denied, Conflict):  # by the check, which rolled the intent back
             entry.begun = False
             raise
         entry.under_way = True

@@ -74,7 +74,7 @@ _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Options of an operation that is one of several, asked of several bindings at once."""
+    """Options of an operation that is one of several, on several bindings at once."""
 
     together: str
     """An id that the requests of all these operations share in the log."""
@@ -182,6 +182,7 @@ class ServiceRuntime:
         Raises:
             Denied: the scope is in another company, or outside the project of the caller's token;
                 or the binding is disabled.
+            Invalid: an id of the scope is too long or not printable.
             NotFound: no such company or key, or nothing serves the scope.
         """
         if scope.company_id != caller.company_id:
@@ -215,7 +216,7 @@ class ServiceRuntime:
         of several owners.
 
         Raises:
-            Denied: the caller's role does not allow the action in one of the scopes.
+            Denied: the caller's roles do not allow the action in one of the scopes.
         """
         memberships = memberships_of(await self.ask(_roles, caller), caller)
         if memberships is None:
@@ -233,7 +234,11 @@ class ServiceRuntime:
         return visibility_of(self.memberships(caller), caller)
 
     def memberships(self, caller: Caller) -> Sequence[Membership] | None:
-        """Return a caller's memberships; None: the company has no members. Blocking."""
+        """Return a caller's memberships; None: it may see and do everything. Blocking.
+
+        Raises:
+            Denied: the company has members, and the caller is none of them.
+        """
         with self.database.read() as database:
             rows = _roles(database, caller)
         return memberships_of(rows, caller)
@@ -246,8 +251,8 @@ class ServiceRuntime:
         """Route an operation to its binding, and check that the caller may run it there.
 
         Raises:
-            Denied: the caller may not, or memtui, the company or the binding is read-only.
-            NotFound: no such company or key, or nothing serves the scope.
+            Denied: the caller may not, or memtui, the company or the binding is read-only; or the
+                source is in another company. Else as `resolve`.
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
@@ -256,6 +261,7 @@ class ServiceRuntime:
         if memberships is not None:
             entry.visibility = visibility_of(memberships, entry.caller)
             action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
+            # Not refused: records that are not visible are left out of the answer.
             left_out = entry.seen_only and action is Permission.VIEW and is_org(entry.scope)
             if not left_out and (why := refusal(memberships, action, entry.scope)) is not None:
                 raise Denied(why)

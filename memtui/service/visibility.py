@@ -271,7 +271,7 @@ def visibility_of(memberships: Sequence[Membership] | None, caller: Caller) -> V
 
 
 def membership(row: MemberRow) -> Membership:
-    """Convert a database row."""
+    """Return the membership in a database row, where an empty project is the whole company."""
     return Membership.like(row, project_id=row.project_id or None)
 
 
@@ -283,6 +283,7 @@ def refusal(memberships: Sequence[Membership], action: Permission, scope: Scope)
         is_agents = scope.agent_id is not None and action is Permission.VIEW
         return None if is_agents and memberships else _company_refusal(memberships, action)
     why = _project_refusal(memberships, action, scope.project_id) if scope.project_id else None
+    # A change in a project concerns its memory only; a view shows that of the user too.
     is_users = scope.subject_id and (action is Permission.VIEW or not scope.project_id)
     if why is None and scope.subject_id and is_users:
         why = _user_refusal(memberships, action, scope.subject_id)
@@ -358,7 +359,7 @@ def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) 
 
 
 def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -> bool:
-    """Whether items in `scope` may be seen; None: everybody may see them."""
+    """Whether items in `scope` may be seen; if `scope` is None, everybody may see them."""
     if scope is None:
         return True
     return scope.company_id == asked.company_id and (visibility is None or visibility.reads(scope))

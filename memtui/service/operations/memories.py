@@ -97,6 +97,12 @@ class Operations(MemoryReads):
             tell_similar: Return similar records that exist already, if the provider can find them.
             together: Id of a group of changes that one undo takes back.
             accepts: The pending write that the caller accepts.
+
+        Raises:
+            Conflict: several facts have its key, or the record that it replaces has changed.
+            Denied: the caller may not write here, or change the existing record.
+            Invalid: it has no text or source, is no valid fact, or there is no room for it.
+            Unsupported: the provider cannot store it as requested.
         """
         runtime, scope = self._runtime, request.scope
         if copied or accepts is not None:
@@ -349,11 +355,13 @@ class Operations(MemoryReads):
             caller: Who forgets them; an agent's request may be held for review.
             request: The records.
             together: Id of a group, also of other bindings, that one undo takes back.
-            staying: The records that are kept in their place, as they were read.
+            staying: The records that stay in their place, as they were read.
             accepts: The pending request that the caller accepts.
 
         Raises:
             Conflict: one of these records, or of `staying`, has changed.
+            Denied: the caller may not forget one of them, or the provider refuses all.
+            NotFound: none of them exists.
         """
         runtime = self._runtime
         scope = request.scope if accepts is None else request.scope.outside_run()

@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 _PAGE = 1_000
 LOGGED_CHARS = 4_000
 LOGGED_OWNERS = 100
-"""The log keeps this much of a query's text, and so many of the owners it is narrowed to."""
+"""Upper bounds of a logged query: characters of its text, and owners it is narrowed to."""
 _LOGGED_RANKS = 50
-"""The log of a query has the scores of so many records."""
+"""For how many records a query's log has scores."""
 _LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
 """How many records to request from a provider that does not apply filters itself."""
 
@@ -210,7 +210,7 @@ class MemoryReads(ServiceModule):
             caller: Who asks.
             request: The page.
             fan_out: Set where several bindings are listed at once.
-            report: Receives the progress while a whole scope is read first (`dup:`).
+            report: Receives the progress while the whole scope is read first, as for `dup:`.
             all_problems: Return every unreadable item; fail where that cannot be determined.
             to_show: Read for another operation's answer; the log neither lists nor counts it.
         """
@@ -261,7 +261,7 @@ class MemoryReads(ServiceModule):
     async def has_records(
         self, caller: Caller, owner: Scope, *, binding_key: str | None = None
     ) -> bool:
-        """Return whether a binding has records of an owner; a read for another answer.
+        """Return whether a binding has records of an owner; logged as memtui's own read.
 
         Raises:
             Unsupported: the provider cannot list records.
@@ -437,7 +437,7 @@ async def _widened(
 
 
 def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
-    """Return the records that are eligible for a topic; one without a topic is so for any."""
+    """Return the records for a topic; a record without a topic counts for every topic."""
     return [one for one in found if topic is None or one.topic in {None, topic}]
 
 
@@ -483,6 +483,7 @@ async def _with_profile(
     entry: RunningOperation, connection: Connection, request: QueryRequest, bundle: ContextBundle
 ) -> ContextBundle:
     """Add the provider's profile, if it has one, to the answer for a preamble."""
+    # A profile is of now, and of all records of the scope, hidden ones included.
     may_see_profile = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
     if not may_see_profile or bundle.profile_summary or not connection.adapter.capabilities.profile:
         return bundle

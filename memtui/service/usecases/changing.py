@@ -26,8 +26,8 @@ async def change(
 ) -> Outcomes[Record, MutationAnswer]:
     """Set fields that do not depend on the text, such as the pin; one undo takes all back.
 
-    A record that has these values is left out, and one whose text changed since it was read is
-    changed all the same.
+    A record that already has these values is skipped. No revision is checked: a record whose text
+    changed since it was read is changed too.
 
     Args:
         service: The open service.
@@ -36,7 +36,7 @@ async def change(
         fields: The fields of `CorrectRequest` to set.
 
     Raises:
-        MemtuiError: there is only one record to change, and it could not be changed.
+        MemtuiError: there is only one record to change, and its change failed.
     """
     asked = []
     for key, some in records.items():

@@ -1,4 +1,4 @@
-"""Accept or refuse several pending writes, and from now on what is like them."""
+"""Accept or refuse several pending writes, and make review rules from them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Decided:
-    """What became of pending writes, and the rules that were made of them."""
+    """The outcomes of decisions on pending writes, and the rules made from these writes."""
 
     writes: Outcomes[PendingWrite, MutationAnswer | str]
-    """With the answer of an accepted one, and the operation's id of a refused one."""
+    """Each with the answer of its acceptance, or the operation id of its refusal."""
     rules: dict[tuple[str, ReviewRule], str] = field(default_factory=dict)
-    """By binding key, each with a warning or an empty text."""
+    """The new rules with their binding keys, each with a warning or an empty text."""
     unruled: list[tuple[PendingWrite, MemtuiError]] = field(default_factory=list)
-    """Writes that were decided on and of which no rule could be made."""
+    """Decided writes from which no rule could be made, each with the error."""
 
     @property
     def failed(self) -> list[tuple[PendingWrite, MemtuiError]]:
-        """What was not done, of the decisions and of the rules."""
+        """The failures of decisions and of rules."""
         return self.writes.failed + self.unruled
 
 
@@ -48,20 +48,20 @@ async def decide(
 ) -> Decided:
     """Accept or refuse pending writes; one undo takes all back, with the rules.
 
-    One that cannot be decided on stays in the queue, and the others are decided on.
+    If a decision fails, that write stays pending, and the others are still decided on.
 
     Args:
         service: The open service.
         caller: The person who decides.
         chosen: The pending writes.
         action: `RuleAction.ACCEPT` or `RuleAction.REFUSE`.
-        text: The text to store instead of an only write's; None: the agent's.
-        seen: `PendingDetails.seen` of an only write, as it was shown to the person.
-        reason: Why they are refused; with `always`, the rule's name if it is empty.
-        always: The test of the rule to make of each that is decided on; None: none is made.
+        text: For a single write: the text to store; None: the agent's.
+        seen: For a single write: its `PendingDetails.seen`, as shown to the person.
+        reason: Why they are refused; if empty, with `always`, the name of the rule.
+        always: The test of the rule to make from each decided write; None: no rules.
 
     Raises:
-        MemtuiError: the only one could not be decided on.
+        MemtuiError: there is only one write, and its decision failed.
     """
     review, made = service.review, Decided(Outcomes())
     together = service.runtime.new_id() if len(chosen) > 1 or always else None

@@ -1,4 +1,4 @@
-"""Merge facts: of several that say the same, one stays with what the others had."""
+"""Merge facts that say the same: one survives, with the pins, tags and expiry of all."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def merge(
 async def _refuse_reviewed(
     service: MemoryService, caller: Caller, scope: Scope, binding_key: str
 ) -> None:
-    """Refuse a merge by an agent where one part might be held while the other is done."""
+    """Raise `Denied` for an agent whose writes are reviewed: one part might be held alone."""
     binding = (await service.runtime.resolve(caller, scope, binding_key)).binding
     if binding.review and not caller.by_person:
         raise Denied(

@@ -23,14 +23,14 @@ async def owned_records(
 ) -> tuple[list[Record], BrowseAnswer]:
     """Return the records of a scope's owner, the oldest first, and the answer of the last page.
 
-    The company alone owns everybody's.
+    A scope of the company alone stands for all its records.
 
     Args:
         service: The open service.
         caller: Who asks.
         scope: A scope that names the owner.
         kind: The kind of record; None: all.
-        chosen: A filter that the records pass besides; None: all pass.
+        chosen: A filter that the records must also pass; None: no filter.
         binding_key: Their binding; None: the binding that serves the scope.
     """
     own = own_filter(scope, kind=kind).model_dump(exclude_defaults=True)

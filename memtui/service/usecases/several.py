@@ -14,14 +14,14 @@ A = TypeVar("A")
 
 @dataclass(slots=True)
 class Outcomes(Generic[T, A]):
-    """What several changes came to, in order."""
+    """The outcomes of several changes, in order."""
 
     done: list[tuple[T, A]] = field(default_factory=list)
     failed: list[tuple[T, MemtuiError]] = field(default_factory=list)
 
     @property
     def answers(self) -> list[A]:
-        """The answers of those that succeeded."""
+        """The answers of the successful changes."""
         return [answer for _, answer in self.done]
 
 
@@ -29,9 +29,10 @@ async def each(
     items: Iterable[tuple[str, T]],
     change: Callable[[T], Awaitable[A]],
 ) -> Outcomes[T, A]:
-    """Carry out a change of each item in turn, also where an earlier one failed.
+    """Change each item in turn, also where an earlier change failed.
 
-    After a time-out or the like the others of that binding are not tried: they would fail alike.
+    After an `Unavailable`, such as a time-out, the other items of that binding fail with the same
+    error, untried.
 
     Args:
         items: The items, each with the key of its binding.

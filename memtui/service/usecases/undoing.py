@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from memtui.service.visibility import Caller
 
 _DEPTH = 1000
-"""Changes that are looked through for the last one in a scope."""
+"""How many changes are searched for the last one in a scope."""
 
 
 @dataclass(slots=True)
 class Undone:
-    """What undoing came to; redoing takes the answers' operations in reverse."""
+    """The outcome of undoing; to redo, undo the operations of `answers` in reverse order."""
 
     answers: list[MutationAnswer] = field(default_factory=list)
     failed: MemtuiError | None = None
@@ -52,9 +52,10 @@ async def last_change(
 
 @to_its_end
 async def undo(service: MemoryService, caller: Caller, operation_ids: Sequence[str]) -> Undone:
-    """Undo changes in this order, each with the changes made together with it.
+    """Undo changes in this order, each with its group.
 
-    Where one of several made together cannot be undone, the others are.
+    A change that an earlier group included is skipped. If one of a group cannot be undone, the
+    others of the group are.
     """
     found = Undone()
     try:
