@@ -237,7 +237,7 @@ FirstSession = Annotated[Session, "makes a home"]
 
 
 def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:
-    """Return the handle of a record in a binding; None: no binding serves the scope."""
+    """Return the handle of a record in a binding; `found` None: no binding serves the scope."""
     from memtui.contract import RecordHandle
 
     provider_key = found.provider_key if found else "unresolved"

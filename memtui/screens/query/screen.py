@@ -1,4 +1,4 @@
-"""Screen 3: ask the memories, see what each result comes from and what the question cost."""
+"""Screen 3: ask a question; see its results, their sources, and the cost of the question."""
 
 from __future__ import annotations
 
@@ -74,58 +74,58 @@ _LEAD = 40
 _STAGE_SCORES = 20
 _FOR = " for “{}”"
 _LEAST_OF_QUESTION = 8
-"""Cells of the question, or none of it stands beside the number of its results."""
+"""Least cells for the question in the title; with less room, the title omits it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """The question being set up, the answer to the last one, and those asked before."""
+    """The options of the next question, the last answer, and the past questions."""
 
     intent: QueryIntent = QueryIntent.ANSWER
     top_k: int = 10
     matching: Matching = Matching.MEMTUI
     request: QueryRequest | None = None
     answer: QueryAnswer | EverywhereQuery | None = None
-    """The answer that is shown, of one binding or of all; None while the past questions are."""
+    """The shown answer, of one binding or of all; None while past questions are shown."""
     aside: QueryAnswer | EverywhereQuery | None = None
-    """The answer that the past questions stand in the place of."""
+    """The last answer, while past questions are shown in its place."""
     changed: frozenset[tuple[str, str]] = frozenset()
-    """Bindings and ids of its results that were changed or forgotten since."""
+    """Bindings and ids of results that were changed or forgotten since the answer."""
     said: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """What the person says of its results, by binding and id."""
+    """The person's verdicts on the results, by binding and id."""
     past: tuple[Operation, ...] | None = None
-    """The questions asked before; None until they are read."""
+    """The past questions; None until they are read."""
     asking: bool = False
     error: str = ""
     asked: int = 0
-    """Questions asked since the app began."""
+    """Number of questions answered since the app started."""
     spent: tuple[Usage, ...] = ()
-    """What they used together."""
+    """Usage of all these questions."""
 
     @property
     def waiting(self) -> list[str]:
-        """The bindings that have not answered yet, where some have."""
+        """The bindings that have not answered yet, if all bindings were asked."""
         everywhere = of_all(self.answer)
         outcomes = everywhere.bindings if everywhere else ()
         return [one.binding_key for one in outcomes if one.status == "waiting"]
 
     @property
     def last(self) -> QueryAnswer | EverywhereQuery | None:
-        """The last answer, whether it is shown or the past questions are."""
+        """The last answer, even while past questions are shown in its place."""
         return self.aside if self.answer is None else self.answer
 
     @property
     def question(self) -> str:
-        """The question that the answer is for."""
+        """The question of the last answer."""
         return self.request.query if self.request else ""
 
     def snippet(self, index: int | None) -> Snippet | None:
-        """Return a result by its place in the list."""
+        """Return a result by its index in the list; None: there is none."""
         snippets = self.answer.snippets if self.answer else ()
         return snippets[index] if index is not None and index < len(snippets) else None
 
     def past_at(self, index: int | None) -> Operation | None:
-        """Return a past question by its place in the list."""
+        """Return a past question by its index in the list; None: there is none."""
         past = self.past or ()
         if self.answer is not None or index is None or index >= len(past):
             return None
@@ -133,14 +133,14 @@ class QueryView:
 
 
 def of_all(answer: QueryAnswer | EverywhereQuery | None) -> EverywhereQuery | None:
-    """Return an answer that is of all bindings; None for any other."""
+    """Return the answer if it is of all bindings, else None."""
     from memtui.service.answers import QueryAnswer
 
     return None if answer is None or isinstance(answer, QueryAnswer) else answer
 
 
 def placed(answer: QueryAnswer | EverywhereQuery) -> list[tuple[str, Snippet]]:
-    """Return the results, each with the binding that it is from."""
+    """Return the results, each with the key of its binding."""
     from memtui.service.answers import QueryAnswer
 
     if isinstance(answer, QueryAnswer):
@@ -149,7 +149,7 @@ def placed(answer: QueryAnswer | EverywhereQuery) -> list[tuple[str, Snippet]]:
 
 
 def operation_of(answer: QueryAnswer | EverywhereQuery | None, binding_key: str) -> str | None:
-    """Return the operation by which a binding answered."""
+    """Return the id of the operation by which a binding answered; None: unknown."""
     if (everywhere := of_all(answer)) is None:
         return getattr(answer, "operation_id", None)
     asked = {one.binding_key: one.operation_ids for one in everywhere.bindings}
@@ -170,7 +170,7 @@ class AskLine(Horizontal):
             self.text = text
 
     class Left(Message):
-        """The person is done with the line."""
+        """The person left the line for the results."""
 
     def compose(self) -> ComposeResult:
         """Lay out the sign and the input."""
@@ -181,7 +181,7 @@ class AskLine(Horizontal):
 
     @on(Input.Submitted)
     def action_run(self) -> None:
-        """Ask what is written, if anything is."""
+        """Post the question, unless the line is empty."""
         if text := self.query_one(Input).value.strip():
             self.post_message(self.Asked(text))
 
@@ -191,7 +191,7 @@ class AskLine(Horizontal):
 
 
 class QueryScreen(MemtuiScreen):
-    """A question, its results as cards, the chosen one in full, and what it cost."""
+    """A question, its results as cards, the selected result in full, and the cost."""
 
     MODE = "query"
     NARROWS = FilterTarget.QUESTIONS
@@ -205,10 +205,9 @@ class QueryScreen(MemtuiScreen):
         self._past = Background(self, "past")
         self._asked_last: QueryRequest | None = None
         self._stood: int | None = None
-        """Which result the cursor was on when earlier questions took the place of the results."""
+        """Index of the selected result before past questions replaced the results."""
         self._asked_of: tuple[datetime | None, bool] = (None, False)
-        """The moment of the past that the last question was asked at, None: now, and whether all
-        bindings were asked."""
+        """Moment at which the last question was asked (None: now), and whether of all bindings."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -224,10 +223,10 @@ class QueryScreen(MemtuiScreen):
         yield Static(id="query-cost")
 
     def load(self) -> None:
-        """Read the questions asked before, and say for which scope the next one is.
+        """Read the past questions, and show the scope of the next one.
 
-        What was asked at another moment of the past, or now, is asked again at this one, and what
-        was asked of one binding of all, or the other way round; so is what nobody answers any more.
+        The last question is asked again if its reading was interrupted, or if it was asked at
+        another moment, or of one binding where now all are asked, or the reverse.
         """
         self._draw_around()
         asking, last = self.view.asking, self._asked_last
@@ -249,18 +248,18 @@ class QueryScreen(MemtuiScreen):
         )
 
     async def prepare(self) -> None:
-        """Read the questions asked before."""
+        """Read the past questions before the screen is shown."""
         if self._stale and self._asked_last is None:
             self._stale = False
             self.load()
 
     async def answered(self) -> None:
-        """Wait for an answer, or without any for the questions asked before."""
+        """Wait until the answer and the past questions are read."""
         await self.reads.delivered()
         await self._past.delivered()
 
     def break_off(self) -> None:
-        """Stop what `prepare` reads."""
+        """Stop the reads that `prepare` began."""
         super().break_off()
         if self._stale:
             self._past.forget()
@@ -270,11 +269,11 @@ class QueryScreen(MemtuiScreen):
         return self.state.as_of, self.state.asks_all
 
     def select(self, name: str) -> None:
-        """Ask a question that was brought here."""
+        """Ask a question from another screen."""
         self._ask(name)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Let nothing be shown or asked in a company that was asked in another one."""
+        """Drop the question and its answer when another company is entered."""
         left, entered = before.session, now.session
         if left and entered and left.caller.company_id != entered.caller.company_id:
             self.reads.forget()
@@ -286,19 +285,19 @@ class QueryScreen(MemtuiScreen):
         super().watch_state(before, now)
 
     def forget(self) -> None:
-        """Take the answer away, to ask again."""
+        """Drop the answer, so that the question is asked again."""
         asking = self.view.answer is not None or self.view.asking
         self.view = replace(self.view, answer=None, aside=None, asking=asking)
 
     def read_again(self) -> None:
-        """Ask again, where an answer is shown."""
+        """Ask the shown question again; without an answer, reload the past questions."""
         if self._asked_last is not None and self.view.answer is not None:
             self._ask(self._asked_last.query)
         else:
             super().read_again()
 
     def happened(self, news: News) -> None:
-        """Offer the questions that others ask too, and tell which results are not as they were."""
+        """Mark results that others changed, and list questions that others asked."""
         answer = self.view.last
         if answer is not None:
             touched = {
@@ -315,11 +314,11 @@ class QueryScreen(MemtuiScreen):
 
     @property
     def reading(self) -> bool:
-        """Whether a question is being answered, or earlier ones are being read."""
+        """Whether a question is being answered, or past questions are being read."""
         return super().reading or self._past.busy
 
     def footer(self) -> list[Action]:
-        """Offer over the questions asked before what works on those."""
+        """Return the actions of the footer; over past questions, only those that apply to them."""
         if self.group != self.MODE or self.view.answer is not None:
             return super().footer()
         back = [ACTIONS["query.history"]] if self.view.aside is not None else []
@@ -327,7 +326,7 @@ class QueryScreen(MemtuiScreen):
         return [ACTIONS["list.open"], *back, *(ACTIONS[name] for name in others)]
 
     def focus_body(self) -> None:
-        """Put the focus on the results, or without any into the question."""
+        """Focus the results, or the question if there is no answer."""
         if self.view.answer is None:
             self.set_focus(self.query_one("#ask-input"))
         else:
@@ -338,7 +337,7 @@ class QueryScreen(MemtuiScreen):
         for one in page.operations:
             if question := one.request.get("query"):
                 known = newest.setdefault(question, one)
-                # Of bindings that were asked together, the one that found most stands for them.
+                # A question to several bindings is listed once, by the operation with most results.
                 if (
                     known.request.get("together", known.operation_id) == one.request.get("together")
                     and one.result_count > known.result_count
@@ -477,7 +476,7 @@ class QueryScreen(MemtuiScreen):
         self.missing = missing
 
     def _unfit_for_edit(self) -> dict[Need, str]:
-        """Why the binding of the result under the cursor takes no correction."""
+        """Return the unmet need if the selected result's binding takes no correction; else empty."""
         index, answer = self._cards.highlighted, self.view.answer
         found = placed(answer) if answer is not None else []
         key = found[index][0] if index is not None and index < len(found) else None
@@ -490,7 +489,7 @@ class QueryScreen(MemtuiScreen):
 
     @property
     def _result(self) -> tuple[str, Snippet]:
-        """The binding and the result under the cursor; raises `NotFound` where there is none."""
+        """The selected result, with its binding key. Raises `NotFound` if there is none."""
         index, answer = self._cards.highlighted, self.view.answer
         if answer is None or index is None or self.view.snippet(index) is None:
             raise NotFound("No result is selected.")
@@ -498,14 +497,14 @@ class QueryScreen(MemtuiScreen):
 
     @property
     def _shows_all(self) -> bool:
-        """Whether the answer that is shown is of all bindings."""
+        """Whether the shown answer is of all bindings."""
         return of_all(self.view.answer) is not None
 
     # Keys.
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        """Go into the details of a result, or ask a past question again."""
+        """Open the details of a result, or ask a past question again."""
         past = self.view.past_at(event.option_index)
         if past is not None:
             self._ask(str(past.request.get("query", "")))
@@ -514,7 +513,7 @@ class QueryScreen(MemtuiScreen):
             self.query_one(DetailPane).focus()
 
     def action_back(self) -> None:
-        """Go back from the details, or from earlier questions, to the results."""
+        """Go back to the results, from the details or the past questions."""
         split = self.query_one(".split")
         if split.has_class("-opened"):
             split.remove_class("-opened")
@@ -523,43 +522,43 @@ class QueryScreen(MemtuiScreen):
             self._show_results()
 
     def _show_results(self) -> None:
-        """Show the last answer where earlier questions are."""
+        """Replace the past questions by the last answer."""
         view = self.view
         if view.answer is None and view.aside is not None:
             self.view = replace(view, answer=view.aside, aside=None, error="")
             self._cards.highlighted = self._stood
-            self.load()  # it may have been asked otherwise than is asked now
+            self.load()  # asks again if the moment or the bindings changed meanwhile
         self._cards.focus()
 
     def action_input(self) -> None:
-        """Write a question."""
+        """Focus the question line."""
         self.set_focus(self.query_one("#ask-input"))
 
     def action_intent(self) -> None:
-        """Change what the question is for."""
+        """Switch to the next intent of the question."""
         intents = list(QueryIntent)
         following = intents[(intents.index(self.view.intent) + 1) % len(intents)]
         self.view = replace(self.view, intent=following)
 
     def action_as_agents(self) -> None:
-        """Search as the provider's own agents do, or as memtui does; ask again so."""
+        """Switch between memtui's search and that of the provider's own agents, and ask again."""
         is_own = self.view.matching is Matching.MEMTUI
         self.view = replace(self.view, matching=Matching.AGENTS if is_own else Matching.MEMTUI)
         if self.view.answer is not None:
             self._ask(self.view.question)
 
     def action_more(self) -> None:
-        """Ask for more results."""
+        """Raise the number of results of the next question."""
         more = min((step for step in _STEPS if step > self.view.top_k), default=_STEPS[-1])
         self.view = replace(self.view, top_k=more)
 
     def action_fewer(self) -> None:
-        """Ask for fewer results."""
+        """Lower the number of results of the next question."""
         fewer = max((step for step in _STEPS if step < self.view.top_k), default=_STEPS[0])
         self.view = replace(self.view, top_k=fewer)
 
     def action_history(self) -> None:
-        """Show the questions asked before, or the results again where they are shown."""
+        """Show the past questions; if they are shown, the results again."""
         view = self.view
         if view.answer is None:
             self._show_results()
@@ -570,7 +569,7 @@ class QueryScreen(MemtuiScreen):
         self._cards.focus()
 
     def action_open(self) -> None:
-        """Open where the result came from."""
+        """Open the source of the result."""
         snippet = self._result[1]
         open_source(self, self.acts, snippet.source, snippet.location)
 
@@ -580,12 +579,12 @@ class QueryScreen(MemtuiScreen):
 
     @conversation
     async def action_helped(self) -> None:
-        """Say that the result helped, or take that back."""
+        """Mark the result as helpful, or withdraw the mark."""
         await self._say("helped")
 
     @conversation
     async def action_not_helped(self) -> None:
-        """Say that the result did not help, or take that back."""
+        """Mark the result as not helpful, or withdraw the mark."""
         await self._say("not_helped")
 
     async def _say(self, wanted: str) -> None:
@@ -618,7 +617,7 @@ class QueryScreen(MemtuiScreen):
         self._show_record()
 
     def action_edit(self) -> None:
-        """Show the record in Records, and change its text there."""
+        """Show the record in Records, and edit its text there."""
         self._show_record(then="records.edit")
 
     def _show_record(self, then: str = "") -> None:
@@ -628,7 +627,7 @@ class QueryScreen(MemtuiScreen):
 
     @conversation
     async def action_runs(self) -> None:
-        """Show the runs that were told the record."""
+        """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen
 
         key, snippet = self._result
@@ -636,7 +635,7 @@ class QueryScreen(MemtuiScreen):
 
     @conversation
     async def action_tags(self) -> None:
-        """Offer the result's tags and all others, and list what has the one that is chosen."""
+        """Offer all tags, the result's first, and list the records with the chosen one."""
         index = self._cards.highlighted
         await choose_tag(self, None if index is None else self.view.snippet(index))
 
@@ -645,13 +644,13 @@ class QueryScreen(MemtuiScreen):
         show_tagged(self, event.name)
 
     def action_same_source(self) -> None:
-        """Show the records that come from the same source, of all bindings where all were asked."""
+        """Show the records of the same source; of all bindings, if all were asked."""
         key, snippet = self._result
         binding_key = None if self._shows_all else key
         self.post_message(GoTo("records", source_filter(snippet.source), binding_key))
 
     def action_explain(self) -> None:
-        """Show the stages of the search and what each contributed."""
+        """Show the stages of the search, and the score that each gave each result."""
         session, request, answer = self.session, self.view.request, self.view.answer
         if request is None:
             return
@@ -662,7 +661,7 @@ class QueryScreen(MemtuiScreen):
         }
 
         async def stages() -> Drawn:
-            if answer is not None and answer.stages:  # told with it: nobody is asked again
+            if answer is not None and answer.stages:  # the answer has them, so no further request
                 found = Explanation(stages=answer.stages)
             else:
                 found = (await session.service.explain(session.caller, request)).explanation
@@ -672,7 +671,7 @@ class QueryScreen(MemtuiScreen):
         self.app.push_screen(Sheet(title, READING, read=stages))
 
 
-# How it reads.
+# Contents.
 
 
 def options_line(view: QueryView, state: AppState) -> Content:
@@ -698,9 +697,10 @@ def options_line(view: QueryView, state: AppState) -> Content:
 
 
 def title_line(view: QueryView, state: AppState, width: int) -> Content:
-    """Return what the list is: results of a question, or questions asked before.
+    """Return the title of the list: of results, or of past questions.
 
-    Where the line is short the question goes first, which stands above it, then the last notes.
+    If it is too long, the question is cut or omitted, as the ask line shows it; then the last
+    notes are omitted.
     """
     if view.answer is None:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
@@ -732,7 +732,7 @@ def title_line(view: QueryView, state: AppState, width: int) -> Content:
 
 
 def outcome_notes(view: QueryView) -> list[str]:
-    """Return what to say of the bindings, where all were asked: who has no answer, and why."""
+    """Return notes if all bindings were asked: on missing answers and hidden facts."""
     everywhere = of_all(view.answer)
     if everywhere is None:
         return []
@@ -748,7 +748,7 @@ def outcome_notes(view: QueryView) -> list[str]:
 
 
 def state_of(view: QueryView) -> tuple[State, str, str] | None:
-    """Return the state to show instead of rows, or above them; None where rows speak."""
+    """Return the notice above the rows or instead of them, as kind, title and hint; None: none."""
     if view.asking and not view.waiting:
         return "loading", "Asking", "The results before stay until the answer is there."
     if view.error:
@@ -786,7 +786,7 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
 
 
 def detail_content(view: QueryView, state: AppState, index: int | None, width: int) -> Content:
-    """Return a result as Records shows it, or a past question as Operations does."""
+    """Return a result as on the Records screen, or a past question as on Operations."""
     now, zone = state.clock(), state.zone
     if (snippet := view.snippet(index)) is not None:
         shown = RecordView(
@@ -810,7 +810,7 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
 
 
 def place_lines(snippet: FoundSnippet) -> Iterator[Line]:
-    """Yield where a text was found: its rank and score there, and what that adds to its score."""
+    """Yield each binding that returned a text: rank and score there, and its share of the total."""
     for one in snippet.places:
         own = f"rank {one.rank}" + ("" if one.score is None else f", score {fmt.score(one.score)}")
         adds = f"adds {fmt.score(one.share)} by weight {one.weight:g}"
@@ -819,7 +819,7 @@ def place_lines(snippet: FoundSnippet) -> Iterator[Line]:
 
 
 def cost_content(view: QueryView) -> Content:
-    """Return what the question cost, and all of them since the app began."""
+    """Return the cost of the question, and of all questions since the app started."""
     answer = view.answer
     if answer is None:
         return Content("")
@@ -841,7 +841,7 @@ def cost_content(view: QueryView) -> Content:
 
 
 def usage_cost(usage: Iterable[Usage]) -> str:
-    """Return the money of some usage; what has no price is the word `unpriced`."""
+    """Return the cost of some usage, with `unpriced` if a part has no price."""
     rows = list(usage)
     priced = [row.cost_usd for row in rows if row.cost_usd is not None]
     unpriced = len(priced) < len(rows)
@@ -849,12 +849,12 @@ def usage_cost(usage: Iterable[Usage]) -> str:
 
 
 def words_of(query: str) -> frozenset[str]:
-    """Return the words of a question that are worth marking in its results."""
+    """Return the words of a question to mark in its results: those of three letters or more."""
     return frozenset(word for word in MARKED_WORD.findall(query.casefold()) if len(word) > 2)
 
 
 def _place_of(stood: Operation | None, past: Sequence[Operation]) -> int:
-    """Return where the question that the cursor stood on is among others now, else the first."""
+    """Return the new index of the question that was selected; 0 if it is gone."""
     asked = stood.request.get("query") if stood else None
     return next((n for n, one in enumerate(past) if one.request.get("query") == asked), 0)
 
@@ -870,10 +870,10 @@ def snippet_card(
     said: str = "",
     changed: bool = False,
 ) -> Content:
-    """Return one result: rank, score and text, and under it where it comes from.
+    """Return the card of a result: rank, score and text, and its origin below.
 
-    `binding` is named where the others may come from elsewhere; `said` is what the person says of
-    it. One that was `changed` or forgotten since says so.
+    `binding`: shown if results of several bindings are listed. `said`: the person's verdict.
+    `changed`: it was changed or forgotten since the answer.
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
@@ -891,7 +891,7 @@ def snippet_card(
 
 
 def _around(text: str, words: frozenset[str]) -> str:
-    """Return the part of a text that begins shortly before the first word that matches."""
+    """Return the part of a text that begins shortly before the first matching word."""
     found = MARKED_WORD.finditer(text[:_SEARCHED])
     first = next((one.start() for one in found if matches(one[0], words)), 0)
     if first <= _TEXT_LIMIT // 2:
@@ -901,7 +901,7 @@ def _around(text: str, words: frozenset[str]) -> str:
 
 
 def origin(record: Record, now: datetime) -> Content:
-    """Return where a record comes from, when and by whom, dim and in one line."""
+    """Return the source, time, author and place of a record, dim and in one line."""
     place = fmt.place_line(record.location) if record.location else ""
     when = fmt.since(record.created_at, now) if record.created_at else ""
     last = fmt.since(record.updated_at, now) if record.updated_at else when
@@ -913,7 +913,7 @@ def origin(record: Record, now: datetime) -> Content:
 
 
 def past_card(operation: Operation, now: datetime, width: int) -> Content:
-    """Return a question asked before: when, what, and how many results it had."""
+    """Return the card of a past question: its time, text and number of results."""
     asked, found = str(operation.request.get("query", "")), operation.result_count
     hits = display(fmt.counted(found, "hit"), style=DIM)
     if operation.status is not OperationStatus.OK:
@@ -925,7 +925,7 @@ def past_card(operation: Operation, now: datetime, width: int) -> Content:
 
 
 def explanation_content(explanation: Explanation, ranks: dict[str, int], width: int) -> Content:
-    """Return the stages of a retrieval and what each contributed to each result."""
+    """Return the stages of a retrieval, with the score that each gave each result."""
     blocks: list[Content] = []
     for number, stage in enumerate(explanation.stages, 1):
         name = Content.styled(f"{number}  ", f"bold {ACCENT}") + display(stage.name, style=STRONG)
