@@ -476,7 +476,7 @@ class QueryScreen(MemtuiScreen):
         self.missing = missing
 
     def _unfit_for_edit(self) -> dict[Need, str]:
-        """Return the unmet need if the selected result's binding takes no correction; else empty."""
+        """Return the unmet need if the result's binding takes no correction; else empty."""
         index, answer = self._cards.highlighted, self.view.answer
         found = placed(answer) if answer is not None else []
         key = found[index][0] if index is not None and index < len(found) else None
