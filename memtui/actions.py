@@ -1,4 +1,4 @@
-"""The one registry of what a person can do in the terminal app, as pure data.
+"""The one registry of the terminal app's actions, as pure data.
 
 Footer, help screen, command palette, keymap checks and `docs/keys.md` all come from `ACTIONS`.
 
@@ -46,7 +46,7 @@ DIALOG_GROUPS = {
 
 
 class Need(StrEnum):
-    """What must hold before an action can run; the value is the reason shown when it does not."""
+    """A condition of an action; its value is the reason shown where it does not hold."""
 
     SERVICE = "memtui is still opening its database."
     WRITABLE = "memtui was started with --read-only."
@@ -134,7 +134,7 @@ def _do(
 
 
 def _of_dialog(noun: str, keys: str = "escape q", *, words: str = "Go back.") -> tuple[Action, ...]:
-    """Return what every dialog with a list has: its help, and the way back."""
+    """Return the actions of every dialog with a list: help and back."""
     return (
         _do("help", "question_mark f1", f"Show every key of the {noun}."),
         _do("leave", keys, words, label="back"),

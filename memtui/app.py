@@ -73,6 +73,7 @@ _IDLE_SECONDS = 0.5
 _RESTED_SECONDS = 10
 """Idle time before the prunable records are counted."""
 _LOOK_SECONDS = 0.1
+"""Interval of checking whether a screen still reads, or the app is idle."""
 _KEPT_SECONDS = 12
 """How long the notice about restored drafts is shown."""
 _ALLOCATIONS_A_COLLECTION = 10_000

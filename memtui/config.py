@@ -1,4 +1,4 @@
-"""Settings: a flag wins over the environment, that over the file, that over defaults."""
+"""Settings. A flag precedes the environment, then come the file and the defaults."""
 
 from __future__ import annotations
 

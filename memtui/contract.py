@@ -741,7 +741,7 @@ class Filter(Model):
 
     Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, channel,
-    principal, text and fuzzy fields and the comparisons (`memtui.filters.PENDING`). `field_tests`
+    principal, text and fuzzy fields and the comparisons (`memtui.filters.SUPPORTED`). `field_tests`
     yields most of them in one form.
     """
 

@@ -290,6 +290,7 @@ def _sum_words(texts: list[str], rows: Vectors) -> None:
     places = np.zeros(len(weights), np.int64)
     places[ids] = 1
     used = np.flatnonzero(places)
+    # Only the weights in use become floats, each once, however often its word occurs.
     places[used] = np.arange(len(used))
     places = places[ids]
     words, end = weights[used].astype(np.float32), 0
@@ -404,6 +405,7 @@ class _OpenAI(Embedder):
     async def _until_closed(
         self, texts: Sequence[str], *, is_query: bool
     ) -> tuple[list[Vectors], list[Usage]]:
+        """Ask the server; if the embedder is closed meanwhile, cancel the call."""
         asking = asyncio.ensure_future(self._ask(texts, is_query=is_query))
         while not asking.done():
             await asyncio.wait({asking}, timeout=_LOOK_SECONDS)

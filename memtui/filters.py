@@ -180,6 +180,7 @@ def asked_with(chosen: Filter) -> dict[str, Any]:
 
 
 _JOINING = {"not", "or", "and"}
+"""Words that are refused between terms: a filter's terms must all hold."""
 _TERM = late_pattern(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PART = late_pattern(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 """A value between commas."""

@@ -55,13 +55,14 @@ _HOT: dict[str, Any] = {
     "operations": OPERATIONS,
 }
 _NEWEST = 50
+"""How many of the newest purges are searched for the segments of a waiting manifest."""
 
 
 def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
-    """Make sure that the archive and the hot table are of one log and complete together.
+    """Check that archive and database are of one log, and that together they lack no operation.
 
     Raises:
-        Unavailable: they are not.
+        Unavailable: they are of different logs, or operations are missing.
     """
     sealed = manifest.sealed_through
     if ends.head < sealed:
@@ -78,7 +79,7 @@ def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
 
 
 def recover(database: Database, root: Path, company_id: str) -> int:
-    """Clean up after a killed seal; returns how many operations left the hot tables. Blocking.
+    """Clean up after a killed seal; return how many operations left the hot tables. Blocking.
 
     Does nothing while another process seals.
 
@@ -108,8 +109,8 @@ def locked(folder: ArchiveFolder, *, patience_s: float | None = None) -> Iterato
     `PATIENCE_S`, unless another time is given.
 
     Raises:
-        Busy: another process had it locked all the while.
-        Unavailable: it may not be used.
+        Busy: another process kept it locked for all that time.
+        Unavailable: the folder cannot be used.
     """
     from filelock import FileLock, Timeout
 
@@ -134,8 +135,10 @@ def remove_hot(
 ) -> None:
     """Log the sealing of a segment and remove its rows from the hot tables, in one transaction.
 
+    `step` is called after each table.
+
     Raises:
-        Conflict: their number differs from the segment's.
+        Conflict: the number of these rows differs from the segment's.
     """
     with database.write() as connection:
         appending.append(connection, _sealing(company_id, segment, channel))
@@ -217,8 +220,8 @@ def remove_older(folder: ArchiveFolder, manifest: Manifest) -> None:
 def segments_beyond(folder: ArchiveFolder, manifest: Manifest) -> list[Path]:
     """Return the finished segments after the last that the manifest names.
 
-    A seal was killed before it named them. With the database it read they are redundant; with
-    another one they may be the only copy of their operations.
+    A seal was killed before it named them. The database that it read still has their operations;
+    beside another database these files may be the only copy.
     """
     return [
         path
@@ -248,7 +251,12 @@ def _remove_unnamed(folder: ArchiveFolder, manifest: Manifest, ends: LogEnds) ->
 
 
 def _refuse_difference(database: Database, folder: ArchiveFolder, segment: Segment) -> None:
-    """Make sure that the files contain the hot rows before these are removed."""
+    """Check that the files contain the hot rows before these are removed.
+
+    Raises:
+        Conflict: they differ.
+        Unavailable: a file is missing or damaged.
+    """
     for table, file in segment.files.items():
         path = folder.file(segment, table)
         if not path.is_file() or sha256_of(path) != file.sha256:
@@ -284,8 +292,8 @@ class ArchiveCheck(Model):
 def verify(root: Path, company_id: str, database: Database | None = None) -> ArchiveCheck:
     """Check every file's SHA-256 and row count, and that the digests link up. Blocking.
 
-    With the database, also check that no operation is missing between archive and hot tables. That
-    each digest matches its operation is checked by `memtui.analytics.audit`.
+    With the database, also check that no operation is missing between archive and hot tables.
+    Whether each digest matches its operation is checked by `memtui.analytics.audit`.
 
     Raises:
         Unavailable: the manifest is damaged, or the archive may not be read.

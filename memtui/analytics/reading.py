@@ -90,17 +90,17 @@ class LogView:
         early: Tell | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open it. Without a filter and in the log's order nothing is computed.
+        """Open it; nothing is computed if everything is visible, matches and keeps its order.
 
         Args:
-            duck: The log's.
-            chosen: The filter; None is everything.
+            duck: The database of the log.
+            chosen: The filter; None: everything.
             sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
             stop: Stops the opening.
             early: Called from this thread while a filter still looks for older operations, in the
                 log's order only: with the newest matches, newest first, whenever there are more
                 of them, up to `EARLY`.
-            check: Called before operations are read; raises where they may be read no more.
+            check: Called before operations are read; raises if they may no longer be read.
 
         Raises:
             Invalid: there is no such sort.
@@ -117,7 +117,7 @@ class LogView:
         self.last = 0
         """The log's newest `seq` when the view was opened; `tail(last)` returns newer ones."""
         self.left_out = 0
-        """How many more match that are memtui's own."""
+        """How many matches are left out as memtui's own reads."""
         if sort not in {"seq", "-seq"}:
             self._sort(sort)
         else:
@@ -130,9 +130,9 @@ class LogView:
                 self.left_out, self._recent = len(internal), Without(self.last, internal)
         self._pending = 0 if self._table is None else self._table.count
         self.count = self._pending + len(self._recent)
-        """How many there are."""
+        """The number of operations in the view."""
         self.logged = self._logged()
-        """How many there would be without the filter; memtui's own count where it includes them."""
+        """Their number without the filter; memtui's own reads count if the filter includes them."""
 
     def _logged(self) -> int:
         excludes = self._chosen.excludes_internal
@@ -141,7 +141,7 @@ class LogView:
         return self.last - (len(self._duck.internal(self.last)) if excludes else 0)
 
     def _filter(self) -> None:
-        """Find what the filter lets through, in the log's order."""
+        """Find the matching operations, in the log's order."""
         duck, last = self._duck, self.last
         where = condition(self._chosen.with_internal()) or "true"
         columns = f"seq, {INTERNAL if self._chosen.excludes_internal else 'false'} AS internal"
@@ -163,6 +163,7 @@ class LogView:
             internal = self._find_in(parts) if parts else 0
             with duck.database.read() as connection:
                 internal += duck.store(connection, through).left_out(self._chosen, last)
+            # Otherwise a seal moved rows, or the copy was started again: all is read once more.
             if duck.stood_still(manifest) and duck.begun == begun:
                 self.left_out = internal
                 return
@@ -181,9 +182,9 @@ class LogView:
         return found
 
     def _find_in(self, parts: Sequence[str]) -> int:
-        """Put what the parts' queries find into the table; return how many are memtui's own.
+        """Put the numbers that the queries find into the table; return how many are memtui's own.
 
-        Parts are ordered from the newest to the oldest.
+        The queries are ordered from the newest part of the log to the oldest.
         """
         internal = 0
         with self._numbering() as cursor:
@@ -219,7 +220,7 @@ class LogView:
             self._early(self._log.by_seqs(found))
 
     def _sort(self, sort: str) -> None:
-        """Find what the filter lets through, in another order than the log's."""
+        """Find the matching operations, in another order than the log's."""
         duck, (key, by) = self._duck, ordering(sort)
         where, columns = condition(self._chosen), f"seq, {key}"
         while True:
@@ -257,7 +258,7 @@ class LogView:
 
     @contextmanager
     def _numbering(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor for the table `view`; it is closed only if the block fails."""
+        """Yield a cursor for the table `view`; it is closed only if the block fails."""
         self._stop.check()
         with guarded():
             cursor = self._duck.cursor()
@@ -268,7 +269,7 @@ class LogView:
                 raise
 
     def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        """Return up to `n` of them from position `start` on, counted from 0."""
+        """Return up to `n` operations from position `start` on, counted from 0."""
         self._check()
         end = min(start + n, self.count)
         low, high = (self.count - end, self.count - start) if self._turned else (start, end)
@@ -315,10 +316,11 @@ class LogView:
         return self.count - 1 - place if self._turned and place is not None else place
 
     def tail(self, after: int) -> Appended:
-        """Return the operations appended above `seq` `after`."""
+        """Return the first matching operations above `after`, at most `TAIL`."""
         self._check()
         head = self._duck.place()[1].head
         found = self._log.newer(self._chosen.with_internal(), after, TAIL)
+        # Fewer than `TAIL` matches: all operations up to the head were looked at.
         last = max([after, *(one.seq for one in found), *([head] if len(found) < TAIL else [])])
         excludes = self._chosen.excludes_internal
         shown = tuple(one for one in found if not (excludes and one.internal))

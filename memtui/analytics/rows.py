@@ -76,12 +76,12 @@ class LogDatabase(DuckDb):
         """Set it up.
 
         Args:
-            database: The control plane's.
+            database: The control plane's database.
             root: The archive folder of all companies.
-            company_id: Whose log.
-            visibility: What may be seen; None is everything.
-            zone: The IANA name of the time zone that days are cut in.
-            memory_mb: What DuckDB may use.
+            company_id: The company of the log.
+            visibility: The reader's visibility; None: everything.
+            zone: The IANA name of the time zone in which days begin.
+            memory_mb: Memory that DuckDB may use.
             locked: Whether DuckDB can open nothing but the company's archive.
         """
         self.folder = ArchiveFolder(root, company_id)
@@ -93,10 +93,10 @@ class LogDatabase(DuckDb):
         self.through = 0
         """The newest `seq` that is in the copy, or sealed."""
         self.begun = 0
-        """How often the copy was started: again whenever the database held another log."""
+        """How often the copy was started; again whenever the database contains another log."""
         self.database = database
         self.log = CompanyLog(database, Archive(root, self), company_id, visibility)
-        """The operations themselves, each with all that is logged of it."""
+        """The complete operations; the copy has only the columns `kept`."""
         self._copying = threading.RLock()
         self._above = 0
         self._anew = True
@@ -136,7 +136,7 @@ class LogDatabase(DuckDb):
 
     @contextmanager
     def reading(self) -> Iterator[State]:
-        """A snapshot of the log for the block, whatever is copied or removed meanwhile."""
+        """Yield a snapshot of the log, which later copying and removal do not change."""
         with self.asking() as cursor:
             with self._copying:
                 manifest, last = self.refresh()
@@ -161,6 +161,7 @@ class LogDatabase(DuckDb):
                         self._add(cursor, hot, min(self.through + BATCH, through), stop)
 
     def _take_out(self, cursor: duckdb.DuckDBPyConnection, sealed: int, stop: Stop) -> None:
+        # The database may contain another log by now: then the digest of the last row differs.
         other = self.through > sealed and self._digest != self._digest_at(self.through)
         if self._anew or sealed < self._above or other:
             self._anew = True
@@ -224,7 +225,7 @@ class LogDatabase(DuckDb):
                 return array("q", (*older[1], *hot))
 
     def store(self, connection: DatabaseConnection, above: int = 0) -> OperationStore:
-        """Return the hot operations above a `seq`, as far as they are visible."""
+        """Return the visible hot operations above a `seq`."""
         return OperationStore(connection, self.folder.company_id, self.visibility, above)
 
     def hot(self, table: str, columns: str, where: str, above: int, through: int | None) -> str:

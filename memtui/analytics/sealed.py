@@ -38,12 +38,12 @@ class Archive:
         self._duck = duck
 
     def manifest(self, company_id: str) -> Manifest:
-        """Return which segments of a company are sealed; raises `Unavailable`."""
+        """Return the manifest of a company's sealed segments; raises `Unavailable`."""
         return ArchiveFolder(self._root, company_id).read()
 
     @contextmanager
     def read(self, company_id: str, segments: Sequence[Segment]) -> Iterator[DatabaseConnection]:
-        """A connection to some segments, at least one, for `memtui.store`.
+        """Yield a connection to some segments, at least one, for `memtui.store`.
 
         Raises:
             Unavailable: a file cannot be read.

@@ -1,1 +1,1 @@
-"""How operations, records, amounts and plans read, for every channel: pure functions of values."""
+"""Texts for operations, records, amounts and plans, for every channel: pure functions."""

@@ -134,7 +134,7 @@ def quoted(text: str) -> str:
 
 
 _UNSAID = frozenset({"inferred", "together"})
-"""Fields of a request that do not say what was set."""
+"""Fields of a request that do not describe the setting."""
 
 
 def configured(operation: Operation) -> str:
@@ -164,7 +164,7 @@ def _redoes(operation: Operation) -> bool:
 
 
 def who(principal: str) -> str:
-    """Return a principal's name without its sort: `ana` for `user:ana`."""
+    """Return a principal's name without its kind: `ana` for `user:ana`."""
     return principal.partition(":")[2] or principal
 
 
@@ -257,7 +257,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def author(created_by: str) -> str:
-    """Return a record's author without the sort of principal: `ana`, `coding (says ana)`."""
+    """Return a record's author without the kind of principal: `ana`, `coding (says ana)`."""
     own, says, claimed = created_by.partition(" (says ")
     name = own.rpartition(":")[2]
     return f"{name}{says}{claimed.rpartition(':')[2]}" if says else name

@@ -1,4 +1,4 @@
-"""Held writes in words, for the command line and the app.
+"""Pending writes in words, for the command line and the app.
 
 Foreign strings are returned unchanged; the caller makes them visible.
 """
@@ -30,7 +30,7 @@ def briefly(one: PendingWrite, zone: tzinfo | None = None) -> str:
 
 
 def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
-    """Yield who requested it, when, from where, and why it is held, as names and values."""
+    """Yield names and values: who requested a write, when, from where, and why it is held."""
     acts_for = f", for {one.acts_for}" if one.acts_for else ""
     yield "asks to", f"{one.operation_type} in {one.binding_key}"
     yield "of", owners_of(one)
@@ -56,7 +56,7 @@ def fields(one: PendingDifference, zone: tzinfo | None = None) -> list[tuple[str
 
 
 def beside(found: PendingDetails) -> Iterator[tuple[str, Sequence[Record]]]:
-    """Yield the records to compare it with, each group with its title."""
+    """Yield the records to compare a pending write with, each group with its title."""
     shown = {one.before.handle for one in found.differences if one.before is not None}
     yield "says otherwise than", [one for one in found.contradicts if one.handle not in shown]
     yield "is there already", found.same

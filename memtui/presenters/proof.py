@@ -1,4 +1,4 @@
-"""The proof of the log in words; pure functions."""
+"""The result of verifying the log, in words; pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
-    """Return names and values of a check that found the chain intact."""
+    """Return the facts of a check that found the chain intact, as names and values."""
     facts = [("intact", counted(found.seq, "operation"))]
     facts += [("gap", _gap(one)) for one in found.gaps]
     seen = (

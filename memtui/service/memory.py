@@ -199,7 +199,7 @@ class MemoryService(Operations):
     mutation runs to its end even if its caller is cancelled. All raise only the contract's errors.
 
     In a company with members, a member gets only the log and records that are visible to them: the
-    rule is `memtui.store.visibility.Sight`. Every method denies a caller who is not a member.
+    rule is `memtui.store.visibility.Visibility`. Every method denies a caller who is not a member.
 
     The operations on memories are methods of this class; everything else is in groups, which are
     imported on first access.

@@ -499,7 +499,8 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
     """Set the user of an operation that named none, from the personal memories it touched.
 
     The scope decides who may see an operation. In a company without members everybody sees all,
-    so there only mutations get a user: their texts stay in the log once members are added.
+    so there only mutations get a user: their texts stay in the log once members are added. Of
+    several users the first is set, but only where members exist.
     """
     if entry.scope.subject_id or (entry.visibility is None and not entry.operation_type.mutates):
         return

@@ -85,6 +85,7 @@ class Caller(Model):
         asked = chosen or EVERYTHING
         if self.as_of is None:
             return asked
+        # `until` is exclusive, and an operation that began at that moment counts.
         end = self.as_of + timedelta(microseconds=1)
         until = end if asked.until is None else min(end, asked.until)
         return asked.model_copy(update={"until": until})

@@ -1,9 +1,9 @@
 """The members of `OperationDraft.request`, by type of operation.
 
-Every member may be left out, and is None once it was erased. Texts are redacted before they are
+Every member may be left out, and is None once a purge erased it. Texts are redacted before they are
 logged. Each member named here has a separate commitment (`memtui.store.digest`), so that a purge
 can erase it alone; unknown members of an imported operation are committed together. The types
-apply to memtui's operations. They are not checked when a row is read, since an imported log has
+apply to memtui's operations. Rows are not checked when they are read, since an imported log has
 what its program wrote.
 """
 
@@ -28,7 +28,7 @@ class CommonDetails(TypedDict, total=False):
     problems: int
     """Items that could not be read."""
     withheld: int
-    """Records that were found and that the caller may not read."""
+    """Records that the provider found but the caller may not read."""
     imported: Json
     """The origin of an imported operation."""
 

@@ -134,6 +134,7 @@ class Operations(MemoryReads):
             _refuse_unstorable(connection, routed)
             if routed.kind == FACT or connection.adapter.only_facts:
                 check_text(routed.content, runtime.fact_limits)
+                # Nobody else may add a fact between the count of the facts and the write.
                 await gate.enter_async_context(connection.adding_facts())
                 found = await self._by_key(
                     entry, connection, routed, copied=copied, together=together, accepts=accepts,
@@ -211,6 +212,7 @@ class Operations(MemoryReads):
         own: list[Record] = []
         if pair_of(request.content.strip()) or has_limit(request.scope, limits):
             own = await own_facts(connection, request.scope)
+        # A copy is stored beside a fact of the same key.
         same = [] if copied else of_same_key(own, request)
         if not same:
             check_room(own, request, limits)
@@ -386,6 +388,7 @@ class Operations(MemoryReads):
             gone = tuple(snapshot.handle for snapshot in there)
             entry.about(gone)
             clean, _ = _redacted(request, {"source"})
+            # By the present ids: an undo may have restored records under other ones.
             now = {name.provider_record_id: one.handle for name, one in found.items()}
             revisions = {
                 now[name].provider_record_id: revision
