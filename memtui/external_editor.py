@@ -65,7 +65,7 @@ def run_program(command: Sequence[str]) -> int:
     Raises:
         Invalid: it cannot be started.
     """
-    # Ctrl+c is for the program alone. It would inherit an ignored signal, but not a handler.
+    # Only the program gets ctrl+c: not SIG_IGN, which it would inherit, but an empty handler.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.call(list(command))  # noqa: S603 - the person's own editor

@@ -38,7 +38,7 @@ class Scratch:
                 descriptor = os.open(self.path, os.O_RDONLY)
             except FileNotFoundError:  # another process removed it, as below
                 continue
-            with suppress(OSError):  # no locks, as on NFS: none is removed
+            with suppress(OSError):  # no locks, as on NFS: then no leftovers are removed
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if self.path.is_dir():
                 break

@@ -109,7 +109,7 @@ class HostedConfig(Model):
     def query_usage(
         self, text: str, intent: QueryIntent, found: Sequence[str]
     ) -> tuple[Usage, ...]:
-        """Bill a search; reranking for an answer is unpriced, as some providers leave it."""
+        """Bill a search; reranking for an answer has no price, as with some real providers."""
         usage = self.embedding(text, self.search_usd)
         if intent is not QueryIntent.ANSWER or not found:
             return (usage,)

@@ -1,8 +1,8 @@
 """Keep two bindings in sync, both ways: a vault and its Milvus collections (seed 002 §7).
 
 A change on one side since the last sync goes to the other. A record that changed on both is a
-conflict: a person decides, and both versions stay until then. A deletion passes only if the pair
-was in sync before, the side that lacks the record was read whole, and deletions are few. Each
+conflict: a person decides, and both versions stay until then. A deletion is copied only if the
+pair was in sync before, the side that lacks the record was read whole, and deletions are few. Each
 change is an operation of the service, so it can be undone. After a kill at any moment, the next run
 ends in sync, since unpaired records of the same content are paired.
 """
@@ -128,6 +128,7 @@ class _Side:
     problems: dict[Problem, None] = field(default_factory=dict)
     """Problems met while reading this side, without duplicates."""
     made: dict[str, str] = field(default_factory=dict)
+    """The `made` metadata of each namespace; another value means that it was recreated."""
 
     def problem_of(self, record_id: str) -> Problem | None:
         """Return the problem with a record's file or a folder above it, if any."""
@@ -207,7 +208,7 @@ async def resolve(endpoints: Endpoints, data: Path, record_id: str, keep: str) -
 
 
 class _Sync:
-    """One run. Sides are numbered, 0 the vault, so that one code serves both directions."""
+    """One run. Sides have numbers, the vault 0, so that the same code serves both directions."""
 
     def __init__(
         self, endpoints: Endpoints, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
@@ -515,7 +516,7 @@ class _Sync:
         return [one for one in reversed(versions) if one.valid_to is not None]
 
     async def _write_gone_facts(self) -> None:
-        """Write facts that are no longer valid into a second binding without versions."""
+        """Write facts that are no longer valid to the second binding if it has no versions yet."""
         left, right = self._sides
         if not self._bindings[1].capabilities.validity or right.versions:
             return
@@ -570,12 +571,13 @@ class _Sync:
         if changed <= _CORRECTED:
             try:
                 stored = await self._corrected(record, other, changed, to)
-            except (Invalid, Unsupported):  # such as a fact's heading, which is moved in the file
+            except (Invalid, Unsupported):  # such as another heading of a fact
                 stored = None
         if stored is None:
             await self._forget_record(other, to)
             begin = _begin(record)
-            if begin and other.valid_from and begin <= other.valid_from:  # it would lie in the past
+            # The new version must begin after the old one.
+            if begin and other.valid_from and begin <= other.valid_from:
                 begin = datetime.now(UTC)
             again = record.model_copy(update={"valid_from": begin})
             stored = await self._write(again, to, WriteMode.APPEND)
@@ -609,7 +611,7 @@ class _Sync:
         return answer.records[0] if answer.records else None
 
     async def _followed(self, record: Record, other: Record, to: int) -> Record | None:
-        """Write the versions of a fact that the other side lacks, each with its start."""
+        """Write the versions of a fact that the other side lacks; None: the last is not written."""
         own = self._sides[1 - to].versions.get(record.handle.provider_record_id, ())
         if record.kind != "fact" or not own or not self._bindings[to].capabilities.validity:
             return None
@@ -651,7 +653,7 @@ class _Sync:
     def _why_kept(  # noqa: PLR0911 — one reason after the other
         self, gone: int, ones: Sequence[tuple[SyncedRecord, Record]], pairs: int
     ) -> str | None:
-        """Say why what is gone on a side is not deleted on the other; None: it may be."""
+        """Return why records whose counterparts are gone are not deleted; None: they may be."""
         side = self._sides[gone]
         if self._rebuild:
             return "A rebuild deletes nothing."
@@ -692,7 +694,7 @@ class _Sync:
     # Note
 
     async def _note(self) -> None:
-        """Keep what is in sync, so that a crash costs little."""
+        """Save the pairs in sync so far, so that a crash loses little work."""
         if not self._dry_run:
             gone, self._dropped = self._dropped, []
             lefts = {one.ids[0]: one for one in self._noted}

@@ -95,7 +95,7 @@ def parse_amount(measure: str, text: str) -> Decimal | int:
 
 
 def badge(statuses: Sequence[SpendingStatus]) -> tuple[str, ...]:
-    """Return the forms of the badge, the longest first; empty if no limit is near.
+    """Return the forms of the badge, the longest first; empty if no limit is near or passed.
 
     It shows the limit with the highest share, and how many others are passed.
     """

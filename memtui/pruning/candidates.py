@@ -46,7 +46,7 @@ _Dated = tuple[datetime, str, Record]
 
 
 class Reason(StrEnum):
-    """Why a record could be forgotten: harmful ones first, then the surest."""
+    """Why a record could be forgotten: harmful records first, then in order of certainty."""
 
     HOLDS_SECRET = "holds_secret"  # noqa: S105 — a word, no password
     """Its text contains a secret in clear text."""
@@ -64,7 +64,7 @@ class Reason(StrEnum):
     SAYS_OTHERWISE = "says_otherwise"
     """A later text on the same subject contradicts it."""
     DISAGREES = "disagrees"
-    """A scope that is read together with its own has another value for its key."""
+    """A record of another scope, read together with this one, has another value for its key."""
     CHANGES_OFTEN = "changes_often"
     CHANGED_LATE = "changed_late"
     """Its value changed after months without a change."""
@@ -154,8 +154,8 @@ def find_candidates(
         tokens_of: Returns the tokens of a record's text in a prompt.
         retrievals: Use of each record; a missing one was never returned. None: not known, so no
             record counts as unread.
-        forgotten: Texts deleted by hand, and when. Only a record created later has come back; the
-            survivor of a deleted duplicate, or a record that an undo restored, has not.
+        forgotten: Texts deleted by hand, and when. Only records created later count, so neither the
+            survivor of a deleted duplicate nor a record that an undo restored does.
         rules: The thresholds; the seeds' by default.
         vectors: Embeds texts to find the same meaning; None without the semantic extra.
         patterns: Patterns in the changes of facts, of any scopes.
@@ -190,7 +190,7 @@ class Repeats:
         retrievals: Mapping[RecordHandle, RetrievalTally],
         vectors: Vectors | None = None,
     ) -> frozenset[RecordHandle]:
-        """Return the records that `find_candidates` would report as repeating another."""
+        """Return the handles that `find_candidates` would report as repeating another record."""
         search = _Search(now, len, lambda _text: (), retrievals, PruneRules())
         alive = search.alive(search.current(records))
         looked_at = hash(search.items(alive))
@@ -311,7 +311,7 @@ class _Search:
             yield self._found(record, Reason.COSTLY, sentence)
 
     def items(self, records: Iterable[Record]) -> tuple[Item, ...]:
-        """Return the records as items to cluster: all that decides which repeat another."""
+        """Return the records as items to cluster, with every field that clustering depends on."""
         return tuple(
             Item(
                 id=_id(record),
@@ -371,7 +371,7 @@ class _Search:
     def _filed_elsewhere(
         self, of_key: Mapping[tuple[str, ...], Sequence[_Dated]]
     ) -> Iterator[PruneCandidate]:
-        """Yield facts that a newer one of the same key contradicts, if only one has a topic."""
+        """Yield facts that a newer one of the same key contradicts; one of the two has no topic."""
         sides: dict[tuple[str, str], tuple[list[_Dated], list[_Dated]]] = {}
         for (scope, topic, key), facts in of_key.items():
             plain, filed = sides.setdefault((scope, key), ([], []))

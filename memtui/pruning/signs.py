@@ -135,7 +135,7 @@ def _quoted(text: str, found: re.Match[str], form_in: Callable[[str], str]) -> s
         return " ".join(found[0].split())[:_QUOTED]
 
     def place(length: int) -> int:
-        """Return how much of the text has a form of this length."""
+        """Return the length of the shortest beginning whose form has at least this length."""
         ends = range(len(text) + 1)
         return bisect_left(ends, length, key=lambda end: len(form_in(plain(text[:end]))))
 
@@ -225,9 +225,9 @@ def _value_at(text: str, separator: re.Match[str], *, in_braces: bool) -> str:
 
 
 _SHARED = 3
-"""Least number of words that two texts on the same subject share …"""
+"""Least number of words that two texts on the same subject share."""
 _BEGINNING = 2
-"""… so many of them at the beginning, unless one negates the other."""
+"""Least number of them at the beginning, unless one text negates the other."""
 _SPAN = 4
 """Longest run of words that may differ."""
 _COUNTED = frozenset(
@@ -298,11 +298,11 @@ def otherwise(earlier: TextForm, later: TextForm, *, places: int = 1) -> str | N
 
     None: no contradiction is evident.
 
-    The two may differ in one place only, a small part of both. Either both begin with the same
-    words, as “Releases are cut on Thursdays” and “… on Tuesdays”: another subject or step is
-    another statement. Or one negates the other: “We use Redis”, “We no longer use Redis”. Texts
-    with the same beginning may differ in up to `places` places if a number or negation differs or
-    most words are the same.
+    They contradict if they differ in one short place, and either begin with the same words
+    (“Releases are cut on Thursdays”, “… on Tuesdays”), or one negates the other (“We use Redis”,
+    “We no longer use Redis”). Texts with another subject or step number do not contradict. With
+    the same beginning, up to `places` places may differ, if a number or negation differs or most
+    words are the same.
     """
     one, other = tuple(map(alike, earlier.content)), tuple(map(alike, later.content))
     start = _shared(one, other)

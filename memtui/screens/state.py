@@ -245,7 +245,7 @@ class GoTo(Message):
     then: str = ""
     """Id of an action to run on the target screen as soon as it is enabled."""
     scope: Scope | None = None
-    """Given alone: another company restores its saved filter line and binding."""
+    """A new scope, without the other fields; another company restores its saved line and binding."""
     as_of: datetime | None = None
     """A moment of the past; from there `app.past` goes back to now."""
     everywhere: bool | None = None
@@ -693,7 +693,7 @@ class StateController:
         self.saved = self.saved.model_copy(update={"toured": True})
 
     def remember(self, screen: str, theme: str) -> None:
-        """Save screen, scope, filter line and binding in the session document."""
+        """Note screen, scope, filter line, binding and theme; `close` saves them."""
         state = self.state
         if state.session is None:
             return

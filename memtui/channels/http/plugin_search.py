@@ -45,7 +45,7 @@ class SearchPart:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The wanted kinds of memories, and their most."""
+    """The wanted kinds of memories, and the most to return."""
 
     kinds: frozenset[Kind]
     limit: int
@@ -105,8 +105,8 @@ async def _queried(
 ) -> list[NamedMemory]:
     """Return a query's results in a part.
 
-    Some results are dropped: those of other owners and of unwanted kinds. If a full reply leaves
-    too few, or a pinned memory may be beyond it, more are requested.
+    Results of other owners and of unwanted kinds are dropped. If a full reply then leaves too few,
+    or the provider has pins and may have omitted a pinned memory, more are requested.
     """
     pins = (await served.binding()).capabilities.pin
     request = QueryRequest(

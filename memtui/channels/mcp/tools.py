@@ -65,7 +65,7 @@ FACT_CHARS = 200
 
 _MOST_PASSAGE, _LEAST_PASSAGE = 1_200, 120
 _LEAST_LISTED = 400
-"""Characters of a listed memory with a short text, as JSON."""
+"""Size of a listed memory with a short text, in characters of JSON."""
 
 
 class Memory(Model):
@@ -114,7 +114,7 @@ class Memory(Model):
 
 
 class ToolAnswer(Model, ABC):
-    """Base of what a tool gives: the operation in the log, by which a person finds the call."""
+    """Base of the answers of tools, with the id of the logged operation."""
 
     operation_id: str
     binding: str
@@ -254,10 +254,10 @@ class ProfileText(ToolAnswer):
 
 
 class ToolInput(Model):
-    """Base of what a tool takes.
+    """Base of the inputs of tools.
 
-    Null is an argument left out. A list or an object may come as its JSON text, as some models
-    write it.
+    An argument of null counts as omitted. A list or an object may be given as JSON text, as some
+    models write it.
     """
 
     @model_validator(mode="before")
@@ -705,7 +705,7 @@ async def _forget(
 
 
 async def _handle(agent: Agent, record_id: str, binding_key: str | None) -> RecordHandle:
-    """Return the handle of a record; if no binding serves the scope, the operation reports it."""
+    """Return the handle of a record; if no binding serves the scope, the operation itself fails."""
     try:
         found = await agent.service.resolve(agent.caller, agent.scope, binding_key)
         provider_key = found.provider_key
@@ -1042,7 +1042,7 @@ _TOOLS_OF = {
 
 
 def _for_agent(said: str) -> str:
-    """Return a message with commands replaced by tools, or marked as the user's."""
+    """Return a message for an agent: commands become tools, or are marked as for the user."""
     for command, tool in _TOOLS_OF.items():
         said = said.replace(command, tool)
     return f"{said} That command is for your user to run." if "`memtui " in said else said

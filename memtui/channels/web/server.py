@@ -31,8 +31,7 @@ _log = logging.getLogger(__name__)
 _OWN = Path(__file__).parent
 _MOST_TABS = 8
 _GONE_SECONDS = 60.0
-"""Seconds without an open tab after which the app counts as left; a page reload briefly has none.
-"""
+"""Seconds without an open tab after which the server stops; a reload closes its tab briefly."""
 _STOP_SECONDS = 10.0
 _MOST_CELLS = 1_000
 """Most columns or rows of a tab, since an app's memory use grows with its size."""
@@ -56,7 +55,7 @@ _HEADERS = {
 
 
 class Tab(AppService):
-    """The app's process of one tab."""
+    """The process of the app for one browser tab."""
 
     def __init__(self, arguments: Sequence[str], **options: Any) -> None:
         super().__init__("", **options)
@@ -176,7 +175,8 @@ class WebServer(Server):
         return web.FileResponse(_OWN / "page.js")
 
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        may_lack = "" if request.path == "/ws" else self.public_url  # as an address that is typed
+        # A browser sends no Origin for a typed address.
+        may_lack = "" if request.path == "/ws" else self.public_url
         origin = request.headers.get("Origin", may_lack)
         if request.host != self._host or origin != self.public_url:
             return web.Response(status=403, text=_FOREIGN)

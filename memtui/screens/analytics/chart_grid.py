@@ -72,7 +72,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self._moved()
 
     def move_bucket(self, by: int) -> None:
-        """Select the bucket `by` places on; if none is selected, count from the end or begin."""
+        """Select the bucket `by` places on; if none is selected, start at the first or last one."""
         count = len(self.charts[0].labels) if self.charts else 0
         if count:
             begin = count if by < 0 else -1

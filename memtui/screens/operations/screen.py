@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from memtui.store.journal import OutcomeCheck
 
 _TELLING = (OperationType.UNDO, OperationType.CHECK)
-"""Operations that change what the details of an earlier one say."""
+"""Types of operations that change the details of earlier ones."""
 _EXPORTED = ("csv", "jsonl", "parquet")
 _HIDDEN = frozenset(SORTS) - SHOWN
 _TEXTS_READ = 10
@@ -86,7 +86,7 @@ class OperationsScreen(ListScreen[Operation]):
         super().__init__(state)
         self._typed: str | None = None
         self._apart: tuple[Operation | None, int] = None, 0
-        """An operation shown although it is not listed, and the list's `times_put` at that time."""
+        """A shown operation that the list lacks, and the list's `times_put` at that time."""
         self._feed = LogFeed(self)
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
@@ -139,7 +139,7 @@ class OperationsScreen(ListScreen[Operation]):
     # The log.
 
     def load(self) -> None:
-        """Open the log with the filter, unless it was opened with it while the person typed."""
+        """Open the log with the filter, unless typing the filter already opened it."""
         self._undone.clear()
         chosen = self.state.log_filter
         typed, self._typed = self._typed, None
@@ -201,7 +201,7 @@ class OperationsScreen(ListScreen[Operation]):
     def select(self, name: str) -> None:
         """Put the cursor on an operation; the filter stays.
 
-        It waits for a log that is being opened, as the present rows may have another filter.
+        If the log is being opened, it waits, since the present rows may have another filter.
         """
         self.talk(self._select(name))
 
@@ -364,7 +364,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_records(self) -> None:
-        """Go to the first record of the operation; of several marked ones, ask which record."""
+        """Go to the operation's first record; with several marked operations, ask for one."""
         chosen = self._chosen
         touched: dict[Place, list[Operation]] = defaultdict(list)
         for operation in chosen:
@@ -569,9 +569,10 @@ def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Ope
 
 
 def _touched(place: Place, by: Sequence[Operation]) -> Choice[Place]:
-    """Return a record as a choice: the text of a change to it alone, else its id; its operations.
+    """Return a record as a choice, with its operations below.
 
-    Its text is not read, as each read is logged.
+    It is named by the subject of a change to it alone, else by its id. Its text is not read, as
+    each read is logged.
     """
     said = (about(one) for one in by if one.operation_type.mutates and len(one.handles) == 1)
     record_id = place[1].rstrip("/").rpartition("/")[2]

@@ -177,7 +177,7 @@ def asked(operation: Operation) -> str:
 
 
 def _withheld(operation: Operation) -> str:
-    """Return the record id of a company-wide text, which is not logged; empty: it is none."""
+    """Return the record id, in place of a company-wide text, which is not logged; else empty."""
     if "content_chars" in operation.request and operation.handles and not operation.erased:
         return operation.handles[0].provider_record_id
     return ""
@@ -251,7 +251,7 @@ def request_words(operation: Operation) -> str:
 
 
 def _filter_words(name: str, value: object) -> str:
-    """Return the line of a filter; empty: it is none, as an imported log may have anything."""
+    """Return the line of a filter; empty if the value is no filter, as an imported log may have."""
     try:
         return format_filter(Filter.model_validate(value)) if name == "filter" else ""
     except (ValueError, MemtuiError):

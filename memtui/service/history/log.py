@@ -111,7 +111,7 @@ class LoggedOperations(ServiceModule):
 
     @in_thread
     def by_ids(self, caller: Caller, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
-        """Return the visible operations with these ids, newest first, as `page` does."""
+        """Return the visible operations with these ids, newest first; damaged ones as in `page`."""
         return self._of(caller).by_ids(operation_ids, strict=False)
 
     @in_thread

@@ -5,17 +5,17 @@ expired still count as held, since nobody deleted them. Days are UTC. Where a co
 only the facts and operations that the caller may see count.
 
 * *User* and *drive*: a person (the principal `user:ana`) and a project. A fact belongs to its
-  project, else to the user whose subject it names: the member's, else the name itself (`ana`).
+  project, else to the user of its subject: the one in the membership, else `ana`.
 * *Active*: a user with at least one successful operation in the window, not counting operations
-  on settings and the log; an agent's operations about a subject make nobody active. A drive is
-  active if such an operation has it in its scope.
+  on settings and the log; an agent's operations about a user do not make the user active. A drive
+  is active if such an operation has it in its scope.
 * *Held*: a fact that existed at the end of the window.
 * *Saved*: written as a new fact. It counts as saved by the AI if an agent wrote it, also if a
   person accepted it in the review; otherwise as saved by a user.
 * *By hand*: by a principal that is not an agent. A deletion that an agent proposed and a person
-  accepted in the review is the agent's. A fact was deleted by hand within 7 days if its last
-  change before 7 days after the save (or so far) was a deletion by hand; a fact that an undo
-  restored is not deleted.
+  accepted in the review is the agent's. A fact was deleted by hand within 7 days if the last of
+  its changes in the 7 days after the save was a deletion by hand; a fact that an undo restored
+  is not deleted.
 """
 
 from __future__ import annotations

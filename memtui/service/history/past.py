@@ -384,7 +384,7 @@ def _is_then(change: Change, moment: datetime | None) -> bool:
 
 
 def _edited(found: HistoryAnswer, entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
-    """Return the newest entry, preceded by the present text if that was edited outside memtui."""
+    """Return the newest entry, after the present text if that was edited outside memtui."""
     newest = entries[0]
     now = next((one for one in found.versions if one.valid_to is None), None)
     if now is None or newest.valid_to is not None or now.text == newest.text:

@@ -30,13 +30,13 @@ _NAMED = (
     "pinned", "expires_at",
 )  # fmt: skip
 _FILLED = frozenset({"source", "title", "topic", "tags", "summary", "metadata", "created_by"})
-"""The fields that are filled in; by others a provider sorts, filters or expires records."""
+"""The fields that are filled in. Providers sort, filter or expire by the others."""
 _CORRECTED = ("topic", "tags", "summary", "pinned", "expires_at")
 _NOTHING: tuple[Any, ...] = (None, False, "", (), {})
 
 
 def asked_of(request: WriteRequest | CorrectRequest) -> dict[str, Any]:
-    """Return the fields that a request sets, by name; of a correction, not author and source."""
+    """Return the fields that a request sets, by name; a correction's without author and source."""
     names = _NAMED if isinstance(request, WriteRequest) else _CORRECTED
     asked = {name: getattr(request, name) for name in names}
     return {name: value for name, value in asked.items() if value not in _NOTHING}
@@ -74,7 +74,7 @@ def filled_in(adapter: Adapter, lost: Iterable[str]) -> tuple[str, ...]:
 def filled(adapter: Adapter, record: R, known: Mapping[str, Any]) -> R:
     """Return a record with the known values of fields that its provider cannot store.
 
-    An author replaces the provider's substitute, too.
+    The known author also replaces a substitute that the provider stored.
     """
     update = {}
     for name in adapter.lacks & _FILLED:

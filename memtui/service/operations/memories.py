@@ -356,7 +356,7 @@ class Operations(MemoryReads):
         Args:
             caller: Who forgets them; an agent's request may be held for review.
             request: The records.
-            together: Id of a group, also of other bindings, that one undo takes back.
+            together: Id of a group of changes, also in other bindings, that one undo takes back.
             staying: The records that stay in their place, as they were read.
             accepts: The pending request that the caller accepts.
 
