@@ -245,7 +245,7 @@ class GoTo(Message):
     then: str = ""
     """Id of an action to run on the target screen as soon as it is enabled."""
     scope: Scope | None = None
-    """A new scope, without the other fields; another company restores its saved line and binding."""
+    """A new scope, with no other field; another company restores its saved line and binding."""
     as_of: datetime | None = None
     """A moment of the past; from there `app.past` goes back to now."""
     everywhere: bool | None = None
