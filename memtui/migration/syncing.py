@@ -88,12 +88,12 @@ class HeldBack(Model):
 
 
 class Synced(Model):
-    """The result of a sync or a dry run; changes are counted by the binding changed."""
+    """The result of a sync or a dry run, with the changes counted by changed binding."""
 
     left: str
     right: str
     records: tuple[int, int] = (0, 0)
-    """How many each side holds."""
+    """Number of records on each side."""
     in_sync: int = 0
     """Records that were already the same."""
     written: dict[str, int] = {}
@@ -108,7 +108,7 @@ class Synced(Model):
 
     @property
     def is_whole(self) -> bool:
-        """Whether both sides hold the same now."""
+        """Whether both sides have the same records now."""
         return not (self.failed or self.conflicts or self.held_back)
 
 

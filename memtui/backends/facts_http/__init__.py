@@ -98,7 +98,7 @@ class FactsHttpConfig(Model):
 
 
 class FactsHttpAdapter(FactProvider):
-    """Facts on a server, which assigns their ids and times (the bodies are in `client`).
+    """Facts on a server, which assigns their ids and times; `client` has the wire format.
 
     A write goes to the project's drive if the scope names a project, or else to the token's user.
     A record id is `user:<id>` or `drive:<id>`. The API only stores a text: sources, tags, topics

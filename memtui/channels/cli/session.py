@@ -257,7 +257,7 @@ def zone_of(settings: Settings) -> tzinfo:
 def choose_company(
     entered: list[CompanyView], companies: list[CompanyView], wanted: str
 ) -> CompanyView:
-    """Return the company with the id or name `wanted`; if empty, the first one to enter.
+    """Return the company with the id or name `wanted`; if that is empty, the first one.
 
     Raises:
         NotFound: there is no such company.
@@ -279,10 +279,10 @@ def choose_company(
 
 
 def build(model: type[ModelT], /, **values: Any) -> ModelT:
-    """Build a model; an invalid value becomes one sentence.
+    """Build a model from the values of a request.
 
     Raises:
-        Invalid: a value is invalid for its field.
+        Invalid: a value is invalid for its field; the message is one sentence.
     """
     from pydantic import ValidationError
 
@@ -347,7 +347,7 @@ def open_app(invocation: Invocation) -> int:
 
 @contextmanager
 def keys_kept() -> Iterator[list[Any]]:
-    """Keep keys typed while the app starts, unechoed, until it reads them.
+    """Leave keys typed while the app starts to the app, without echo.
 
     Otherwise the terminal would echo them, wait for a whole line, and turn enter into ctrl+j.
     Yields the terminal's earlier attributes, and restores them at the end.

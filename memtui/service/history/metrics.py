@@ -55,7 +55,7 @@ class FactDay(Model):
     saves_by_ai: int = 0
     saves_by_user: int = 0
     contexts: int = 0
-    """Assembled contexts, for a model or a person; those that skip earlier texts do not count."""
+    """Assembled contexts, for a model or a person, except those that skip texts given before."""
     average_context_tokens: float | None = None
     most_context_tokens: int | None = None
 
@@ -101,8 +101,9 @@ class FactMetrics(Model):
     average_context_budget: float | None
     most_context_tokens: int | None
     min_share_of_prompt: float | None
-    """The average context's share of the largest prompt of seed 004 §11; `max`: of the smallest."""
+    """Share of the average context in the largest prompt of seed 004 §11."""
     max_share_of_prompt: float | None
+    """Share of the average context in the smallest prompt."""
     share_of_prompt_target: float = TARGET_SHARE
     """At most."""
     days: tuple[FactDay, ...]
