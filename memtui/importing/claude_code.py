@@ -148,6 +148,7 @@ class Transcripts:
         reply = line.get("toolUseResult")
         returned_value = structured(reply) or structured(result.get("content"))
         kind, record_ids = did.kind, did.record_ids or returned(returned_value)
+        # `Write` replaces a file that exists: then it corrected a memory.
         if call.tool == "Write" and isinstance(reply, dict) and reply.get("type") == "update":
             kind = OperationType.CORRECT
         origin = _origin(path, call.line, key, call.values) | {"tool": call.tool}

@@ -172,6 +172,7 @@ class Import:
         """
         staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
         await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
+        # Damaged lines, as a killed client leaves them, never stop an import of transcripts.
         if self.bad_count and not skip_bad and not dry_run and self.form != _TRANSCRIPTS:
             raise self._refusal()
         if not staging.count and not (dry_run and (self.bad_count or self._left_out)):

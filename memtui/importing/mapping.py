@@ -175,7 +175,7 @@ class MappedRows:
             return row, {}
         mapped = {name: row.values.get(column) for name, column in self._named.items()}
         for (name, expression), cell in zip(self._expressions.items(), cells, strict=False):
-            if cell is None:
+            if cell is None:  # a value of NULL is a list with NULL (`tried`)
                 return Row(row.line, None, f"{name}: {self._why(expression, index)}"), {}
             [mapped[name]] = cell
         return row, mapped

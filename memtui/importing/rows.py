@@ -179,7 +179,9 @@ def _csv_rows(path: Path) -> Iterator[Row]:
     refuse_other_than_file(path)
     csv.field_size_limit(_LINE_BYTES)
     try:
+        # Invalid UTF-8 becomes lone surrogates, so that only its row is refused.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            # The separator is the one that the first line has most often.
             start = file.readline(_LINE_BYTES)
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t|", key=start.count))

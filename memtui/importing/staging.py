@@ -99,6 +99,7 @@ class Staging:
         # A database without a name is a temporary one (https://sqlite.org/inmemorydb.html).
         self._company_id = company_id
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # Faster, and nothing has to survive this process.
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.execute(_SCHEMA)

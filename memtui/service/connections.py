@@ -344,6 +344,7 @@ class Connections:
             Unavailable: the provider cannot be opened.
         """
         async with self._locks[binding.binding_id]:
+            # Another caller may have opened it while this one waited for the lock.
             if (known := self.opened(binding, read_only=read_only)) is not None:
                 return known
             await self._drop(binding.binding_id)

@@ -324,6 +324,9 @@ class MemoryService(Operations):
         """Undo an operation and its group, also in other bindings.
 
         `answers` receives each answer as it comes, also where another undo fails.
+
+        Raises:
+            MemtuiError: one of them cannot be undone; the others are undone nevertheless.
         """
         return await self._undo.undo_together(caller, operation_id, answers=answers)
 
@@ -332,7 +335,7 @@ class MemoryService(Operations):
         return await self._undo.refuse_undo(caller, operation_ids)
 
     async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
-        """Return the newest changes that are not undone, newest first."""
+        """Return the newest changes that are not undone, irreversible ones included."""
         return await self._undo.undoable(caller, limit)
 
     async def undo_candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:

@@ -444,6 +444,7 @@ class Recorder:
     def _append(self, entry: RunningOperation) -> None:
         if self._database.read_only:
             return
+        # A power cut may lose a read, but never a change or the finding of a check.
         durable = entry.operation_type.mutates or entry.finding is not None
         with self._database.write(durable=durable) as connection:
             if entry.begun and not appending.end(connection, entry.operation_id):

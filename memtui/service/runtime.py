@@ -447,6 +447,7 @@ class ServiceRuntime:
         connection = self.connections.opened(binding, read_only=read_only)
         if connection is None:
             opening = asyncio.ensure_future(self._open(binding, read_only=read_only))
+            # Its exception counts as retrieved even if the caller is gone.
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
             connection = await asyncio.shield(opening)
         return connection if as_of is None else self.then(connection, as_of)
@@ -583,6 +584,7 @@ class ServiceRuntime:
 
         def run() -> T:
             with self.database.write() as database:
+                # No other change of settings may come between reading them and logging this one.
                 appending.hold(database, company_id)
                 _refuse_unreviewed_settings(database, entry.caller, own)
                 before = settings.read(database, company_id, kinds)

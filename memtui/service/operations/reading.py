@@ -313,6 +313,7 @@ class MemoryReads(ServiceModule):
             handle = handle.model_copy(update={"provider_record_id": ids[0]})
             versions: tuple[RecordVersion, ...] = ()
             shown = [r.scope for one in changes for r in (one.before, one.after) if r]
+            # Without a journaled state, the record itself tells whether the caller may read it.
             if not shown and (entry.visibility is not None or caller.by_ai):
                 record = await self._runtime.find(entry, connection, handle)
                 if not readable([record], scope, entry.visibility):
@@ -338,6 +339,7 @@ class MemoryReads(ServiceModule):
             versions=versions,
             edited_at=edited_at,
         )
+        # If any state was company-wide, agents get the texts with the prefix of such memory.
         owner, *_ = (*filter(is_org, shown), *shown, scope)
         return answer, owner
 

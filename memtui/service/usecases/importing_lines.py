@@ -22,7 +22,7 @@ OUTCOMES = ("added", "changed", "skipped", "refused")
 
 @dataclass(slots=True)
 class ImportLine:
-    """A line of a file, and its outcome: planned first, then as it happened."""
+    """A line of a file, and its outcome: the planned one, then the actual one."""
 
     number: int
     """Counted from 1."""
@@ -57,14 +57,14 @@ async def plan_import(
 ) -> None:
     """Set the outcome that each line would have; nothing is stored.
 
-    A text that exists already, or stands on an earlier line, is skipped. A fact whose key exists
-    changes that fact.
+    A text that is stored already, or is on an earlier line, is skipped. A fact whose key exists
+    changes the existing fact.
 
     Args:
         service: The open service.
         caller: Who imports them.
         lines: The lines, all of one scope and binding.
-        kind: The kind of the records to compare with; None: all of the owner's.
+        kind: The kind of the records to compare with; None: all records of the owner.
     """
     asked = [(line, line.request) for line in lines if line.request]
     if not asked:
@@ -77,6 +77,7 @@ async def plan_import(
     room = limits.max_count - len(facts) if has_limit(scope, limits) else math.inf
     for line, request in asked:
         is_fact = request.kind == FACT
+        # As `write` would store it, so that it can be compared with the stored texts.
         text = redact(request.content.strip(" \t") if is_fact else request.content)[0]
         key = _key_in(text) if is_fact else None
         if text in known:
@@ -101,9 +102,9 @@ async def plan_import(
 async def import_lines(service: MemoryService, caller: Caller, lines: Iterable[ImportLine]) -> None:
     """Store the lines that a plan adds or changes; one undo takes all back.
 
-    A line that does not fit, conflicts or is pending review is refused, and the others are stored.
-    Cancelled, the import ends after the line that it writes: a long file can be stopped, and
-    importing it again goes on from there.
+    A line that does not fit, conflicts or is held for review is refused; the others are stored. If
+    cancelled, the import ends after the line that it is writing: a long import can be stopped, and
+    a second one continues it.
 
     Args:
         service: The open service.
@@ -111,8 +112,8 @@ async def import_lines(service: MemoryService, caller: Caller, lines: Iterable[I
         lines: The lines as `plan_import` left them; each gets its outcome.
 
     Raises:
-        MemtuiError: the other lines would fail alike, such as where the binding is read-only. The
-            lines before it are stored, and have an `operation_id`.
+        MemtuiError: the other lines would fail with the same error, such as in a read-only binding.
+            The lines before it are stored, and have an `operation_id`.
     """
     wanted = [(line, line.request) for line in lines if line.stores and line.request]
     together = service.runtime.new_id() if len(wanted) > 1 else None
