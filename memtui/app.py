@@ -131,7 +131,7 @@ class MemtuiApp(App[None]):
     BINDINGS = bindings_for("app")
 
     controller: StateController
-    """Holds the state that all screens share; set once the settings are loaded."""
+    """Owner of the state that all screens share; set once the settings are loaded."""
 
     def __init__(
         self,
@@ -443,7 +443,7 @@ class MemtuiApp(App[None]):
     def _keep_drafts(self, *, asked_from_outside: bool) -> None:
         """Save unsaved texts as drafts where a signal ends the app; delete the drafts taken up.
 
-        A draft taken up is by now saved, discarded after a yes, or written anew.
+        A draft taken up was saved, or discarded after a yes, or has just been saved again.
         """
         if not self._loaded:
             return
@@ -603,7 +603,7 @@ class MemtuiApp(App[None]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run an action, or say in a toast why it cannot run now, or what went wrong."""
+        """Run an action; a toast says why it cannot run now, or why it failed."""
         from memtui.contract import MemtuiError
 
         target = default_namespace or self
@@ -629,7 +629,7 @@ class MemtuiApp(App[None]):
     def push_screen(self, screen: Any, callback: Any = None, *rest: Any, **options: Any) -> Any:
         """Show a dialog; where its answer cannot be carried out, say why in a toast.
 
-        Keys typed while a screen kept them are dropped if it is left without an answer.
+        Keys that a screen held back are dropped if it is left without an answer.
         """
 
         def answered(answer: Any) -> None:

@@ -12,7 +12,7 @@ An adapter raises only the errors below, each with a message a person can act on
     ├── NotFound      the record, namespace or binding does not exist
     ├── Conflict      the record changed since the caller read it
     ├── Denied        the caller may not do this, or the binding is read-only
-    ├── Invalid       the request cannot be right whoever sends it
+    ├── Invalid       the request is malformed or out of bounds
     └── Unsupported   the provider has no such ability
 """
 
@@ -832,7 +832,7 @@ EVERYTHING = Filter(internal=True)
 
 OWNER_FIELDS = ("project_id", "subject_id", "agent_id")
 """The scope fields that can own a record, by precedence: the first one set is the owner of a write,
-or else the company. The others only tell where the record comes from."""
+or else the company. The others only state where the record comes from."""
 
 ORCHESTRATOR = "orchestrator"
 """The agent whose facts go into the context of every project and agent type (seed 002 §7)."""
@@ -1442,7 +1442,7 @@ class Adapter(ABC):
         raise Unsupported(f"The provider {self.key} cannot restore a record.")
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what reads of `scope` omit because it is unreadable; called after every read.
+        """Return the unreadable items that reads of `scope` omit; called after every read.
 
         A provider that has no such problems, or raises errors for them, need not override this.
         """

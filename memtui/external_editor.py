@@ -49,7 +49,7 @@ def editor_words(setting: str, environment: Mapping[str, str] = os.environ) -> l
 
 
 def command_at(editor: Sequence[str], location: Location) -> list[str]:
-    """Return the command that opens a file at its line, in the way this editor takes it."""
+    """Return the command that opens a file at its line, in the syntax of this editor."""
     path = str(Path(location.path).absolute())
     name = Path(editor[0]).name
     if name in _GOTO_FLAG:

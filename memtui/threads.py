@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _MOST_THREADS = 32
 _LAST_CALLS_S = 30.0
-"""How long shutdown waits for calls whose caller still waits, such as a row of the log."""
+"""How long shutdown waits for calls whose caller still waits, such as the write of a log row."""
 _GIVEN_UP_S = 1.0
 """How long shutdown waits for abandoned calls."""
 

@@ -29,7 +29,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return the sentence for an unknown name, with the nearest or all known names.
 
     Args:
-        what: The sort of thing, such as `binding`.
+        what: The kind of thing, such as `binding`.
         name: The unknown name.
         known: The known names.
     """

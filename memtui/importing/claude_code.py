@@ -78,7 +78,7 @@ class _Call:
 
 @dataclass(slots=True)
 class Transcripts:
-    """Reads transcripts for one company, and counts what it leaves out."""
+    """Reads transcripts for one company, and counts the lines that it leaves out."""
 
     company_id: str
     lose: Callable[[Path, int, str], None]

@@ -385,7 +385,7 @@ def records_words(namespace: Namespace) -> str:
 
 
 def embedding_words(found: Embedding) -> str:
-    """Return the state of embedding: `by meaning with static`, or what is still to do."""
+    """Return the state of embedding: `by meaning with static`, or the remaining work."""
     if found.is_done:
         return f"by meaning with {found.model}"
     if not found.agreed:

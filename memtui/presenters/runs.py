@@ -124,7 +124,7 @@ def offset(since_start: timedelta) -> str:
 
 
 def verb(step: RunStep) -> str:
-    """Return a step as a verb: told, asked, wrote."""
+    """Return a step as a verb: given, asked, wrote."""
     operation = step.operation
     if operation.operation_type is OperationType.CONTEXT and step.context is None:
         return "looked at" if "delivered" in operation.request else "replied"

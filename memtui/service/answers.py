@@ -62,7 +62,7 @@ class CaptureSwitches(Model):
 
 
 class RuleAction(StrEnum):
-    """What a rule does with an agent's write.
+    """The effect of a rule on an agent's write.
 
     Where several rules apply, a refusal wins over an acceptance, and that over a hold.
     """
@@ -225,7 +225,7 @@ the same (seed 002)."""
 
 
 class Similar(Model):
-    """A record whose text is the same as that of a new one, or nearly."""
+    """A record with the same text as a new one, or nearly the same."""
 
     record: Record
     likeness: float
@@ -259,7 +259,7 @@ class MutationAnswer(Answer):
     similar: tuple[Similar, ...] = ()
     """Records with the same text as the written one, or nearly, where the caller asked for them."""
     was: str | None = None
-    """The former text of a changed record, as when a fact is written whose key exists."""
+    """The former text of a changed record, also where a write changed the fact of its key."""
     linked: dict[str, str] = {}
     """Old record id to new id, where the provider could not restore the old one."""
     undoes: str | None = None

@@ -240,13 +240,13 @@ class MemoryService(Operations):
     plugin: _Lazy[PluginLedger] = _Lazy("operations.namespaces", "PluginLedger")
     """Namespaces and ids of bindings that are served as memory plugins."""
     pruning: _Lazy[Pruning] = _Lazy("context.pruning", "Pruning")
-    """Plans of what to prune, for one owner or for everything."""
+    """Plans for pruning, for one owner or for everything."""
     purging: _Lazy[Purging] = _Lazy("home.purge", "Purging")
     """Purges: planned, applied, and by age."""
     review: _Lazy[Review] = _Lazy("review.queue", "Review")
     """Pending writes of agents, decisions, and review rules."""
     runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")
-    """Runs of agents: what they read and did, replayed from the log."""
+    """Runs of agents, with their reads and changes replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("home.stored_secrets", "Secrets")
     """Search for secrets stored in clear text."""
     tags: _Lazy[Tags] = _Lazy("operations.tags", "Tags")

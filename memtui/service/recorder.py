@@ -71,7 +71,7 @@ _LOGGED_CHARS = 2_000
 
 @dataclass(slots=True)
 class RunningOperation:
-    """An operation while it runs; its attributes are what gets logged."""
+    """A running operation; its attributes get logged."""
 
     operation_id: str
     operation_type: OperationType

@@ -203,7 +203,7 @@ def memberships_of(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Mem
         caller: Who calls.
 
     Raises:
-        Denied: the company has members, but no role counts; none does for an agent that acts for
+        Denied: the company has members, but the caller has no role, like an agent that acts for
             nobody.
     """
     person = person_of(caller)
@@ -242,7 +242,7 @@ def _in_project(memberships: Sequence[Membership], project_id: str) -> list[Memb
     """Return company-wide roles, and those in the project, all as roles in the project.
 
     Raises:
-        Denied: there is none.
+        Denied: there is no such role.
     """
     kept = [one for one in memberships if one.project_id in {None, project_id}]
     if not kept:
@@ -352,7 +352,7 @@ def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) 
     """Return the records that may be seen; never those of another company.
 
     Args:
-        records: What the provider returned.
+        records: The records that the provider returned.
         asked: The scope that was asked for.
         visibility: None: the company has no members, and everybody reads everything.
     """

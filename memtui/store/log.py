@@ -140,7 +140,7 @@ class TimeSpan(NamedTuple):
 
 
 class Word(NamedTuple):
-    """Somebody's feedback on a record that a query or a context returned."""
+    """A principal's feedback on a record that a query or a context returned."""
 
     record_id: str
     judged: str
@@ -942,7 +942,7 @@ def _moment(column: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
 
 
 def _is_damaged(connection: DatabaseConnection) -> ColumnElement[bool]:
-    """Return whether an operation holds values memtui never writes; only SQLite accepts such."""
+    """Return the condition of values that memtui never writes; only SQLite accepts them."""
     if connection.dialect != "sqlite":
         return false()
     columns = OPERATIONS.c
@@ -954,7 +954,7 @@ def _is_damaged(connection: DatabaseConnection) -> ColumnElement[bool]:
 
 
 def _is_no_number(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return whether the column holds a text, which SQLite accepts in any column."""
+    """Return the condition of text in a column of numbers, which SQLite accepts."""
     return func.typeof(column).in_(("text", "blob"))
 
 

@@ -100,7 +100,8 @@ class Operations(MemoryReads):
 
         Raises:
             Conflict: several facts have its key, or the record that it replaces has changed.
-            Denied: the caller may not write here, or change the existing record.
+            Denied: the caller may not write here or change the existing record, or an agent has
+                reached the limit of its saves.
             Invalid: it has no text or source, is no valid fact, or there is no room for it.
             Unsupported: the provider cannot store it as requested.
         """

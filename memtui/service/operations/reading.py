@@ -1,6 +1,6 @@
 """The operations that read memories: query, explain, profile, get, browse, history.
 
-Each is recorded with the binding that answered, and leaves out what the caller may not read.
+Each is recorded with the binding that answered, and omits records that the caller may not read.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class MemoryReads(ServiceModule):
         all_problems: bool = False,
         to_show: bool = False,
     ) -> BrowseAnswer:
-        """Return one page of what is stored.
+        """Return one page of the stored records.
 
         Args:
             caller: Who asks.
