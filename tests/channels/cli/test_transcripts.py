@@ -107,4 +107,4 @@ def test_commands_print_what_they_printed(
 
 if __name__ == "__main__":
     os.environ["TRANSCRIBE"] = "1"
-    sys.exit(pytest.main(["-q", "-n", "0", __file__]))
+    sys.exit(pytest.main(["-q", "-n", "0", __file__, *sys.argv[1:]]))
