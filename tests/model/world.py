@@ -84,7 +84,7 @@ SMALL = {
     "service.connections._PAGE": 3, "service.operations.reading._PAGE": 3,
     "service.history.as_of._PAGE": 3, "service.home.purge._AT_ONCE": 2,
     "service.home.purge._BATCH": 2, "service.home.survey._AT_ONCE": 2,
-    "service.operations.uses._AT_ONCE": 2, "service.history.company_log._PAGE": 3,
+    "service.operations.uses._AT_ONCE": 2, "analytics.company_log._PAGE": 3,
     "service.context.impact._PAGE": 3, "service.operations.tags._PAGE": 3,
     "backends.facts.rows._CHUNK": 2, "store.erasing._PAGE": 2, "store.pairs._AT_ONCE": 2,
     "migration.endpoints._PAGE": 3, "backends.mem0.stores._PAGE": 3,

@@ -67,7 +67,7 @@ async def test_a_check_tells_how_far_it_is_and_stops(
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(audit, "_TOLD", 10)
+    monkeypatch.setattr(audit, "_WATCHED_EVERY", 10)
     fill(service._runtime.database, 200, "local", start=1_000)
     told: list[tuple[int, int]] = []
     found = await service.analysis.verify_chain(caller, lambda *far: told.append(far))

@@ -39,6 +39,7 @@ from memtui.screens.prune_review import Narrowing, PlanPart, ReviewedPlans, Sort
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState, PruneFigures
 from memtui.service import Caller, MutationAnswer
+from memtui.service.usecases.undoing import Undone
 from memtui.store.operation import Operation
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import AppendedRows, Selection
@@ -222,7 +223,7 @@ def test_all_bindings_are_asked_unless_one_is_named() -> None:
 
 def test_nothing_changes_in_the_past_or_where_all_is_read_only() -> None:
     company = cast("Any", SimpleNamespace(company_id="local"))
-    service = cast("Any", None)
+    service = cast("Any", SimpleNamespace(read_only=False))
     then = ServiceSession(service, CALLER.at(NOW), company)
     assert "past" in AppState(session=then).no_change
     assert AppState(read_only=True).no_change
@@ -316,20 +317,24 @@ class Redoing:
     def __init__(self, *undone: list[MutationAnswer], fails: str = "", with_: Any = None) -> None:
         self.session = SimpleNamespace(undone=list(undone))
         self.acts = SimpleNamespace(settled=None)
-        self.fails, self.error, self.taken, self.told = fails, with_, list[str](), ""
+        self.fails, self.error, self.taken, self.addition = fails, with_, list[str](), ""
 
     async def wait(self, *_: Any) -> None: ...
 
-    async def take_back(self, ids: list[str], done: list[MutationAnswer]) -> None:
+    async def take_back(self, ids: list[str]) -> Undone:
+        done = Undone()
         for one in ids:
             if one == self.fails:
-                raise self.error
+                done.failed = self.error
+                break
             self.taken.append(one)
-            done.append(answer(0, operation_id=f"again-{one}", undoes=one))
+            done.answers.append(answer(0, operation_id=f"again-{one}", undoes=one))
+        return done
 
-    async def _raise_in_part(self, error: MemtuiError, _done: Any, told: str) -> None:
-        self.told = told
-        raise error
+    async def _raise_in_part(self, undone: Undone, addition: str) -> None:
+        self.addition = addition
+        if undone.failed is not None:
+            raise undone.failed
 
 
 async def test_redo_goes_back_through_what_was_undone_the_last_first() -> None:
@@ -357,7 +362,7 @@ async def test_a_redo_that_fails_leaves_the_rest(error: MemtuiError, left: list[
     assert screen.taken == ["undo-3"]
     [rest] = screen.session.undone
     assert [one.operation_id for one in rest] == left
-    assert "goes on with the rest" in screen.told
+    assert "goes on with the rest" in screen.addition
 
 
 def test_what_was_done_is_told_of_every_answer() -> None:

@@ -149,7 +149,7 @@ async def test_every_owner_kind_and_binding_is_looked_through(
     assert sorted(len(one.answers) for one in told) == [1, 2, 3]
     [closed] = [one.plan for one in found.answers if one.binding_key == "closed"]
     assert not closed.marked
-    assert closed.items[0].kept == "The binding closed is read-only."
+    assert closed.items[0].kept == "closed is read-only."
     with pytest.raises(Invalid, match="read-only"):
         closed.mark([closed.items[0].record.handle])
     log = await service.log.page(ANA, Filter(operation_type=OperationType.BROWSE))

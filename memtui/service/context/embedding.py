@@ -119,7 +119,7 @@ class BindingEmbeddings(ServiceModule):
             connection,
         ):
             before = found = await _state(connection)
-            asked["embedding"] = found.model
+            entry.request["embedding"] = found.model
             await runtime.recorder.begin(entry, [])
             for _ in range(_CALLS_AN_OPERATION):
                 last = found
