@@ -274,10 +274,10 @@ def format_of(name: str) -> ExportFormat:
     try:
         return ExportFormat(ending)
     except ValueError:
-        known = ", ".join(f".{form}" for form in ExportFormat)
+        *others, last = (f".{form}" for form in ExportFormat)
+        known = f"{', '.join(others)} or {last}"
         raise Invalid(
-            f"{name} does not say how to write it: end its name in one of {known}, "
-            "or give --format."
+            f"The name {name} has no known ending: end it in {known}, or give --format."
         ) from None
 
 

@@ -209,8 +209,8 @@ def _newer(older: Manifest, newer: Manifest) -> list[Segment]:
 def _refuse_other(shorter: Manifest, longer: Manifest) -> None:
     if longer.segments[: len(shorter.segments)] != shorter.segments:
         raise Conflict(
-            f"What is sealed of {shorter.company_id} here and in the object store differs; fetch "
-            "into an empty archive folder, or name another archive_url."
+            f"The sealed log of {shorter.company_id} differs between this machine and the object "
+            "store; fetch into an empty archive folder, or name another archive_url."
         )
 
 

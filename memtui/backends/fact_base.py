@@ -56,7 +56,9 @@ class FactProvider(Adapter):
     def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
         """Return the owner. Raises `Invalid` if the scope has neither a project nor a subject."""
         if scope.project_id is None and scope.subject_id is None:
-            raise Invalid("It keeps facts of projects and users only; this is neither's.")
+            raise Invalid(
+                "This provider stores facts of projects and users only; this scope names neither."
+            )
         return " ".join(fact_owner(scope))
 
     @abstractmethod

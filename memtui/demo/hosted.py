@@ -102,7 +102,7 @@ class HostedConfig(Model):
     """Fee of a write or a correction."""
     search_usd: Decimal = Decimal("0.0004")
     embedding_usd_per_million: Decimal = Decimal("0.02")
-    """Price of a million tokens, as those of a summary's `input` and `output`."""
+    """Price of a million tokens; likewise `input` and `output` of a summary."""
     input_usd_per_million: Decimal = Decimal("0.15")
     output_usd_per_million: Decimal = Decimal("0.60")
 
@@ -291,7 +291,9 @@ class HostedAdapter(Adapter):
             count = len(await asyncio.to_thread(self._returned))
         return Health(
             status="degraded" if late else "ok",
-            message="It is late." if late else "A stand-in on this machine; nothing is billed.",
+            message="It responds late."
+            if late
+            else "A stand-in on this machine; nothing is billed.",
             records=count,
         )
 

@@ -281,7 +281,9 @@ class _Sync:
     async def _keep_both(self, one: _Known) -> None:
         left, right = one.records
         if left is None or right is None:
-            raise Invalid("One side has no more of it; keep the version of one of the bindings.")
+            raise Invalid(
+                "One side no longer has the record; keep the version of one of the bindings."
+            )
         if _key(left) is not None and _key(left) == _key(right):
             raise Invalid("A fact's key has one value; keep the version of one of the bindings.")
         self._dropped.append(one.pair)
@@ -474,7 +476,7 @@ class _Sync:
         """Await a change of side `to` and count it as `done`; a failure does not stop the run."""
         why = None
         if done != "deleted":
-            no_text = "It has no text, and a memory is written with one."
+            no_text = "It has no text, and a memory needs one."
             why = why_left(record, self._sides[1 - to].problems)
             why = why or (None if record.text.strip() else no_text)
         try:
@@ -663,7 +665,10 @@ class _Sync:
             if problem := side.problem_of(pair.ids[gone]):
                 return f"{pair.ids[gone]} may be there and cannot be read. {problem.sentence()}"
         if not self._sees_all:
-            return f"You do not see all of {side.key}, so nobody knows what is gone there."
+            return (
+                f"You do not see all of {side.key}, so records missing from your view may still "
+                "exist there."
+            )
         remade = [name for name, made in self._state.made.items()
                   if name.startswith(f"{gone} ") and side.made.get(name[2:]) != made]  # fmt: skip
         if remade:

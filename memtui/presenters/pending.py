@@ -13,7 +13,7 @@ from memtui.presenters import format as fmt
 from memtui.record_changes import asked_fields, changed_fields, written_with
 from memtui.service.review.queue import PendingDetails, PendingDifference, PendingWrite
 
-GONE = "What it would change is gone, so only refusing it is left"
+GONE = "The record that it would change is gone; refuse it"
 ORDERS = "It reads like an order, or hides something."
 
 

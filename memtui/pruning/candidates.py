@@ -292,8 +292,10 @@ class _Search:
     def _of_use(self, record: Record, use: RetrievalTally) -> Iterator[PruneCandidate]:
         made, rules = record.created_at, self.rules
         if use.not_helped > use.helped:
-            words = f"As a result it did not help {_times(use.not_helped)}"
-            sentence = f"{words}, and helped {_times(use.helped)}." if use.helped else f"{words}."
+            words = f"It was marked as not helpful {_times(use.not_helped)}"
+            sentence = (
+                f"{words}, and as helpful {_times(use.helped)}." if use.helped else f"{words}."
+            )
             yield self._found(record, Reason.DID_NOT_HELP, sentence)
         if use.count:
             if use.last_at is not None and self.now - use.last_at >= timedelta(rules.stale_days):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _ABOUT = "No memory, query or context has it until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
 _UNCHANGED = "Unchanged; a accepts it as it is."
-_GONE = f"{pending.GONE}: d refuses it."
+_GONE = f"{pending.GONE} with d."
 _MOST_LINES = 2_000
 _LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
 _WARNING = frozenset({"not yours", "unknown"})

@@ -32,8 +32,8 @@ class Sources(ModalListScreen["WriteSource"]):
 
     ACTION_GROUP = "sources"
     NOUN = "source"
-    READING = "Reading what wrote …"
-    FILTERS = ("List what made the writes that pass", _HINT)
+    READING = "Reading the sources …"
+    FILTERS = ("List the sources of matching writes", _HINT)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
@@ -66,7 +66,7 @@ class Sources(ModalListScreen["WriteSource"]):
         count = self.rows.loaded
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
         shown = display(number, style=STRONG) if count else None
-        return lines([line("what wrote records", shown, gap="   "), *self.narrowed()])
+        return lines([line("sources of writes", shown, gap="   "), *self.narrowed()])
 
     def detail(self, row: WriteSource, width: int) -> Content:
         """Return the details of a source."""

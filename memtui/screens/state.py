@@ -633,7 +633,7 @@ class StateController:
                 self.use_pruning(found)
 
         def failed(error: MemtuiError) -> None:
-            _log.info("How much could go is not known: %s", error)
+            _log.info("The number of prunable records is unknown: %s", error)
 
         self._planning.latest(lambda: count(state), show, failed)
 
@@ -654,7 +654,7 @@ class StateController:
                 self._set(replace(self.state, embeddings=embeddings))
 
         def failed(key: str, error: MemtuiError) -> None:
-            self._tell_once(MemtuiError(f"{key} is not embedded on: {error}"))
+            self._tell_once(MemtuiError(f"Embedding of {key} stopped: {error}"))
 
         catch_up = session.service.embedding.catch_up
         self._embedding.latest(

@@ -188,7 +188,7 @@ async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
         there = await pair.texts(side)
         assert ("web", "note", "Note 5, mine.") in there
         assert ("web", "note", "Note 5, yours.") in there
-    for one, why in ((facts[0], "one value"), (gone, "no more of it")):
+    for one, why in ((facts[0], "one value"), (gone, "no longer has the record")):
         with pytest.raises(Invalid, match=why):
             await resolve(pair.ends, pair.data, one.handle.provider_record_id, "both")
         await resolve(pair.ends, pair.data, one.handle.provider_record_id, "default")

@@ -343,8 +343,8 @@ def test_what_did_not_help_more_often_than_it_did_is_named() -> None:
     }
     first, last = candidates(records, retrievals=said)
     assert (first.reason, first.suggested) == (Reason.DID_NOT_HELP, False)
-    assert first.sentence == "As a result it did not help 2 times, and helped once."
-    assert last.sentence == "As a result it did not help once."
+    assert first.sentence == "It was marked as not helpful 2 times, and as helpful once."
+    assert last.sentence == "It was marked as not helpful once."
 
 
 def test_what_a_text_shows_is_a_reason_and_never_marked_by_itself() -> None:

@@ -409,7 +409,7 @@ async def test_a_merge_deletes_nothing_where_the_one_that_stays_is_gone(
         gone = ForgetRequest(scope=ANA, handles=(first.handle,))
         await service.forget(caller, gone)
         await pilot.press("enter")
-        await until(pilot, lambda: any("was to stay in the place" in one for one in toasts(app)))
+        await until(pilot, lambda: any("the record to keep" in one for one in toasts(app)))
         assert await held(service, caller, ANA) == ["likes TEA"]
 
 

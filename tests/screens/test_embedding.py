@@ -70,7 +70,7 @@ async def test_texts_go_to_another_machine_after_a_yes(
     await write_notes(service, caller, ["one"])
     await configure(service, caller, "openai:https://llm.acme.invalid/v1#m")
     async with running(paths, settings, "bindings", size=(200, 60)) as (app, pilot):
-        await until(pilot, lambda: shows(app, "no yes to embed"))
+        await until(pilot, lambda: shows(app, "embedding not confirmed"))
         await pilot.press("M")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert shows(app, "Send the texts of default to https://llm.acme.invalid?")
@@ -81,4 +81,4 @@ async def test_texts_go_to_another_machine_after_a_yes(
         await pilot.press("M")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("down", "enter")
-        await until(pilot, lambda: shows(app, "no yes to embed"))
+        await until(pilot, lambda: shows(app, "embedding not confirmed"))

@@ -312,6 +312,6 @@ async def test_a_duplicate_stays_whose_other_copy_went_meanwhile(
         await pilot.press("d")
         await until(pilot, lambda: "Forget 1 record" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: any("was to stay" in said for said in toasts(app)))
+        await until(pilot, lambda: any("the record to keep" in said for said in toasts(app)))
     left = await service.browse(caller, BrowseRequest(scope=MECH))
     assert [one.handle for one in left.records] == [one for one in handles if one != stays]

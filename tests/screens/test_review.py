@@ -135,9 +135,9 @@ async def test_a_correction_whose_record_is_gone_is_not_offered(
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
         await shows(pilot, app, "◔ 1 held")
         await pilot.press("Q")
-        await shows(pilot, app, "What it would change is gone")
+        await shows(pilot, app, "The record that it would change is gone")
         await pilot.press("a")
-        await until(pilot, lambda: any("only refusing it is left" in one for one in toasts(app)))
+        await until(pilot, lambda: any("refuse it with d" in one for one in toasts(app)))
         assert isinstance(app.screen, ReviewScreen)
         await pilot.press("d", "enter")
         await shows(pilot, app, "Nothing waits for review.")

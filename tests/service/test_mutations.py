@@ -491,7 +491,7 @@ async def test_an_id_with_a_secret_reaches_neither_the_provider_nor_the_log(
     service: MemoryService, caller: Caller, note: WriteRequest, fake
 ) -> None:
     secret = "ghp_" + "a1B2" * 9
-    with pytest.raises(Invalid, match="holds a secret"):
+    with pytest.raises(Invalid, match="contains a secret"):
         await service.write(caller, note.model_copy(update={"record_id": f"notes/{secret}"}))
     assert fake.calls == []
     refused = await newest(service, caller)

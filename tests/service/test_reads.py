@@ -554,7 +554,7 @@ async def test_what_a_provider_does_not_do_is_refused_in_a_sentence(
 ) -> None:
     await service.bindings.add(caller, "real", provider, {})
     update = {"binding_key": "real", "mode": WriteMode.SUMMARIZE, "record_id": None}
-    with pytest.raises(Unsupported, match="condenses none"):
+    with pytest.raises(Unsupported, match="cannot summarise"):
         await service.write(caller, note.model_copy(update=update))
     assert not (await service.browse(caller, BrowseRequest(scope=scope, binding_key="real"))).total
     if provider != "facts":

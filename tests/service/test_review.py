@@ -271,7 +271,7 @@ async def test_what_would_change_a_record_that_is_gone_can_only_be_refused(
         shown = await service.review.show(ANA, pending_id)
         assert (shown.gone, shown.changes, len(shown.then)) == (True, (), 1)
         for seen in (None, shown.seen):
-            with pytest.raises(Conflict, match="only refusing it is left"):
+            with pytest.raises(Conflict, match="is gone; refuse it"):
                 await service.review.accept(ANA, pending_id, seen=seen)
     assert len(await waiting(service)) == 2
     await service.undo(ANA, gone.operation_id)

@@ -69,9 +69,9 @@ class FactsHttpConfig(Model):
     token_secret: str
     """The name of the secret that holds the bearer token."""
     subject_id: str = Field(min_length=1)
-    """The user whose token it is; the user's facts are this subject's."""
+    """The subject whose token it is; the server's user facts belong to this subject."""
     drives: tuple[str, ...] = ()
-    """The drives to show where no project is named; the server lists none."""
+    """Drives to show if no project is named; the server cannot list drives."""
     socket: Path | None = None
     """A unix socket to reach the server through."""
     allow_http: bool = False

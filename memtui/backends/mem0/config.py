@@ -20,17 +20,16 @@ class Mem0Config(Model):
     url: str = PLATFORM
     """Where mem0 answers: its platform, or the address of your own server."""
     api: Literal["platform", "server"] | None = None
-    """Which of its two APIs answers there; unset: the platform's at api.mem0.ai, else the open
-    server's."""
+    """The API at `url`; unset: the platform's at api.mem0.ai, else the open server's."""
     library: LocalPath | None = None
-    """Instead of `url`: a JSON or YAML file with the config of mem0's own library, as
-    `Memory.from_config` takes it, whose store is then opened here."""
+    """A config file of mem0's own library (JSON or YAML, as for `Memory.from_config`); its store is
+    opened here, instead of `url`."""
     api_key_secret: str | None = None
     """The name of the secret that holds the API key; the platform wants one."""
     infer: bool = False
-    """Let mem0's model draw memories of its own from what is written; off, the text is kept."""
+    """Let mem0's model infer memories from each text; off: store the text itself."""
     shared_user: str = Field(default="shared", pattern=r"^[^\s*]+$")
-    """The mem0 user that keeps what is nobody's: of no subject, agent or run."""
+    """The mem0 user for records without a subject, agent or run."""
     allow_http: bool = False
     """Send the key unencrypted to another machine."""
     timeout_seconds: float = Field(default=20.0, gt=0)
@@ -49,8 +48,8 @@ class Mem0Config(Model):
             check_address(config.url, what="mem0's url", is_private=is_private)
             if config.is_platform and config.api_key_secret is None:
                 raise Invalid(
-                    "mem0's platform wants an API key; put it into the keyring or the environment "
-                    "as MEM0_API_KEY, say, and set api_key_secret to that name."
+                    "mem0's platform wants an API key; put it into the keyring or the environment, "
+                    "for example as MEM0_API_KEY, and set api_key_secret to that name."
                 )
         return config
 

@@ -24,8 +24,8 @@ class MilvusConfig(EmbeddingConfig):
     """
 
     path: LocalPath | None = None
-    """The file of Milvus Lite, a folder whose name ends in .db; unset, as uri is too, keeps it in
-    the binding's own folder."""
+    """Milvus Lite's folder, ending in .db; if path and uri are both unset, one in the binding's
+    folder."""
     uri: str | None = None
     """The address of a server or cluster, such as https://milvus.example.com:19530."""
     token_secret: str | None = None
@@ -35,8 +35,8 @@ class MilvusConfig(EmbeddingConfig):
     prefix: str = Field(default="aq_", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """What the names of the collections begin with."""
     embedding: str | None = STATIC
-    """The model of the documents' vectors: static, fastembed:MODEL or openai:URL#MODEL; none
-    searches by words and writes no documents."""
+    """The model of the documents' vectors: static, fastembed:MODEL or openai:URL#MODEL;
+    without a model: search by words only, and no documents can be written."""
     allow_http: bool = False
     """Let the token go to another machine unencrypted."""
     timeout_seconds: float = Field(default=8.0, gt=0)

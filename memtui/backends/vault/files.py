@@ -333,7 +333,7 @@ class VaultFolder:
 
     def _writable(self, path: str) -> Path:
         if self._is_link(path):
-            raise Denied(f"{path} is behind a symbolic link; memtui writes no further.")
+            raise Denied(f"{path} is behind a symbolic link; memtui does not write through links.")
         return self.root.joinpath(*path.split("/"))
 
     @contextlib.contextmanager

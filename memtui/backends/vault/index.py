@@ -371,7 +371,7 @@ class VaultIndex:
             found.append(Problem(message=f"Search may be behind: {self._trouble}"))
         found += [
             Problem(
-                message=f"What hands changed in it is not in its history: {message}",
+                message=f"A manual edit is missing from its history: {message}",
                 location=self._folder.location(path, 1),
             )
             for path, message in self._unnoted.items()

@@ -29,7 +29,7 @@ _MAX_IGNORE_BYTES = 1_000_000
 
 
 class WorkspaceConfig(Model):
-    """The folder of a project, and which of its files are read; a path alone means the usual."""
+    """The folder of a project, and its files to read; a path alone uses the default patterns."""
 
     path: LocalPath
     """The project's folder."""

@@ -24,7 +24,7 @@ Links = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND=URL",
-        help="How a source of this kind opens; {issue_id} … stand for its parts; may be repeated.",
+        help="Address that opens a source of this kind, with parts such as {issue_id}; repeatable.",
     ),
 ]
 
@@ -39,9 +39,7 @@ async def companies_list(session: Session) -> None:
 
 async def companies_add(
     session: FirstSession,
-    company_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Its id, which scopes name it by.")
-    ],
+    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, used in scopes.")],
     name: Annotated[
         str | None, typer.Option(help="Its name for people; the id where it is left out.")
     ] = None,
@@ -87,8 +85,8 @@ async def companies_configure(
 ) -> None:
     """Change a company's name and how its sources open.
 
-    What is not named stays; `memtui undo` undoes it. A link template is an address with parts of a
-    source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
+    Options left out change nothing; `memtui undo` undoes it. A link template is an address with
+    parts of a source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
     """
     links = pairs(link, "--link")
     if both := sorted(links.keys() & set(no_link or ())):
@@ -128,8 +126,8 @@ async def companies_read_only(
 ) -> None:
     """Refuse every change in a company, or allow them again.
 
-    What stays possible in a read-only one: to read it, to seal and fetch its archive, to import
-    more of an imported log, and to remove it where an import made it.
+    A read-only company can still be read, its archive sealed and fetched, and a company made by an
+    import extended by another import, or removed.
     """
     caller = _in(session, company_id)
     company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
@@ -146,7 +144,7 @@ async def companies_remove(
 ) -> None:
     """Remove a company that an import made.
 
-    Its operations go for good, those that are sealed and their copy in the object store too: no
+    Deletes its operations for good, including sealed ones and their copy in the object store: no
     undo brings them back, but the log can be imported again. Your own company records it.
     """
     warning = ""
@@ -193,12 +191,12 @@ async def members_add(
     project: Project = None,
     subject: Annotated[
         str | None,
-        typer.Option(help="The user whose memories are this person's own; else ana for user:ana."),
+        typer.Option(help="The person's user id in memories; default: ana for user:ana."),
     ] = None,
 ) -> None:
     """Give a person a role.
 
-    It takes the place of the one that the person has there. The first member must be an owner of
+    It replaces the person's earlier role there. The first member must be an owner of
     the whole company; from then on roles count.
     """
     from memtui.service import Membership
@@ -210,7 +208,7 @@ async def members_add(
     is_first = not await members.all(session.caller)
     given = await members.set(session.caller, member)
     locked_out = (
-        f"From now on only members get in, and {own} is none; with --principal {principal} "
+        f"From now on only members may enter, and {own} is not one; with --principal {principal} "
         "you are the owner."
     )
     session.out.answer(given, [principal], locked_out if is_first and principal != own else "")
@@ -251,7 +249,8 @@ async def tokens_add(
     session: FirstSession,
     label: Label,
     holder: Annotated[
-        str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for: user:ana.")
+        str,
+        typer.Option("--for", metavar="PRINCIPAL", help="The token's holder, such as user:ana."),
     ],
     acts_for: Annotated[
         str | None,
@@ -261,7 +260,7 @@ async def tokens_add(
     project: Annotated[
         str | None,
         typer.Option(
-            help="The project that it is for: no other's memories are there for it.",
+            help="The only project whose memories the token may reach.",
             autocompletion=complete_name("project"),
         ),
     ] = None,

@@ -29,13 +29,13 @@ async def screenshot(
     *,
     to: Annotated[Path, typer.Option(metavar="FILE.svg", help="Where the picture goes.")],
     size: Annotated[str, typer.Option(help="Columns and rows.")] = "120x40",
-    theme: Annotated[str, typer.Option(help="The colours; without it those of the app.")] = "",
+    theme: Annotated[str, typer.Option(help="The theme; default: the app's.")] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write a picture of a screen to an SVG file.
 
-    It is what the app shows of the company, of the whole of it unless options narrow it: look at it
-    before you hand it on. What is read for it is in the log as the app's own reads.
+    It shows the whole company unless options narrow it: check the picture before you share it. Its
+    reads are logged as the app's own.
     """
     from memtui.channels.cli.pictures import Shot, take
     from memtui.paths import check_target

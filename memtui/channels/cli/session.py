@@ -99,8 +99,8 @@ class Invocation:
         found = load_settings(self.paths(), **self.flags)
         if self.acts_for and not found.principal.startswith("agent:"):
             raise Invalid(
-                f"{found.principal} acts for nobody: only an agent does; "
-                "name it too, with --principal agent:NAME."
+                f"{found.principal} cannot act for a person: only an agent can; "
+                "add --principal agent:NAME."
             )
         return found
 

@@ -162,13 +162,13 @@ class MemoryDetail(ToolAnswer):
     notice: str = DATA_NOTICE
     memory: Memory
     value: Any = None
-    """Of a fact that was asked for by its key: its value, as JSON."""
+    """The fact's value as JSON, if you asked by key."""
     why: str | None = None
     """Why it is this value and no other."""
     hidden: tuple[Hidden, ...] = ()
-    """The values that it hides, which other scopes have."""
+    """Values of other scopes that it overrides."""
     problems: tuple[str, ...] = ()
-    """What could not be read, so that another value may stand there."""
+    """What could not be read; it might have another value."""
     next_offset: int | None = None
     """Give it to memory_get as `offset` for the rest of the text; absent at the end."""
 
@@ -189,18 +189,18 @@ class Stored(ToolAnswer):
     """What was stored."""
 
     ids: tuple[str, ...]
-    """Empty where the memory takes it in later."""
+    """Empty if the memory stores it later."""
     redacted: tuple[str, ...] = ()
     """The kinds of secrets that were taken out of the text before it was stored."""
     not_kept: tuple[str, ...] = ()
     """The fields that the memory has no place for."""
     loss: str = ""
-    """The same in a sentence, and whether they are read from memtui's log."""
+    """The lost fields as a sentence, and whether memtui's log fills them in."""
     similar: Mapping[str, float] = {}
-    """Records that said the same already (0.95 and more) or nearly (0.8), by id, with their
-    likeness: correct one of them, and forget the new one, where one is enough."""
+    """Existing records with the same (from 0.95) or nearly the same text (from 0.8), by id, with
+    similarity: if one is enough, correct it and forget the new one."""
     was: str | None = None
-    """What the record said before, where it was changed: a fact whose key was there already."""
+    """The earlier text, if a fact with this key existed and was changed."""
     pending: PendingChange | None = None
     """Nothing was stored: it waits until a person has reviewed it."""
 
@@ -211,7 +211,7 @@ class Stored(ToolAnswer):
         ids = ", ".join(map(visible, self.ids))
         place = visible(self.binding)
         done = "Stored" if self.was is None else f"Changed “{visible(self.was)}”"
-        sentence = f"{done} in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
+        sentence = f"{done} in {place} as {ids}." if ids else f"Accepted; {place} shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
@@ -228,7 +228,7 @@ class Removed(ToolAnswer):
     refused: dict[str, str] = {}
     """Ids of what stays as it is, and why."""
     still_found: tuple[str, ...] = ()
-    """What the memory says is removed and still returns."""
+    """Reported as removed but still returned."""
     pending: PendingChange | None = None
     """Nothing was removed: it waits until a person has reviewed it."""
 
@@ -315,7 +315,7 @@ class NoteInput(ToolInput):
     title: str | None = None
     """A few words that say what it is about."""
     summary: str | None = None
-    """Of a long text: what it says in a few sentences, by which it is found."""
+    """A short summary of a long text, used to find it."""
     topic: str | None = None
     """The topic that it belongs to."""
     tags: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ class GetInput(ToolInput):
     offset: Annotated[int, Field(ge=0)] = 0
     """Where to begin in a long text, in characters: the `next_offset` of the answer before."""
     binding: str | None = None
-    """With an id: the `binding` of that memory, where it names one."""
+    """With an id: the memory's `binding`, if it has one."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -361,11 +361,11 @@ class CorrectInput(ToolInput):
     id: _Id
     """The memory's id, from memory_search or memory_browse."""
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
-    """The whole new text; it replaces the old one, of a summarised memory the original."""
+    """The whole new text; for a memory shown as a summary, the new original."""
     revision: str | None = None
     """The revision that you read. The correction is refused if somebody changed it meanwhile."""
     binding: str | None = None
-    """The `binding` of that memory, where it names one."""
+    """The memory's `binding`, if it has one."""
 
 
 class ForgetInput(ToolInput):
@@ -374,15 +374,15 @@ class ForgetInput(ToolInput):
     ids: Annotated[tuple[_Id, ...], Field(min_length=1)]
     """Their ids, from memory_search or memory_browse."""
     binding: str | None = None
-    """The `binding` of these memories, where they name one: those of one at a time."""
+    """The memories' `binding`, if they have one; one binding per call."""
 
 
 class BrowseInput(ToolInput):
     """Which memories to list."""
 
     scope: Owner | None = None
-    """`user`: the user's own. `drive`: this project's. `agent`: what your kind of agent is told.
-    Left out: the project's, or the user's where there is no project."""
+    """`user`: the user's own. `drive`: this project's. `agent`: memories of your kind of
+    agent. Left out: the project's, or the user's where there is no project."""
     text: str | None = None
     """Only those in which every one of these words occurs."""
     kind: str | None = None
@@ -429,11 +429,11 @@ class FeedbackInput(ToolInput):
     operation_id: str | None = None
     """The search that returned it, if it was not the newest one that did."""
     binding: str | None = None
-    """The `binding` of that memory, where it names one."""
+    """The memory's `binding`, if it has one."""
 
 
 class Said(ToolAnswer):
-    """What was said of a memory."""
+    """The recorded feedback."""
 
     id: str
     verdict: str
@@ -514,8 +514,8 @@ def _refuse_elsewhere(agent: Agent) -> None:
     """Refuse to read bindings that do not serve an agent, unless it may read all."""
     if not agent.asks_all:
         raise Invalid(
-            "This memory server asks only what serves this project: leave that argument out. A "
-            "person can start it with --all-bindings."
+            "This server reads only the bindings that serve this project: leave that argument "
+            "out. A person can start it with --all-bindings."
         )
 
 
@@ -897,8 +897,8 @@ TOOLS = (
         "memory_feedback",
         "Say whether a memory helped",
         "Say that a memory which a search gave you helped with the task, or that it did not. Use "
-        "it when a memory decided something or misled you; what never helps is pruned first. Your "
-        "last word of each result counts.",
+        "it when a memory decided something or misled you; what never helps is pruned first. "
+        "Only your latest feedback on each result counts.",
         FeedbackInput,
         Said,
         feedback,

@@ -219,7 +219,7 @@ def _embedding_note(found: Embedding) -> Content | None:
     if found.is_done:
         return None
     if not found.agreed:
-        return display("no yes to embed", style=WARN)
+        return display("embedding not confirmed", style=WARN)
     share = f"embedding {count(found.embedded)}/{count(found.texts)}"
     is_changing = found.serving not in {None, found.model}
     return display(f"re-index: {share}" if is_changing else share, style=WARN)
@@ -245,7 +245,7 @@ def _found_title(view: BindingsView) -> Content:
     if not view.unbound:
         return display("No other memory stores were found on this machine.", style=DIM)
     head = display("Found on this machine", style=STRONG)
-    return head + display("   a adds one, A all of them: read-only, after a yes", style=DIM)
+    return head + display("   a adds one, A adds all, read-only, after you confirm", style=DIM)
 
 
 def _finding_line(finding: DiscoveredMemory) -> Content:
@@ -419,7 +419,11 @@ def _binding_detail(
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         ("captures", capture_words(binding.captures) or "nothing; p chooses"),
-        ("review", "; ".join(one.name for one in binding.review) or "nothing is held; Q w chooses"),
+        (
+            "review",
+            "; ".join(one.name for one in binding.review)
+            or "nothing is held; Q, then w, sets what is held",
+        ),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
         *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),
@@ -481,8 +485,8 @@ def _finding_detail(finding: DiscoveredMemory, width: int) -> Content:
         ("new key", finding.key),
     ]
     hint = (
-        "a adds it as a read-only binding, A all that was found. Nothing in it is changed, and "
-        "nothing is added without a yes."
+        "a adds it as a read-only binding, A adds all found ones. Its data is not changed; you are "
+        "asked first."
         if finding.usable
         else "It cannot be added as it is."
     )
@@ -498,7 +502,7 @@ def sync_content(answer: SyncAnswer) -> Content:
         f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
         f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
     )
-    kept = "What is outside stays as it was, so there is nothing to undo."
+    kept = "The external source was not changed, so there is nothing to undo."
     problems = [display(f"! {one.sentence()}", limit=400, style=WARN) for one in answer.problems]
     return lines([display(last_answer), *problems, Content(""), display(kept, style=DIM)])
 

@@ -32,7 +32,7 @@ class Proof(Sheet):
     BINDINGS = [("y", "copy", "copy")]
 
     def __init__(self, session: ServiceSession) -> None:
-        title = f"Is the log of {session.company.name} as it was written?"
+        title = f"Was the log of {session.company.name} altered?"
         super().__init__(title, display("… checking"), keys=_RUNNING)
         self._session = session
         self._run: Stoppable[AuditCheck] = Stoppable(self, "proof")

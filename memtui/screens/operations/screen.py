@@ -564,7 +564,7 @@ def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Ope
     none = sum(not one.handles for one in chosen)
     several = sum(len(by) > 1 for by in touched.values())
     said = [f"{none} touched none"] if none else []
-    said += [f"{fmt.counted(several, 'record')} by more than one"] if several else []
+    said += [f"{fmt.counted(several, 'record')} touched by several"] if several else []
     return f" ({', '.join(said)})" if said else ""
 
 

@@ -276,7 +276,7 @@ def _ending(view: OperationView) -> Iterator[Line]:
     operation = view.operation
     yield from ending_lines(operation, view.found)
     if operation.status is OperationStatus.UNKNOWN and view.found is None:
-        yield Content.styled("It was begun, and nobody saw its end.", WARN)
+        yield Content.styled("It started, and its outcome is unknown.", WARN)
         yield key_hint("c", "ask the provider whether it happened")
     if view.undone_by is not None:
         yield Content.styled(f"undone by #{view.undone_by.seq:,}", WARN)

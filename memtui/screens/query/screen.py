@@ -470,7 +470,7 @@ class QueryScreen(MemtuiScreen):
             missing[Need.EXPLAIN] = f"{binding.key} does not explain its results."
         is_own = self.view.matching is Matching.MEMTUI
         if everywhere:
-            missing[Need.AGENTS_SEARCH] = "Only one binding at a time is searched so."
+            missing[Need.AGENTS_SEARCH] = "This search works with one binding at a time."
         elif is_own and not (binding is not None and binding.capabilities.agents_search):
             missing[Need.AGENTS_SEARCH] = Need.AGENTS_SEARCH.value if binding is not None else ""
         self.missing = missing
@@ -713,7 +713,9 @@ def title_line(view: QueryView, state: AppState, width: int) -> Content:
         f"{changed} changed; r asks again" if view.changed else "",
         *outcome_notes(view),
         "more may match" if view.answer.capped else "",
-        f"too little of the topic {topic}, so of all topics" if view.answer.all_topics else "",
+        f"too few results for topic {topic}, so all topics were searched"
+        if view.answer.all_topics
+        else "",
         "asked in another scope" if elsewhere else "",
         "as its agents find them" if as_agents else "",
         fmt.not_read(view.answer.problems),
@@ -743,16 +745,16 @@ def outcome_notes(view: QueryView) -> list[str]:
         f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
         f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
         f"no answer from {failed}" if failed else "",
-        f"{fmt.counted(hidden, 'fact')} hidden by a nearer scope's, x tells" if hidden else "",
+        f"{fmt.counted(hidden, 'fact')} overridden by nearer scopes; x explains" if hidden else "",
     ]
 
 
 def state_of(view: QueryView) -> tuple[State, str, str] | None:
     """Return the notice above the rows or instead of them, as kind, title and hint; None: none."""
     if view.asking and not view.waiting:
-        return "loading", "Asking", "The results before stay until the answer is there."
+        return "loading", "Asking", "Earlier results stay until the answer arrives."
     if view.error:
-        hint = "i asks again, B chooses another binding, 1 shows how the bindings are."
+        hint = "i asks again, B chooses another binding, 1 shows the health of the bindings."
         return "error", view.error, hint
     if view.answer is None and view.past == ():
         hint = "Write a question above; every result names its source, every question its cost."

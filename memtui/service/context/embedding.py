@@ -222,7 +222,7 @@ class BindingEmbeddings(ServiceModule):
 
 
 def _not_embedded(key: str, error: MemtuiError) -> None:
-    _log.warning("%s is not embedded on: %s", key, error)
+    _log.warning("Embedding of %s stopped: %s", key, error)
 
 
 async def _state(connection: Connection) -> Embedding:

@@ -434,9 +434,9 @@ class Operations(MemoryReads):
             now = found[one.handle].record
             if now is None or now.text != one.text:
                 raise Conflict(
-                    f"{one.handle.provider_record_id} was to stay in the place of what would go, "
-                    f"and {'is gone' if now is None else 'says something else'} by now; nothing "
-                    f"was forgotten from {connection.binding.key}."
+                    f"{one.handle.provider_record_id}, the record to keep, "
+                    f"{'is gone' if now is None else 'has changed'}; nothing was forgotten from "
+                    f"{connection.binding.key}."
                 )
 
     @to_its_end
@@ -493,8 +493,8 @@ def _still_there(accepts: Acceptance | None) -> Iterator[None]:
             raise
         pending_id = accepts.row.pending_id
         raise Conflict(
-            f"What {pending_id} would change is gone, so only refusing it is left: `memtui review "
-            f"refuse {pending_id}`."
+            f"The record that {pending_id} would change is gone; refuse it: `memtui review refuse "
+            f"{pending_id}`."
         ) from error
 
 
@@ -544,11 +544,11 @@ def _refuse_unstorable(connection: Connection, request: WriteRequest) -> None:
     able = connection.adapter.capabilities
     if request.mode is WriteMode.SUMMARIZE and not able.provider_managed_extraction:
         raise Unsupported(
-            f"{connection.binding.key} stores a text as it is and condenses none; leave the mode "
-            "summarize out, or choose a binding whose provider extracts."
+            f"{connection.binding.key} stores texts unchanged and cannot summarise; leave out the "
+            "mode summarize, or choose a binding whose provider extracts."
         )
     if request.record_id is not None and redact(request.record_id)[1]:
-        raise Invalid("The id that is asked for holds a secret; give another, or none.")
+        raise Invalid("The requested id contains a secret; give another, or none.")
     if request.summary is not None:
         check_summary(connection, request.kind, request.summary)
 

@@ -81,7 +81,7 @@ def test_a_correction_whose_record_is_gone_is_not_offered(here: Run) -> None:
     assert here("forget", record_id, "--yes").code == 0
     [one] = held(here)
     shown = here("review", "show", one)
-    assert f"only refusing it is left: memtui review refuse {one[:8]}" in shown.out + shown.err
+    assert f"is gone; refuse it: memtui review refuse {one[:8]}" in shown.out + shown.err
     assert "accepts it" not in shown.out + shown.err
     seen = here("review", "show", one, "--json").document["seen"]
     assert here("review", "accept", one, "--seen", seen).code == 5
