@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 from memtui.contract import Invalid, Record
 from memtui.patterns import late_pattern
 
+FACT = "fact"
+"""The kind of records that are facts."""
+
 _PAIR = late_pattern(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
 _INTEGER = late_pattern(r"-?(?:0|[1-9][0-9]{0,15})")
 _EXACT = 2**53

@@ -20,7 +20,7 @@ LONGEST = 20_000
 """Characters; far longer statements overflow DuckDB's planner before any limit stops it."""
 
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
-"""The functions allowed in FROM, besides the views."""
+"""The functions that a FROM may call; it may also name the views."""
 
 _TABLE = re.compile(r"(?!(duckdb|hot|memory|pg|pragma|raw|sqlite)_)[^\W\d]\w*", re.IGNORECASE)
 """A name that may be a mistyped view: no internal table of DuckDB or memtui, and no file."""

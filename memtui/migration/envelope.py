@@ -17,9 +17,9 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from memtui.contract import Capabilities, Json, Model, Problem, Record, WriteRequest, owner_of
+from memtui.fact_values import FACT
 from memtui.service.operations.memories import redact_write
 from memtui.service.operations.undo import as_write
-from memtui.service.review.fact_limits import FACT
 
 FIELDS = (
     "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pydantic import computed_field
 
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Record, owner_words
+from memtui.fact_values import FACT
 from memtui.migration.endpoints import Endpoints
 from memtui.migration.envelope import (
     Loss,
@@ -19,7 +20,7 @@ from memtui.migration.envelope import (
     unpack_clean,
     why_left,
 )
-from memtui.service.review.fact_limits import FACT, FactLimits, check_text
+from memtui.service.review.fact_limits import FactLimits, check_text
 from memtui.service.visibility import is_org
 
 _LISTED = 1_000

@@ -17,7 +17,7 @@ from memtui.fact_values import Entry, entry_of, pair_of, value_of
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _WIDE = (("agent_id", "orchestrator"),)
-"""Owners besides the company whose facts every project and agent reads (seed 002 §7)."""
+"""Every project and agent reads the facts of these owners, and the company's (seed 002 §7)."""
 _NEAREST_FIRST = (*OWNER_FIELDS, "company_id")
 _QUOTED, _LISTED = 40, 4
 

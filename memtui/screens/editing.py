@@ -916,7 +916,7 @@ _SIMILAR_CHARS = 60
 
 
 def said(done: str, *answers: MutationAnswer) -> str:
-    """Return the notice: what was done, with caveats, or that it is held for review."""
+    """Return the notice: what was done, with caveats. Of a pending change: that it waits."""
     if waiting := [answer.pending.sentence for answer in answers if answer.pending]:
         return waiting[0]
     words = [done]

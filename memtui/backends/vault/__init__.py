@@ -133,7 +133,7 @@ class _FolderConfig(Model):
     path: LocalPath | None = None
     """The vault's folder; unset keeps it in the binding's own data folder."""
     exclude: tuple[str, ...] = ("node_modules",)
-    """Names of folders that hold no records, besides those that begin with a dot."""
+    """Names of folders that hold no records. Folders with a leading dot hold none either."""
     refresh_seconds: float = Field(default=2.0, ge=0)
     """Seconds before outside edits are noticed."""
     lock_seconds: float = Field(default=10.0, gt=0)

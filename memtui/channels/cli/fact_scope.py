@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from memtui.channels.cli.options import BindingOptions, RunOptions
 from memtui.channels.cli.session import Session
 from memtui.contract import Filter, Invalid, Record, Scope
+from memtui.fact_values import FACT
 
 if TYPE_CHECKING:
     from memtui.service import BrowseAnswer
-
-FACT = "fact"
 
 
 @dataclass(frozen=True)

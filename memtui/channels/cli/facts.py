@@ -9,7 +9,7 @@ import typer
 
 from memtui.channels.cli.command import short_form
 from memtui.channels.cli.errors import code_of_several, failures
-from memtui.channels.cli.fact_scope import FACT, AddedFact, FactScope
+from memtui.channels.cli.fact_scope import AddedFact, FactScope
 from memtui.channels.cli.forget import (
     answer_forgotten,
     changed_ids,
@@ -37,7 +37,7 @@ from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, tab
 from memtui.channels.cli.records import say_unknown_of_records, say_unknown_owners
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import NotFound, Record, WriteMode
-from memtui.fact_values import fact_text
+from memtui.fact_values import FACT, fact_text
 from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.channels.cli.fact_scope import FACT
 from memtui.channels.cli.forget import changed_ids, looked_up, pending
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import (
@@ -23,6 +22,7 @@ from memtui.channels.cli.records import say_first_of
 from memtui.channels.cli.session import FirstSession, Session, handle_in
 from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
 from memtui.external_editor import edited
+from memtui.fact_values import FACT
 from memtui.presenters import format as shown
 from memtui.visible import visible
 
@@ -321,7 +321,7 @@ def answer_corrected(session: Session, answer: MutationAnswer) -> None:
 
 
 def corrected(answer: MutationAnswer) -> str:
-    """Return how to undo a correction, or that it is held for review."""
+    """Say how to undo a correction. Of a pending one, say that it waits for review."""
     return pending(answer) or f"Corrected; memtui undo {answer.operation_id} undoes it."
 
 

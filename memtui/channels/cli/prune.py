@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.channels.cli import impact
-from memtui.channels.cli.fact_scope import FACT, FactScope
+from memtui.channels.cli.fact_scope import FactScope
 from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm
@@ -27,6 +27,7 @@ from memtui.contract import (
     owner_of,
     owner_words,
 )
+from memtui.fact_values import FACT
 from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
 

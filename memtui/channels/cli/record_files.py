@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import ConfigDict, ValidationError
 
-from memtui.channels.cli.fact_scope import FACT, FactScope
+from memtui.channels.cli.fact_scope import FactScope
 from memtui.channels.cli.options import BindingOptions, DryRun, Force, SourceOptions
 from memtui.channels.cli.output import Line as Shown
 from memtui.channels.cli.output import jsonable, write_exactly
@@ -33,6 +33,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
+from memtui.fact_values import FACT
 from memtui.json_text import json_text
 from memtui.paths import refuse_other_than_file
 from memtui.visible import visible

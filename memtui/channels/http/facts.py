@@ -44,8 +44,8 @@ from memtui.contract import (
     WriteRequest,
     owned,
 )
+from memtui.fact_values import FACT
 from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
-from memtui.service.review.fact_limits import FACT
 from memtui.service.usecases.owned import owned_records
 from memtui.service.visibility import AGENT_PREFIX
 

@@ -48,11 +48,10 @@ from memtui.contract import (
     owned,
     owner_words,
 )
-from memtui.fact_values import written
+from memtui.fact_values import FACT, written
 from memtui.filters import build_filter
 from memtui.passages import passage
 from memtui.service import Answer, FactRequest, MutationAnswer, PendingChange
-from memtui.service.review.fact_limits import FACT
 from memtui.visible import visible
 from memtui.wording import misfit, unknown
 

@@ -46,7 +46,7 @@ _OF_NOW = (
 """Capabilities that a provider has for the present only."""
 _NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _RANKING = ("text", "title", "summary", "kind", "topic", "tags")
-"""The fields that decide the rank of a record in a query, besides its pin."""
+"""These fields and the pin decide the rank of a record in a query."""
 _DIGITS = 9
 """Digits to which scores are rounded, so that equal ones computed differently compare equal."""
 _PAGE = 1_000
@@ -59,7 +59,7 @@ is read and sorted here."""
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """The known past of a binding, besides its present records."""
+    """What is known of the past of a binding; its present records are read from the provider."""
 
     changed: dict[str, Record | None]
     """Records by the journal, by id, where the provider's versions are missing or incomplete;

@@ -17,10 +17,10 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
+from memtui.fact_values import FACT
 from memtui.pruning.patterns import FactVersion, Pattern, PatternRules, find_patterns
 from memtui.service.connections import Connection
 from memtui.service.recorder import RunningOperation
-from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import bindings, journal

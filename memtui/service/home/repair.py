@@ -68,7 +68,7 @@ LOST = (
     "the bindings' configs",
     "the namespaces and ids of `memtui serve plugin`",
 )
-"""Data that only the database has, besides the operations that were not sealed."""
+"""Data that is lost with the database, as are the operations that were not sealed."""
 
 
 class RestoredBinding(CaptureSwitches):

@@ -40,13 +40,12 @@ from memtui.contract import (
     Usage,
     owner_of,
 )
-from memtui.fact_values import Entry, entry_of
+from memtui.fact_values import FACT, Entry, entry_of
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import of_topic
-from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table

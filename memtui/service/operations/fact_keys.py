@@ -19,8 +19,7 @@ from memtui.contract import (
     owner_scope,
     owner_words,
 )
-from memtui.fact_values import FactPair, entry_of, pair_of
-from memtui.service.review.fact_limits import FACT
+from memtui.fact_values import FACT, FactPair, entry_of, pair_of
 
 if TYPE_CHECKING:
     from memtui.service.connections import Connection

@@ -29,11 +29,10 @@ from memtui.contract import (
     owner_scopes,
     owner_words,
 )
-from memtui.fact_values import Entry, entry_of, pair_of, value_of
+from memtui.fact_values import FACT, Entry, entry_of, pair_of, value_of
 from memtui.service.context.contexts import own_records
 from memtui.service.operations.redaction import redact_json
 from memtui.service.recorder import note_owner
-from memtui.service.review.fact_limits import FACT
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, for_caller
 from memtui.store import bindings

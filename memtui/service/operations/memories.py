@@ -32,7 +32,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.fact_values import pair_of
+from memtui.fact_values import FACT, pair_of
 from memtui.service.answers import (
     MutationAnswer,
     PendingChange,
@@ -46,7 +46,7 @@ from memtui.service.operations.reading import MemoryReads
 from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.operations.similar import already_there
 from memtui.service.recorder import Check, RunningOperation, log_text, note_owner
-from memtui.service.review.fact_limits import FACT, check_room, check_summary, check_text, has_limit
+from memtui.service.review.fact_limits import check_room, check_summary, check_text, has_limit
 from memtui.service.runtime import (
     first_of_many,
     refuse_unreviewed,

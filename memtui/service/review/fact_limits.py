@@ -18,12 +18,12 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
+from memtui.fact_values import FACT
 
 if TYPE_CHECKING:
     from memtui.config import Settings
     from memtui.service.connections import Connection
 
-FACT = "fact"
 _LIMITED = ("subject_id", "project_id")
 
 

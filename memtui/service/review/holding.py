@@ -30,7 +30,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.fact_values import Entry, FactPair, entry_of, pair_of, value_of, written
+from memtui.fact_values import FACT, Entry, FactPair, entry_of, pair_of, value_of, written
 from memtui.record_changes import changed_fields, corrected, texts_beside
 from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
@@ -52,7 +52,6 @@ NEW = "new"
 Request: TypeAlias = "WriteRequest | CorrectRequest | ForgetRequest"
 RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
 
-_FACT = "fact"
 _SEARCHED = 2_000
 """Similar records are searched by a text's beginning, and by this many characters at its end."""
 _HOUR = timedelta(hours=1)
@@ -135,7 +134,7 @@ async def met_by(
     is_pair = pair_of(request.content) is not None
     facts = await own_facts(connection, made.scope, visibility) if contradictions or is_pair else []
     own = _key_of(request.content, request.topic)
-    is_filed = request.kind == _FACT and own is not None
+    is_filed = request.kind == FACT and own is not None
     of_key = of_same_key(facts, request) if is_filed else []
     changes = {one.handle: one for one in (*named, *of_key)}
     if not contradictions:
@@ -224,7 +223,7 @@ async def _is_new_subject(
 
     if not connection.adapter.capabilities.browse:
         return True
-    key = _key_of(made.text, made.topic) if made.kind == _FACT else None
+    key = _key_of(made.text, made.topic) if made.kind == FACT else None
     if key is not None:
         facts = await own_facts(connection, made.scope, visibility)
         return key not in {entry_of(one) for one in facts}
