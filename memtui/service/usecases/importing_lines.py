@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memtui.contract import Conflict, Invalid, WriteRequest
-from memtui.fact_values import pair_of
+from memtui.fact_values import FACT, pair_of
 from memtui.service.operations.redaction import redact
-from memtui.service.review.fact_limits import FACT, check_text, has_limit
+from memtui.service.review.fact_limits import check_text, has_limit
 from memtui.service.usecases.owned import owned_records
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ async def plan_import(
 ) -> None:
     """Set the outcome that each line would have; nothing is stored.
 
-    A text that is stored already, or is on an earlier line, is skipped. A fact whose key exists
-    changes the existing fact.
+    A text that is stored already, or that an earlier line stores, is skipped. A fact whose key
+    exists changes the existing fact; of several lines with one key the last decides.
 
     Args:
         service: The open service.
@@ -96,6 +96,8 @@ async def plan_import(
                 continue
         line.outcome = "added" if line.was is None else "changed"
         known.add(text)
+        if line.was is not None:
+            known.discard(line.was)  # a later line may set this value again
         by_key |= {key: text} if key else {}
 
 

@@ -66,6 +66,30 @@ async def test_each_line_has_its_outcome_and_one_undo_takes_all_back(
     assert await _texts(service) == ["Likes tea", "port: 80"]
 
 
+@pytest.mark.parametrize("way", ["service", "command"])
+async def test_the_last_line_of_a_key_decides_its_value(
+    way: str, service: MemoryService, command: Command, tmp_path: Path
+) -> None:
+    await remember(service, "port: 80")
+    texts = ("port: 81", "port: 80", "host: a", "host: b", "host: a")
+    if way == "service":
+        lines = _lines(*texts)
+        await plan_import(service, PERSON, lines)
+        assert [one.outcome for one in lines] == [
+            "changed",
+            "changed",
+            "added",
+            "changed",
+            "changed",
+        ]
+        await import_lines(service, PERSON, lines)
+    else:
+        file = tmp_path / "facts.md"
+        file.write_text("".join(f"- {text}\n" for text in texts))
+        assert (await command("facts", "import", str(file), "--subject", "ana")).code == 0
+    assert await _texts(service) == ["host: a", "port: 80"]
+
+
 async def test_a_pending_line_is_refused_and_a_denied_one_stops_the_import(
     service: MemoryService,
 ) -> None:
