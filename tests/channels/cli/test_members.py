@@ -115,7 +115,7 @@ def test_a_company_is_made_read_only_and_opened(here: Run) -> None:
 
 def test_who_makes_somebody_else_the_first_owner_is_told_what_that_means(here: Run) -> None:
     done = here(*as_user("bob"), "members", "add", "user:ana", "--role", "owner")
-    assert (done.code, "user:bob is none; with --principal user:ana" in done.err) == (0, True)
+    assert (done.code, "user:bob is not one; with --principal user:ana" in done.err) == (0, True)
     here(*as_user("ana"), "members", "add", "user:eve")
     undone = here(*as_user("ana"), "undo")
     assert "“set member user:eve: role member”" in undone.err
