@@ -366,16 +366,18 @@ def keys_kept() -> Iterator[list[Any]]:
 
 def require_terminal() -> None:
     """Raise `Invalid` unless stdin, stdout and stderr are a terminal that takes UTF-8."""
-    from memtui.contract import Invalid
+    encodings = {stream.encoding for stream in (sys.stdout, sys.stderr) if stream is not None}
+    others = sorted(name for name in encodings if not is_utf8(name))
+    if is_terminal() and not others:
+        return
+    from memtui.contract import Invalid  # its models would delay the first paint
 
     if not is_terminal():
         raise Invalid("The terminal app needs a terminal; give a command, or see memtui --help.")
-    for stream in (sys.stdout, sys.stderr):
-        if not is_utf8(stream.encoding):
-            raise Invalid(
-                f"The terminal app draws with characters of UTF-8, and this terminal takes "
-                f"{stream.encoding}; set LANG to a UTF-8 locale such as C.UTF-8, or give a command."
-            )
+    raise Invalid(
+        "The terminal app draws with characters of UTF-8, and this terminal takes "
+        f"{others[0]}; set LANG to a UTF-8 locale such as C.UTF-8, or give a command."
+    )
 
 
 def is_utf8(encoding: str | None) -> bool:

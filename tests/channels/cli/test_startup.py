@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -78,10 +79,27 @@ def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends(tmp_path: Path) -
     assert done.stderr == ""
 
 
-def test_the_first_paint_waits_for_textual_alone() -> None:
-    code = "import memtui.channels.cli.session, memtui.app, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = set(done.stdout.split())
+def test_the_first_paint_waits_for_textual_alone(tmp_path: Path) -> None:
+    # Where the app would run, its modules are printed instead.
+    code = (
+        "import sys; from memtui import app, __main__\n"
+        "shown = open('modules', 'w')\n"
+        "app.MemtuiApp.run = lambda self, mouse: shown.write(' '.join(sys.modules))\n"
+        "__main__.main()"
+    )
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env=os.environ | {"MEMTUI_HOME": str(tmp_path)},
+        check=False,
+    )
+    os.close(theirs)
+    os.close(ours)
+    modules = set((tmp_path / "modules").read_text(encoding="utf-8").split())
     heavy = (HEAVY | {"typer"}) - {"textual", "rich", "asyncio"}
     assert {name.partition(".")[0] for name in modules} & heavy == set()
     assert modules & {"memtui.contract", "memtui.service", "memtui.screens.base"} == set()
