@@ -200,6 +200,8 @@ class ContextWarning(Model):
     kind: WarningKind
     section: str | None = None
     message: str
+    where: str = ""
+    """A sentence that names its first records; empty: it has none."""
     handles: tuple[RecordHandle, ...] = ()
 
 
@@ -566,7 +568,7 @@ def named(facts: Sequence[ContextFact]) -> str:
         if fact.handle is not None
     ]
     more = f" and {len(places) - _NAMED:,} more" if len(places) > _NAMED else ""
-    return f" See {', '.join(places[:_NAMED])}{more}." if places else ""
+    return f"See {', '.join(places[:_NAMED])}{more}." if places else ""
 
 
 def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[ContextWarning]:
@@ -590,6 +592,7 @@ def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[Cont
             yield ContextWarning(
                 kind=kind,
                 section=rule.title,
-                message=f"{count} in {rule.title} {what}{named(found)}",
+                message=f"{count} in {rule.title} {what}",
+                where=named(found),
                 handles=tuple(fact.handle for fact in found if fact.handle is not None),
             )

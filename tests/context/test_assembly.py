@@ -281,7 +281,7 @@ def test_a_warning_names_three_facts_and_counts_the_others() -> None:
         section = section_of_records(SectionKind.USER, records, now=NOW, binding_key="main")
         [warning] = assemble([section], counter=COUNTER).warnings
         assert warning.kind is WarningKind.LINE_BREAK
-        assert warning.message.endswith(f" See r0 in main, r1 in main, r2 in main{more}.")
+        assert warning.where == f"See r0 in main, r1 in main, r2 in main{more}."
         assert [one.provider_record_id for one in warning.handles] == [
             f"r{n}" for n in range(number)
         ]

@@ -232,7 +232,7 @@ async def test_a_person_is_warned_of_what_gives_the_model_orders(service: Memory
     warning = (await service.context(CALLER, asked(ANA))).warnings[0]
     assert warning.message.startswith("2 records in About This User read like orders")
     assert {order, hiding} == {one.provider_record_id for one in warning.handles}
-    assert warning.message.endswith(f" See {order} in default, {hiding} in default.")
+    assert warning.where == f"See {order} in default, {hiding} in default."
     assert not (await service.context(CALLER, asked(ANA, delivered=True))).warnings
 
 

@@ -321,7 +321,7 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
     yield from _cost(answer)
     yield from _left_out(answer)
     for warning in answer.warnings:
-        yield Dim(f"warning: {warning.message}")
+        yield Dim(f"warning: {warning.message} {warning.where}".rstrip())
 
 
 def _left_out(answer: ContextAnswer) -> Iterator[Line]:

@@ -554,7 +554,11 @@ def notes_content(view: BudgetView) -> Content:
         return Content("")
     warnings = [one for one in answer.warnings if one.kind is not WarningKind.OVER_BUDGET]
     shown = [
-        display(f"▲ {warning.message}", limit=300, style=WARN)
+        line(
+            display(f"▲ {warning.message}", limit=300, style=WARN),
+            key_hint("enter", "shows it") if warning.handles else None,
+            gap="  ",
+        )
         for warning in warnings[:_SHOWN_WARNINGS]
     ]
     more = len(warnings) - len(shown)
@@ -588,7 +592,8 @@ def offers_content(offers: Sequence[Choice[ScopeStep]], state: AppState) -> list
 
 def doubts_content(answer: ContextAnswer) -> Content:
     """Return all warnings, and all left-out facts with their reasons."""
-    blocks = [display(f"▲ {one.message}", limit=600, style=WARN) for one in answer.warnings]
+    warnings = (f"▲ {one.message} {one.where}".rstrip() for one in answer.warnings)
+    blocks = [display(one, limit=600, style=WARN) for one in warnings]
     if not blocks:
         blocks.append(display("Nothing is wrong with this context."))
     blocks.append(Content(""))

@@ -593,7 +593,8 @@ def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
             yield ContextWarning(
                 kind=WarningKind.POISONED,
                 section=section.title,
-                message=f"{count} in {section.title} {verb} something.{named(found)}",
+                message=f"{count} in {section.title} {verb} something.",
+                where=named(found),
                 handles=tuple(fact.handle for fact in found if fact.handle is not None),
             )
 
