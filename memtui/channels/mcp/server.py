@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -103,7 +103,7 @@ class MemoryServer:
             version=SERVER_INFO["version"],
             title=SERVER_INFO["title"],
             instructions=INSTRUCTIONS,
-            get_tool_input_schema=_input_schemas().get,
+            get_tool_input_schema={one.name: _described(one).input_schema for one in TOOLS}.get,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -290,10 +290,6 @@ async def _captures_runs(agent: Agent) -> bool:
         return False
 
 
-def _input_schemas() -> dict[str, Mapping[str, Any]]:
-    return {tool.name: _described(tool).input_schema for tool in TOOLS}
-
-
 @cache
 def _described(tool: Tool) -> types.Tool:
     return types.Tool(
@@ -304,7 +300,7 @@ def _described(tool: Tool) -> types.Tool:
         output_schema=tool.gives.model_json_schema(mode="serialization"),
         annotations=types.ToolAnnotations(
             title=tool.title,
-            read_only_hint=tool.reads_only,
+            read_only_hint=not tool.needs.mutates,
             destructive_hint=tool.destroys,
             idempotent_hint=tool.idempotent,
             open_world_hint=False,

@@ -8,12 +8,24 @@ The caller, its company, project, run and user come from the server's configurat
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from inspect import cleandoc
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -446,8 +458,53 @@ class NoInput(ToolInput):
     """Nothing is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool, and the condition for offering it."""
+
+    name: str
+    title: str
+    description: str
+    takes: type[Model]
+    gives: type[ToolAnswer]
+    run: Callable[[Agent, Any], Awaitable[ToolAnswer]]
+    needs: OperationType
+    """The tool is offered if binding, role and mode allow this operation."""
+    idempotent: bool
+
+    @property
+    def destroys(self) -> bool:
+        """Whether the tool changes or removes existing memories."""
+        return self.needs in {OperationType.CORRECT, OperationType.FORGET}
+
+
+TOOLS: list[Tool] = []
+RunT = TypeVar("RunT", bound=Callable[..., Awaitable[ToolAnswer]])
+_WRAPPED = re.compile(r"(?<!\n)\n(?![\n-])")
+"""A line break that is neither the end of a paragraph nor before an item of a list."""
+
+
+def tool(
+    name: str, title: str, needs: OperationType, *, idempotent: bool = True
+) -> Callable[[RunT], RunT]:
+    """Offer a function as a tool; its docstring describes it, and its types give the schemas."""
+
+    def add(run: RunT) -> RunT:
+        words, types = _WRAPPED.sub(" ", cleandoc(run.__doc__ or "")), get_type_hints(run)
+        made = Tool(name, title, words, types["asked"], types["return"], run, needs, idempotent)
+        TOOLS.append(made)
+        return run
+
+    return add
+
+
+@tool("memory_search", "Search memory", OperationType.QUERY)
 async def search(agent: Agent, asked: SearchInput) -> Memories:
-    """Answer `memory_search`."""
+    """Find what is remembered about something, best first.
+
+    Use it when the task depends on earlier decisions, people, projects or long-running context
+    that is not in this conversation.
+    """
     request = QueryRequest(
         scope=agent.scope,
         query=asked.query,
@@ -533,8 +590,12 @@ async def _place(agent: Agent, named: str | None) -> str | None:
     )
 
 
+@tool("memory_browse", "List memories", OperationType.BROWSE)
 async def browse(agent: Agent, asked: BrowseInput) -> Memories:
-    """Answer `memory_browse` with as many memories as fit, and the cursor of the next."""
+    """List what is remembered here, newest first, page by page.
+
+    Use memory_search to find something; this is for seeing what there is.
+    """
     limit = max(1, min(asked.limit, agent.answer_characters // _LEAST_LISTED))
     while True:
         page = await _browse(agent, asked, limit)
@@ -572,8 +633,13 @@ async def _browse(agent: Agent, asked: BrowseInput, limit: int) -> Memories:
     )
 
 
+@tool("memory_get", "Read one memory", OperationType.GET)
 async def get(agent: Agent, asked: GetInput) -> MemoryDetail:
-    """Answer `memory_get`."""
+    """Return one memory whole.
+
+    By its id, where a search gave a summary; or a fact by its key, such as deploy_branch: the
+    project's value comes before the agent's and the company's.
+    """
     if asked.key is None:
         if asked.binding is not None and asked.binding not in await agent.reached():
             _refuse_elsewhere(agent)
@@ -601,8 +667,44 @@ async def get(agent: Agent, asked: GetInput) -> MemoryDetail:
     )
 
 
+@tool("memory_profile", "Profile", OperationType.PROFILE)
+async def profile(agent: Agent, asked: NoInput) -> ProfileText:
+    """Return what the memory says of this user or project as a whole, in a few sentences."""
+    del asked
+    answer = await agent.service.profile(agent.caller, agent.scope, binding_key=agent.binding_key)
+    return ProfileText(**_answer_fields(answer), summary=answer.profile.summary)
+
+
+@tool("memory_feedback", "Say whether a memory helped", OperationType.QUERY)
+async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
+    """Say that a memory which a search gave you helped with the task, or that it did not.
+
+    Use it when a memory decided something or misled you; what never helps is pruned first. Only
+    your latest feedback on each result counts.
+    """
+    from memtui.service import Verdict
+
+    answer = await agent.service.feedback.say(
+        agent.caller,
+        asked.id,
+        Verdict.HELPED if asked.helped else Verdict.NOT_HELPED,
+        operation_id=asked.operation_id,
+        binding_key=asked.binding,
+    )
+    return Said(
+        operation_id=answer.operation_id,
+        binding=answer.binding_key,
+        id=answer.handle.provider_record_id,
+        verdict=answer.verdict,
+    )
+
+
+@tool("memory_note", "Remember", OperationType.WRITE, idempotent=False)
 async def note(agent: Agent, asked: NoteInput) -> Stored:
-    """Answer `memory_note`."""
+    """Keep a durable fact, preference or decision that should survive this run.
+
+    Keep what will matter later; do not write a note for every exchange.
+    """
     more = asked.model_dump(exclude={"text", "namespace", "propagation"})
     if asked.propagation is not None:
         more["metadata"] = {"propagation": asked.propagation}
@@ -611,13 +713,32 @@ async def note(agent: Agent, asked: NoteInput) -> Stored:
     return await _write(agent, agent.scope, asked.text, **more)
 
 
+@tool("save_memory", "Save a fact", OperationType.WRITE, idempotent=False)
 async def save(agent: Agent, asked: SaveInput) -> Stored:
-    """Answer `save_memory`."""
+    """Save one short fact that is delivered to every later conversation.
+
+    Save a fact when you learn:
+    - what the user prefers: how they like to communicate, what they know
+    - what was decided about the project: choices made, alternatives rejected
+    - what a term means in this project
+    - what the work is about now
+
+    Keep it short (under 20 words, 200 characters at most), specific, and useful in later
+    conversations.
+
+    Do not save what is trivial, what the project's own pages say already, or what matters for one
+    question only.
+    """
     return await _write(agent, agent.owned_by(asked.scope), asked.fact, kind=FACT)
 
 
+@tool("memory_correct", "Correct a memory", OperationType.CORRECT)
 async def correct(agent: Agent, asked: CorrectInput) -> Stored:
-    """Answer `memory_correct`."""
+    """Replace the text of a memory.
+
+    Use it when the user says plainly that what is remembered is wrong. The old text is kept, and
+    a person can bring it back.
+    """
     place = await _place(agent, asked.binding)
     request = CorrectRequest(
         scope=agent.scope,
@@ -631,15 +752,24 @@ async def correct(agent: Agent, asked: CorrectInput) -> Stored:
     return stored(answer)
 
 
+@tool("memory_forget", "Forget memories", OperationType.FORGET)
 async def forget(agent: Agent, asked: ForgetInput) -> Removed:
-    """Answer `memory_forget`."""
+    """Remove memories by their ids.
+
+    Use it when the user asks for it. A person can bring them back.
+    """
     place = await _place(agent, asked.binding)
     handles = [await _handle(agent, one, place) for one in dict.fromkeys(asked.ids)]
     return await _forget(agent, agent.scope, handles, place)
 
 
+@tool("remove_memory", "Remove a fact", OperationType.FORGET)
 async def remove(agent: Agent, asked: RemoveInput) -> Removed:
-    """Answer `remove_memory`; it removes only facts that the scope owns."""
+    """Remove one fact of the user or of this project.
+
+    By the id that save_memory or memory_browse gave. Use it when the user asks for it, or when a
+    fact no longer holds. A person can bring it back.
+    """
     scope = agent.owned_by(asked.scope)
     answer = await agent.service.get(
         agent.caller, asked.factId, scope, binding_key=agent.binding_key
@@ -648,12 +778,6 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
         raise NotFound(f"{asked.factId} is not a fact of this {asked.scope}.")
     found = answer.record
     return await _forget(agent, scope, [found.handle], agent.binding_key, found.revision)
-
-
-async def profile(agent: Agent, _: NoInput) -> ProfileText:
-    """Answer `memory_profile`."""
-    answer = await agent.service.profile(agent.caller, agent.scope, binding_key=agent.binding_key)
-    return ProfileText(**_answer_fields(answer), summary=answer.profile.summary)
 
 
 async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
@@ -807,166 +931,7 @@ def _source(source: SourceRef | None) -> str | None:
     return f"{words} {name}{of}" if name else words
 
 
-async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
-    """Answer `memory_feedback`."""
-    from memtui.service import Verdict
-
-    answer = await agent.service.feedback.say(
-        agent.caller,
-        asked.id,
-        Verdict.HELPED if asked.helped else Verdict.NOT_HELPED,
-        operation_id=asked.operation_id,
-        binding_key=asked.binding,
-    )
-    return Said(
-        operation_id=answer.operation_id,
-        binding=answer.binding_key,
-        id=answer.handle.provider_record_id,
-        verdict=answer.verdict,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One tool, and the condition for offering it."""
-
-    name: str
-    title: str
-    description: str
-    takes: type[Model]
-    gives: type[ToolAnswer]
-    run: Callable[[Agent, Any], Awaitable[ToolAnswer]]
-    needs: OperationType
-    """The tool is offered if binding, role and mode allow this operation."""
-    idempotent: bool = True
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the tool changes nothing."""
-        return not self.needs.mutates
-
-    @property
-    def destroys(self) -> bool:
-        """Whether the tool changes or removes existing memories."""
-        return self.needs in {OperationType.CORRECT, OperationType.FORGET}
-
-
-TOOLS = (
-    Tool(
-        "memory_search",
-        "Search memory",
-        "Find what is remembered about something, best first. Use it when the task depends on "
-        "earlier decisions, people, projects or long-running context that is not in this "
-        "conversation.",
-        SearchInput,
-        Memories,
-        search,
-        OperationType.QUERY,
-    ),
-    Tool(
-        "memory_browse",
-        "List memories",
-        "List what is remembered here, newest first, page by page. Use memory_search to find "
-        "something; this is for seeing what there is.",
-        BrowseInput,
-        Memories,
-        browse,
-        OperationType.BROWSE,
-    ),
-    Tool(
-        "memory_get",
-        "Read one memory",
-        "Return one memory whole: by its id, where a search gave a summary; or a fact by its key, "
-        "such as deploy_branch: the project's value comes before the agent's and the company's.",
-        GetInput,
-        MemoryDetail,
-        get,
-        OperationType.GET,
-    ),
-    Tool(
-        "memory_profile",
-        "Profile",
-        "Return what the memory says of this user or project as a whole, in a few sentences.",
-        NoInput,
-        ProfileText,
-        profile,
-        OperationType.PROFILE,
-    ),
-    Tool(
-        "memory_feedback",
-        "Say whether a memory helped",
-        "Say that a memory which a search gave you helped with the task, or that it did not. Use "
-        "it when a memory decided something or misled you; what never helps is pruned first. "
-        "Only your latest feedback on each result counts.",
-        FeedbackInput,
-        Said,
-        feedback,
-        OperationType.QUERY,
-    ),
-    Tool(
-        "memory_note",
-        "Remember",
-        "Keep a durable fact, preference or decision that should survive this run. Keep what will "
-        "matter later; do not write a note for every exchange.",
-        NoteInput,
-        Stored,
-        note,
-        OperationType.WRITE,
-        idempotent=False,
-    ),
-    Tool(
-        "save_memory",
-        "Save a fact",
-        "Save one short fact that is delivered to every later conversation.\n\n"
-        "Save a fact when you learn:\n"
-        "- what the user prefers: how they like to communicate, what they know\n"
-        "- what was decided about the project: choices made, alternatives rejected\n"
-        "- what a term means in this project\n"
-        "- what the work is about now\n\n"
-        f"Keep it short (under 20 words, {FACT_CHARS} characters at most), specific, and useful "
-        "in later conversations.\n\n"
-        "Do not save what is trivial, what the project's own pages say already, or what matters "
-        "for one question only.",
-        SaveInput,
-        Stored,
-        save,
-        OperationType.WRITE,
-        idempotent=False,
-    ),
-    Tool(
-        "memory_correct",
-        "Correct a memory",
-        "Replace the text of a memory. Use it when the user says plainly that what is remembered "
-        "is wrong. The old text is kept, and a person can bring it back.",
-        CorrectInput,
-        Stored,
-        correct,
-        OperationType.CORRECT,
-    ),
-    Tool(
-        "memory_forget",
-        "Forget memories",
-        "Remove memories by their ids. Use it when the user asks for it. A person can bring them "
-        "back.",
-        ForgetInput,
-        Removed,
-        forget,
-        OperationType.FORGET,
-    ),
-    Tool(
-        "remove_memory",
-        "Remove a fact",
-        "Remove one fact of the user or of this project, by the id that save_memory or "
-        "memory_browse gave. Use it when the user asks for it, or when a fact no longer holds. A "
-        "person can bring it back.",
-        RemoveInput,
-        Removed,
-        remove,
-        OperationType.FORGET,
-    ),
-)
-
-_BY_NAME = {tool.name: tool for tool in TOOLS}
+_BY_NAME = {one.name: one for one in TOOLS}
 
 
 async def offered(agent: Agent) -> list[Tool]:
@@ -979,7 +944,7 @@ async def offered(agent: Agent) -> list[Tool]:
     except MemtuiError:
         allowed = frozenset({OperationType.QUERY})
     return [
-        tool for tool in TOOLS if tool.needs in allowed and (agent.may_destroy or not tool.destroys)
+        one for one in TOOLS if one.needs in allowed and (agent.may_destroy or not one.destroys)
     ]
 
 
@@ -997,31 +962,31 @@ async def call(agent: Agent, name: str, arguments: Mapping[str, Any]) -> ToolRep
     Raises:
         NotFound: there is no tool of that name.
     """
-    tool = _BY_NAME.get(name)
-    if tool is None:
+    chosen = _BY_NAME.get(name)
+    if chosen is None:
         raise NotFound(unknown("tool", visible(name, limit=80), _BY_NAME))
-    if tool.destroys and not agent.may_destroy:
+    if chosen.destroys and not agent.may_destroy:
         return ToolReply(
             f"{name} is switched off here. Tell the user what you would change; they can do it "
             "in memtui, or start this server with --allow-destructive.",
             None,
         )
     try:
-        value = await tool.run(agent, tool.takes.model_validate(arguments))
+        value = await chosen.run(agent, chosen.takes.model_validate(arguments))
     except ValidationError as error:
-        return ToolReply(_misfit(error, tool), None)
+        return ToolReply(_misfit(error, chosen), None)
     except MemtuiError as error:
         return ToolReply(_refused(error), None)
     return ToolReply(value.words(), value)
 
 
-def _misfit(error: ValidationError, tool: Tool) -> str:
+def _misfit(error: ValidationError, called: Tool) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     said = misfit(first)
-    known = ", ".join(tool.takes.model_fields) or "nothing"
+    known = ", ".join(called.takes.model_fields) or "nothing"
     what = f"The argument {visible(field, limit=80)} does not fit: {said}." if field else f"{said}."
-    return f"{what} {tool.name} takes {known}; call it again with arguments that fit."
+    return f"{what} {called.name} takes {known}; call it again with arguments that fit."
 
 
 _NEXT: Mapping[type[MemtuiError], str] = {

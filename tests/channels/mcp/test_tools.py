@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from memtui.backends.vault import VaultAdapter
 from memtui.channels.mcp.over_http import HttpServer
-from memtui.channels.mcp.tools import TOOLS
+from memtui.channels.mcp.tools import FACT_CHARS, TOOLS
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BindingContext,
@@ -45,6 +45,14 @@ from tests.channels.mcp.conftest import (
     text_of,
 )
 from tests.service.fake import FakeAdapter
+
+
+def test_a_tools_docstring_describes_it_without_the_line_breaks_of_the_code() -> None:
+    told = {one.name: one.description for one in TOOLS}
+    words = "Use it when the user asks for it. A person can bring them back."
+    assert told["memory_forget"] == f"Remove memories by their ids.\n\n{words}"
+    assert "\n- what the work is about now\n\nKeep it short" in told["save_memory"]
+    assert f"{FACT_CHARS} characters at most" in told["save_memory"]
 
 
 async def test_an_agent_is_told_that_a_person_decides_first(
