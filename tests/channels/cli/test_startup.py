@@ -66,6 +66,24 @@ def test_a_query_compiles_and_checks_no_more_than_it_uses(tmp_path: Path) -> Non
     assert done.stderr.splitlines()[-1] == "4 False"
 
 
+@pytest.mark.parametrize(("imported", "frozen"), [("sys", "True"), ("duckdb", "False")])
+def test_a_query_collects_no_garbage_not_even_at_its_end(
+    imported: str, frozen: str, tmp_path: Path
+) -> None:
+    assert main.run(["--home", str(tmp_path), "note", "Yes."]) == 0
+    code = (
+        f"import atexit, gc, sys, {imported}; from memtui.__main__ import main; ran = []\n"
+        "atexit.register(lambda: print(*ran, gc.get_freeze_count() > 0, file=sys.stderr))\n"
+        "gc.callbacks.append(lambda phase, info: ran.append(phase))\n"
+        "sys.argv = ['memtui', 'query', 'Yes']; main()"
+    )
+    home = os.environ | {"MEMTUI_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home
+    )
+    assert done.stderr.splitlines()[-1] == frozen
+
+
 def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends(tmp_path: Path) -> None:
     code = (
         "import gc, duckdb; duckdb.connect(); gc.freeze(); from memtui import app; "
