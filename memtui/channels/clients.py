@@ -17,11 +17,11 @@ import stat
 import subprocess
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from memtui.contract import Conflict, Invalid, Json, Unavailable
 from memtui.paths import replacing
@@ -34,33 +34,33 @@ _TOKEN_CHARS = 8
 _COMMAND_SECONDS = 60
 
 
-class Keyed(Protocol):
-    """A client that memtui can be told to."""
-
-    @property
-    def key(self) -> str:
-        """What a command names it by."""
-        ...
-
-
-ClientT = TypeVar("ClientT", bound=Keyed)
-
-
 _PROGRAMS = {"claude-code": "claude", "vscode": "code"}
 """The commands of clients whose key is another word."""
 
 
-def is_there(key: str, file: Path, home: Path) -> bool:
-    """Whether a client seems to be installed: its file or a folder for it is there, or a command.
+@dataclass(frozen=True, slots=True)
+class ClientProgram(ABC):
+    """A program that memtui can be told to, and the file that memtui changes for that."""
 
-    Args:
-        key: The client's.
-        file: Where it keeps what memtui changes.
-        home: The home folder, which is nobody's own.
-    """
-    folder = file.parent
-    has_folder = folder != home and folder.is_dir()
-    return file.exists() or has_folder or shutil.which(_PROGRAMS.get(key, key)) is not None
+    key: str
+    """What a command names it by."""
+    name: str
+    file: Callable[[Path], Path]
+    """The path of its file, for a home folder."""
+
+    def is_there(self, home: Path) -> bool:
+        """Whether it seems to be installed: its file or a folder for it is there, or a command."""
+        file = self.file(home)
+        has_folder = file.parent != home and file.parent.is_dir()
+        program = _PROGRAMS.get(self.key, self.key)
+        return file.exists() or has_folder or shutil.which(program) is not None
+
+    @abstractmethod
+    def is_told(self, home: Path) -> bool:
+        """Whether its file names memtui. Raises `Invalid` for a file that cannot be read."""
+
+
+ClientT = TypeVar("ClientT", bound=ClientProgram)
 
 
 def find_client(key: str, clients: Sequence[ClientT]) -> ClientT:

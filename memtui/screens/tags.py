@@ -29,14 +29,10 @@ async def choose_tag(screen: MemtuiScreen, record: Record | None) -> None:
             screen.toast(one.sentence, severity="warning")
         by_tag = {folded(one.tag): one.records for one in counted.tags}
         ordered = distinct_tags((*own, *(one.tag for one in counted.tags)))
-        return [Choice(tag, tag, _number(by_tag.get(folded(tag), 0))) for tag in ordered]
+        return [Choice(tag, tag, f"{fmt.count(by_tag.get(folded(tag), 0)):>6}") for tag in ordered]
 
     if tag := await screen.ask(ChooseTag("Tags", choices)):
         show_tagged(screen, tag)
-
-
-def _number(records: int) -> str:
-    return f"{fmt.count(records):>6}"
 
 
 def show_tagged(screen: MemtuiScreen, tag: str) -> None:

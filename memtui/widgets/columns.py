@@ -110,7 +110,8 @@ def share_width(
     if len(shown) == 1:
         widths[shown[0].key] = max(1, min(needed(), room))
     lacks = {
-        column.key: min(seen[column.key], _most(column, width)) - least[column.key]
+        column.key: min(seen[column.key], width if column.flexible else 2 * column.width)
+        - least[column.key]
         for column in shown
         if column.key in seen and not extra.get(column.key)
     }
@@ -126,10 +127,6 @@ def share_width(
 def _least(column: Column[R], width: int, content: int | None) -> int:
     wanted = max(column.width, int(-(-width * column.share // 1)))
     return wanted if content is None else min(wanted, content)
-
-
-def _most(column: Column[R], width: int) -> int:
-    return width if column.flexible else 2 * column.width
 
 
 def cells_of(text: str, limit: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +12,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.channels.cli.input import confirm
+from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation
 from memtui.contract import Conflict, Invalid
 from memtui.paths import make_private, replacing
 
 if TYPE_CHECKING:
-    from memtui.channels.clients import ClientPlan
+    from memtui.channels.clients import ClientPlan, ClientT
 
 YesTo = Annotated[
     str | None,
     typer.Option("--yes", metavar="CODE", help="Do it without asking; the code is shown before."),
 ]
+ClientAgent = Annotated[
+    str | None, typer.Option(help="The agent's name in the log; the client's where it is left out.")
+]
+
+
+def answer_clients(
+    invocation: Invocation,
+    clients: Sequence[ClientT],
+    more: Callable[[ClientT], dict[str, list[str]]] = lambda _: {},
+) -> None:
+    """Print clients: whether each is installed and has memtui, and lists of `more` about it."""
+    found, rows, home = [], [], Path.home()
+    for client in clients:
+        file, there, others = str(client.file(home)), client.is_there(home), more(client)
+        try:
+            installed: bool | None = client.is_told(home)
+        except Invalid:
+            installed = None
+        state = {True: "installed", False: "", None: "cannot be read"}[installed]
+        seen, lists = "" if there else "not found", map(", ".join, others.values())
+        rows.append([client.key, client.name, seen, state, file, *lists])
+        named = {"client": client.key, "name": client.name, "file": file}
+        found.append({**named, **others, "there": there, "installed": installed})
+    titles = columns("client", "name", "", "", "file", *(f"{name}*" for name in more(clients[0])))
+    invocation.out.answer({"clients": found}, table(titles, rows))
 
 
 def own_command(invocation: Invocation) -> list[str]:

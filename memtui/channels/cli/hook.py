@@ -21,7 +21,7 @@ import typer
 
 from memtui.channels.cli.errors import close_quietly, is_unwritten, usage_sentence
 from memtui.channels.cli.input import read_stdin
-from memtui.channels.cli.options import FromFolder, complete_binding, complete_name
+from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
 from memtui.channels.cli.output import say, write_exactly
 from memtui.channels.cli.session import Invocation, Session, build, logging_to
 from memtui.contract import Invalid, MemtuiError, Unavailable
@@ -50,17 +50,8 @@ class AgentOptions:
             autocompletion=complete_name("agent"),
         ),
     ] = None
-    project: Annotated[
-        str | None,
-        typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
-    ] = None
-    binding: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this binding instead of the one that the scope resolves to.",
-            autocompletion=complete_binding,
-        ),
-    ] = None
+    project: WorksIn = None
+    binding: UseBinding = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,16 @@ from typing import Annotated
 
 import typer
 
-from memtui.channels.cli.clients import YesTo, carried_out, own_command, project_words
-from memtui.channels.cli.options import FromFolder
-from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.clients import (
+    ClientAgent,
+    YesTo,
+    answer_clients,
+    carried_out,
+    own_command,
+    project_words,
+)
+from memtui.channels.cli.options import FromFolder, WorksIn
 from memtui.channels.cli.session import Invocation
-from memtui.contract import Invalid
 
 ClientKey = Annotated[
     str, typer.Argument(metavar="CLIENT", help="The client; `memtui hook clients` lists them.")
@@ -20,43 +25,17 @@ ClientKey = Annotated[
 
 def hook_clients(invocation: Invocation) -> None:
     """List the clients whose hooks memtui knows, and which call it."""
-    from memtui.channels.clients import is_there
-    from memtui.channels.hooks.clients import CLIENTS, is_installed
+    from memtui.channels.hooks.clients import CLIENTS
 
-    found, rows = [], []
-    for client in CLIENTS:
-        file = client.file(Path.home())
-        there = is_there(client.key, file, Path.home())
-        try:
-            installed: bool | None = is_installed(client, Path.home())
-        except Invalid:
-            installed = None
-        state = {True: "installed", False: "", None: "cannot be read"}[installed]
-        seen, events = "" if there else "not found", ", ".join(client.events)
-        rows.append([client.key, client.name, seen, state, str(file), events])
-        found.append(
-            {
-                "client": client.key,
-                "name": client.name,
-                "file": str(file),
-                "events": list(client.events),
-                "there": there,
-                "installed": installed,
-            }
-        )
-    titles = columns("client", "name", "", "", "file", "events*")
-    invocation.out.answer({"clients": found}, table(titles, rows))
+    answer_clients(invocation, CLIENTS, lambda one: {"events": list(one.events)})
 
 
 def hook_install(
     invocation: Invocation,
     client: ClientKey,
     *,
-    agent: Annotated[
-        str | None,
-        typer.Option(help="The agent's name in the log; the client's where it is left out."),
-    ] = None,
-    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    agent: ClientAgent = None,
+    project: WorksIn = None,
     project_from_folder: FromFolder = False,
     yes: YesTo = None,
 ) -> int:

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.clients import YesTo, carried_out, own_command, project_words
-from memtui.channels.cli.options import FromFolder, complete_binding, complete_name
-from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.clients import (
+    ClientAgent,
+    YesTo,
+    answer_clients,
+    carried_out,
+    own_command,
+    project_words,
+)
+from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Invalid
 from memtui.wording import missing_extra
@@ -24,6 +30,18 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8766
+
+AllowDestructive = Annotated[
+    bool,
+    typer.Option(
+        "--allow-destructive",
+        help="Also offer the tools that change and remove memories; undo brings them back.",
+    ),
+]
+SearchesAll = Annotated[
+    bool,
+    typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+]
 
 
 async def mcp_serve(
@@ -37,32 +55,14 @@ async def mcp_serve(
             autocompletion=complete_name("agent"),
         ),
     ] = None,
-    project: Annotated[
-        str | None,
-        typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
-    ] = None,
+    project: WorksIn = None,
     project_from_folder: FromFolder = False,
     run: Annotated[
         str | None, typer.Option(help="The run's id; each MCP session is one where it is left out.")
     ] = None,
-    binding: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this binding instead of the one that the scope resolves to.",
-            autocompletion=complete_binding,
-        ),
-    ] = None,
-    allow_destructive: Annotated[
-        bool,
-        typer.Option(
-            "--allow-destructive",
-            help="Also offer the tools that change and remove memories; undo brings them back.",
-        ),
-    ] = False,
-    all_bindings: Annotated[
-        bool,
-        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
-    ] = False,
+    binding: UseBinding = None,
+    allow_destructive: AllowDestructive = False,
+    all_bindings: SearchesAll = False,
     http: Annotated[
         bool, typer.Option("--http", help="Serve streamable HTTP with a token each, not stdio.")
     ] = False,
@@ -133,53 +133,20 @@ ClientKey = Annotated[
 
 def mcp_clients(invocation: Invocation) -> None:
     """List the MCP clients that memtui knows, and which have it as a server."""
-    from memtui.channels.clients import is_there
-    from memtui.channels.mcp.clients import CLIENTS, is_installed
+    from memtui.channels.mcp.clients import CLIENTS
 
-    found, rows = [], []
-    for client in CLIENTS:
-        file = client.file(Path.home())
-        there = is_there(client.key, file, Path.home())
-        try:
-            installed: bool | None = is_installed(client, Path.home())
-        except Invalid:
-            installed = None
-        state = {True: "installed", False: "", None: "cannot be read"}[installed]
-        rows.append([client.key, client.name, "" if there else "not found", state, str(file)])
-        found.append(
-            {
-                "client": client.key,
-                "name": client.name,
-                "file": str(file),
-                "there": there,
-                "installed": installed,
-            }
-        )
-    titles = columns("client", "name", "", "", "file")
-    invocation.out.answer({"clients": found}, table(titles, rows))
+    answer_clients(invocation, CLIENTS)
 
 
 def mcp_install(
     invocation: Invocation,
     client: ClientKey,
     *,
-    agent: Annotated[
-        str | None,
-        typer.Option(help="The agent's name in the log; the client's where it is left out."),
-    ] = None,
-    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    agent: ClientAgent = None,
+    project: WorksIn = None,
     project_from_folder: FromFolder = False,
-    allow_destructive: Annotated[
-        bool,
-        typer.Option(
-            "--allow-destructive",
-            help="Also offer the tools that change and remove memories; undo brings them back.",
-        ),
-    ] = False,
-    all_bindings: Annotated[
-        bool,
-        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
-    ] = False,
+    allow_destructive: AllowDestructive = False,
+    all_bindings: SearchesAll = False,
     yes: YesTo = None,
 ) -> int:
     """Tell an MCP client of memtui, and when to use it.

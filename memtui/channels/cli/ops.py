@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from memtui.channels.cli.options import (
+    Before,
     DryRun,
     Exact,
     FilterLine,
@@ -53,9 +54,7 @@ async def ops_list(
     line: FilterLine = None,
     *,
     limit: Limit = 100,
-    before: Annotated[
-        int | None, typer.Option(min=1, help="Only before this number; for the next page.")
-    ] = None,
+    before: Before = None,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Go on with new ones, as JSON one document a line."),

@@ -129,6 +129,17 @@ RecordId = Annotated[
 BindingKey = Annotated[
     str, typer.Argument(metavar="KEY", help="The binding's key.", autocompletion=complete_binding)
 ]
+UseBinding = Annotated[
+    str | None,
+    typer.Option(
+        help="Use this binding instead of the one that the scope resolves to.",
+        autocompletion=complete_binding,
+    ),
+]
+WorksIn = Annotated[
+    str | None,
+    typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
+]
 TargetId = Annotated[
     str | None,
     typer.Argument(metavar="ID", help="Its id, of a binding its key; the company needs none."),
@@ -143,6 +154,9 @@ AsOf = Annotated[
     typer.Option(
         "--as-of", metavar="WHEN", help="As it was at this moment: 7d, yesterday, 2026-03-01."
     ),
+]
+Before = Annotated[
+    int | None, typer.Option(min=1, help="Only before this number; for the next page.")
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
 Switch = Annotated[Literal["on", "off"], typer.Argument(metavar="SWITCH", help="on or off.")]
@@ -208,13 +222,7 @@ class OwnerOptions:
 class BindingOptions(OwnerOptions):
     """The owner of memories, and the binding."""
 
-    binding: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this binding instead of the one that the scope resolves to.",
-            autocompletion=complete_binding,
-        ),
-    ] = None
+    binding: UseBinding = None
 
     def request(self, session: Session, model: type[ModelT], /, **values: Any) -> ModelT:
         """Return a request with the scope and binding. Raises `Invalid` for an invalid value."""

@@ -10,6 +10,7 @@ import typer
 from memtui.channels.cli.ops import say_damaged
 from memtui.channels.cli.options import (
     AsOf,
+    Before,
     FilterLine,
     Limit,
     OperationOptions,
@@ -45,9 +46,7 @@ async def runs_list(
         ),
     ] = None,
     limit: Limit = 100,
-    before: Annotated[
-        int | None, typer.Option(min=1, help="Only before this number; for the next page.")
-    ] = None,
+    before: Before = None,
     as_of: AsOf = None,
 ) -> int:
     """List the runs of agents, the last to do something first.

@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from memtui.backends.client_configs import GEMINI, codex_folder
-from memtui.channels.clients import Addition, FileChange, adding, form_of, read, removing, unchanged
+from memtui.channels.clients import (
+    Addition,
+    ClientProgram,
+    FileChange,
+    adding,
+    form_of,
+    read,
+    removing,
+    unchanged,
+)
 from memtui.contract import Invalid, Json, NotFound
 
 HOLDER = "hooks"
@@ -26,13 +35,9 @@ _OURS = re.compile(rf"memtui.*\bhook ({_PRE}|{_POST})\b", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class HookClient:
-    """A client, the file with its hooks, and the events at which it calls them."""
+class HookClient(ClientProgram):
+    """A client whose file has its hooks, and the events at which it calls them."""
 
-    key: str
-    name: str
-    file: Callable[[Path], Path]
-    """The path of its file, for a home folder."""
     events: Mapping[str, str]
     """The hook that each event calls, by the event's name."""
     then: str
@@ -48,6 +53,10 @@ class HookClient:
     def leaves_notes(self) -> bool:
         """Whether it calls a hook after an answer, so that notes can be written."""
         return _POST in self.events.values()
+
+    def is_told(self, home: Path) -> bool:
+        """Whether its file calls memtui. Raises `Invalid` for a file that cannot be read."""
+        return bool(_ours(self, self.file(home)))
 
     def entry(self, event: str, command: Sequence[str], most_ms: int) -> Json:
         """Return the file's entry for an event; the hook's own time-out is `most_ms`."""
@@ -144,15 +153,6 @@ def uninstalling(client: HookClient, path: Path) -> FileChange:
     if not there:
         raise NotFound(f"{client.name} does not call memtui by {path}.")
     return removing(path, there, _begin(client))
-
-
-def is_installed(client: HookClient, home: Path) -> bool:
-    """Whether a client's file calls memtui.
-
-    Raises:
-        Invalid: it cannot be read.
-    """
-    return bool(_ours(client, client.file(home)))
 
 
 def _begin(client: HookClient) -> list[Addition]:

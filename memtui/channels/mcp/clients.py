@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from memtui.channels.clients import (
     SKILL,
     Addition,
     ClientPlan,
+    ClientProgram,
     FileChange,
     adding,
     form_of,
@@ -28,13 +29,9 @@ NAME = "memtui"
 
 
 @dataclass(frozen=True, slots=True)
-class McpClient:
-    """A client, and the file with its servers."""
+class McpClient(ClientProgram):
+    """A client whose file has its MCP servers."""
 
-    key: str
-    name: str
-    file: Callable[[Path], Path]
-    """The path of its file, for a home folder."""
     holder: str
     """The file's member with the servers."""
     program: str | None = None
@@ -51,6 +48,10 @@ class McpClient:
         """Return the entry of a server that a command starts."""
         transport = {"type": "stdio"} if self.typed else {}
         return {**transport, "command": command[0], "args": list(command[1:])}
+
+    def is_told(self, home: Path) -> bool:
+        """Whether its file names the server. Raises `Invalid` for a file that cannot be read."""
+        return NAME in _servers(self, self.file(home))
 
 
 CLIENTS = (
@@ -168,15 +169,6 @@ def plan_uninstall(client: McpClient, home: Path) -> ClientPlan:
     if client.skill is not None and (text := read(path := _skill_path(client, home))) is not None:
         changes.append(FileChange(path, text, None))
     return ClientPlan(own, tuple(changes))
-
-
-def is_installed(client: McpClient, home: Path) -> bool:
-    """Whether a client's file names the server.
-
-    Raises:
-        Invalid: it cannot be read.
-    """
-    return NAME in _servers(client, client.file(home))
 
 
 def _servers(client: McpClient, path: Path) -> Json:
