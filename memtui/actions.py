@@ -400,7 +400,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _UNKNOWN_OUTCOME,
             label="check outcome",
         ),
-        _do("back", "escape", "Go back from the details to the list; there, clear all marks."),
+        _do(
+            "back",
+            "escape",
+            "Go back from the details to the list; there, clear marks, then the filter.",
+        ),
         _do("runs", "t", "Show the runs of agents: what each was given and did.", _SERVICE),
         _do("replay", "T", "Replay the run of this operation.", _ROW, label="its run"),
         _do(
@@ -414,7 +418,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("same_issue", "H", "Show all operations of this issue.", _ROW),
     ),
     "query": (
-        _do("back", "escape", "Go back from the details, or earlier questions, to the results."),
+        _do(
+            "back",
+            "escape",
+            "Go back from details or earlier questions to the results; there, clear the filter.",
+        ),
         _do("input", "i", "Write a question.", label="ask"),
         _do("intent", "t", "Change what the question is for."),
         _do(
@@ -451,7 +459,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "A",
             "Mark all loaded rows; press again for all that pass the filter.",
         ),
-        _do("unmark", "escape", "Clear all marks."),
+        _do("unmark", "escape", "Clear all marks, then the filter."),
         _do("edit", "e", "Change the text in place.", _CORRECTION),
         _do(
             "edit_external", "E", "Change the text in your editor.", _CORRECTION, label="in $EDITOR"
@@ -504,7 +512,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("mark", "space", "Mark or unmark the fact.", _ROW),
         _do("range", "v", "Mark from here to where you move.", _ROW),
         _do("mark_all", "A", "Mark all facts that are shown.", _ROW),
-        _do("back", "escape", "Go back to the list; there, clear all marks."),
+        _do("back", "escape", "Go back to the list; there, clear marks, then the filter."),
         _do("prune", "p", "Review which facts could go, and why.", _SCOPE),
         _do("add", "a n", "Write a new fact.", _CHANGE_SCOPE),
         _do("edit", "e", "Change the fact in place.", _CORRECTION),
@@ -607,7 +615,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "back",
             "escape",
-            "Stop a running statement; clear the selection, or show all charts again.",
+            "Stop a running statement; clear the selection, show all charts, clear the filter.",
         ),
     ),
     "prune": (
@@ -881,10 +889,10 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     ),
     "filter": (
         _do("apply", "enter", "Filter by what is written."),
-        _do("complete", "tab", "Complete the word that is written."),
+        _do("complete", "tab shift+tab", "Complete the word that is written."),
         _do("previous", "up", "Bring back the filter used before.", label="before"),
         _do("next", "down", "Go to the filter used after.", label="after"),
-        _do("leave", "escape", "Clear the line; once more leaves it.", label="clear"),
+        _do("leave", "escape", "Apply and leave the line; once more clears the filter."),
     ),
     "ask": (
         _do("run", "enter", "Ask what is written.", label="ask"),

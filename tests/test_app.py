@@ -277,6 +277,26 @@ async def test_a_filter_goes_along_to_every_screen_and_comes_back(
             await pilot.press("escape")
 
 
+@pytest.mark.parametrize("screen", ["operations", "query", "records", "budget", "analytics"])
+async def test_the_filter_line_keeps_keys_and_a_second_escape_clears_the_filter(
+    screen: str, paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "Deploys happen from main", project_id="p")
+    async with running(paths, settings, screen=screen) as (app, pilot):
+        if screen == "query":  # the question has the focus, where / is text
+            await pilot.press("escape")
+        await pilot.press("slash", *"zzz", "tab", *"pq")
+        assert app.screen.query_one("#filter-input", Input).value == "zzzpq"
+        await pilot.press("escape")
+        await settle(pilot, app)
+        assert (app.state.filter_line, app.is_running) == ("zzzpq", True)
+        if screen == "query":  # without an answer the question has the focus, and is left first
+            await pilot.press("escape")
+        await pilot.press("escape")
+        await settle(pilot, app)
+        assert app.state.filter_line == "", app.focused
+
+
 async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Settings) -> None:
     await fill(paths, settings, "Deploys happen from main", project_id="fighters")
     async with running(paths, settings, screen="bindings") as (app, pilot):

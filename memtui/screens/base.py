@@ -792,6 +792,11 @@ class MemtuiScreen(ServiceScreen):
         message.stop()
         self.focus_body()
 
+    def drop_filter(self) -> None:
+        """Clear the filter, as there is nothing nearer to leave."""
+        if self.state.filter_line:
+            self.post_message(GoTo(filter_line=""))
+
     def focus_body(self) -> None:
         """Focus the first focusable widget of the body."""
         body = self.query_one("#body")

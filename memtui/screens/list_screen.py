@@ -259,9 +259,12 @@ class ListScreen(MemtuiScreen, RowsScreen[R]):
             self.look()
 
     def action_back(self) -> None:
-        """Go back from the details to the list; there, take away the range, else all marks."""
-        if self.rows_list.has_focus:
-            self.rows_list.action_unmark()
+        """Go back from the details to the list; there, clear range, marks or filter."""
+        rows_list = self.rows_list
+        if rows_list.has_focus and rows_list.selection.active:
+            rows_list.action_unmark()
+        elif rows_list.has_focus and not self.query_one(self.SPLIT).has_class("-opened"):
+            self.drop_filter()
         self.close_row()
 
     def action_range(self) -> None:

@@ -87,6 +87,7 @@ class FilterLine(Vertical):
         self._draft = ""
         self._pause: Timer | None = None
         self._chosen = Filter()
+        self._applied = self._posted = ""
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         """Returns now, from which spans such as `7d` count."""
         self.zone: tzinfo = UTC
@@ -154,6 +155,7 @@ class FilterLine(Vertical):
 
     def show_line(self, text: str, chosen: Filter) -> None:
         """Show the filter in force, unless the person is writing another."""
+        self._applied = self._posted = text
         if self.is_mounted and not self._input.has_focus:
             self._chosen = chosen
             if self._input.value != text:
@@ -202,7 +204,12 @@ class FilterLine(Vertical):
         self.post_message(self.Entered())
 
     def on_descendant_blur(self) -> None:
-        """Hide the completions."""
+        """Apply the line if it parses, however it was left, and hide the completions."""
+        self._forget_pause()
+        if self.app.app_focus:  # else the terminal lost the focus, and the person comes back
+            text, self.error = self._parsed()
+            if not self.error:
+                self._apply(text)
         self._tell()
 
     def _forget_pause(self) -> None:
@@ -215,6 +222,7 @@ class FilterLine(Vertical):
             return
         text, wrong = self._parsed()
         if not wrong:
+            self._posted = text
             self.post_message(self.Typed(text))
         elif not completions(self._before, self.known):
             self.error = wrong
@@ -236,28 +244,34 @@ class FilterLine(Vertical):
         self._forget_pause()
         text, self.error = self._parsed()
         if not self.error:
-            self.post_message(self.Applied(text))
+            self._apply(text)
             self.post_message(self.Left())
 
     def action_leave(self) -> None:
-        """Clear the line and its filter; leave it if it is empty already."""
-        if self._input.value:
-            self.clear()
-        else:
-            self.post_message(self.Left())
+        """Leave and apply the line; if it does not parse, the filter in force stays."""
+        if self._parsed()[1]:
+            self._input.value = self._applied
+        self.post_message(self.Left())
 
     def clear(self) -> None:
         """Clear the line and its filter, also while it is being written."""
         self._input.value = ""
         self._forget_pause()
-        self.post_message(self.Applied(""))
+        self._apply("")
+
+    def _apply(self, text: str) -> None:
+        if text != self._applied or text != self._posted:
+            self._applied = self._posted = text
+            self.post_message(self.Applied(text))
 
     def action_complete(self) -> None:
-        """Take the first completion; without one, leave the line."""
+        """Take the first completion, if there is one.
+
+        The line keeps the focus without one too: the next letters would be commands elsewhere.
+        """
         before, after = self._before, self._input.value[self._input.cursor_position :]
         words = completions(before, self.known) if last_term(before) else []
         if not words:
-            self.post_message(self.Left())
             return
         written = completed(before, words[0])
         self._input.value = written + after.removeprefix(" ")

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import AppBlur
 from textual.widgets import Input
 
 from memtui.app import WholeCells
@@ -47,6 +48,7 @@ class OneLine(App[None]):
 
     def on_filter_line_left(self) -> None:
         self.left += 1
+        self.query_one("#other").focus()
 
 
 async def test_a_filter_is_applied_or_its_error_shown() -> None:
@@ -64,18 +66,41 @@ async def test_a_filter_is_applied_or_its_error_shown() -> None:
         assert line.error == ""
 
 
-async def test_escape_clears_and_then_leaves() -> None:
+@pytest.mark.parametrize(
+    ("typed", "applied", "shown"),
+    [
+        (" type:write", ["agent:x type:write"], "agent:x type:write"),
+        ("", [], "agent:x"),
+        (" agnt:x", [], "agent:x"),
+    ],
+)
+async def test_escape_applies_what_parses_and_leaves(
+    typed: str, applied: list[str], shown: str
+) -> None:
     app = OneLine()
     async with app.run_test() as pilot:
         line = app.query_one(FilterLine)
         line.show_line("agent:x", Filter(agent_id="x"))
         line.enter()
         await pilot.pause()
-        await pilot.press("escape")
-        assert app.applied == [""]
-        assert app.left == 0
-        await pilot.press("escape")
-        assert app.left == 1
+        await pilot.press("end", *(key.replace(" ", "space") for key in typed), "escape")
+        assert (app.applied, app.left) == (applied, 1)
+        assert app.query_one("#filter-input", Input).value == shown
+
+
+@pytest.mark.parametrize("left", ["click", "terminal"])
+async def test_a_click_elsewhere_applies_the_line_and_another_window_does_not(left: str) -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        app.query_one(FilterLine).enter()
+        await pilot.pause()
+        await pilot.press(*"agent:x")
+        if left == "click":
+            await pilot.click("#other")
+        else:
+            app.post_message(AppBlur())
+        await pilot.pause()
+        assert app.applied == (["agent:x"] if left == "click" else [])
 
 
 async def test_history_goes_back_and_returns_to_what_was_being_written() -> None:
@@ -112,9 +137,9 @@ async def test_tab_completes_the_term_and_what_fits_nothing_is_said_at_once() ->
             await pilot.pause(PAUSE_SECONDS)
         assert line.error.startswith("The filter value 'x' for type does not fit")
         assert str(line.render()).splitlines()[1].startswith("  ✗ The filter value")
-        await pilot.press("backspace", "w", "tab", "tab")
-        assert field.value == "agent:ops type:write "
-        assert app.left == 1
+        await pilot.press("backspace", "w", "tab", "tab", "shift+tab", *"q")
+        assert field.value == "agent:ops type:write q"
+        assert (app.left, field.has_focus) == (0, True)
 
 
 async def test_the_line_below_says_what_is_understood_while_it_is_written_and_after() -> None:

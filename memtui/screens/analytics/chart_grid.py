@@ -80,15 +80,16 @@ class ChartGrid(ListMoves, Static, can_focus=True):
             self.bucket = max(0, min(start + by, count - 1))
             self._moved()
 
-    def back(self) -> None:
-        """Clear the selected bucket, else show all charts again."""
+    def back(self) -> bool:
+        """Clear the selected bucket, else show all charts again; False: there was neither."""
         if self.bucket is not None:
             self.bucket = None
         elif self.large:
             self.large = False
         else:
-            return
+            return False
         self._moved()
+        return True
 
     def turn_large(self) -> None:
         """Show the chosen chart alone, or all again."""

@@ -622,10 +622,10 @@ class AnalyticsScreen(MemtuiScreen):
         """Stop a statement, clear the selected bar, show all charts again, or focus the charts."""
         if self._sql.display:
             self._sql.back()
-        elif self._grid.has_focus:
-            self._grid.back()
-        else:
+        elif self.focused not in {None, self._grid}:  # nothing has the focus without figures
             self._grid.focus()
+        elif not self._grid.back():
+            self.drop_filter()
 
     def action_run(self) -> None:
         """Run the statement, or read the figures again."""

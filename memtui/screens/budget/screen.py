@@ -633,8 +633,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Go back to the list; there, clear the range, else all marks."""
         if self.view.raw:
             self.action_text()
-        elif self.view.places:  # else the offered owners are shown, and keep the focus
+        elif self.view.places:
             super().action_back()
+        else:  # the offered owners are shown, and keep the focus
+            self.drop_filter()
 
     def action_text(self) -> None:
         """Show the context's text, or the list of its facts."""

@@ -513,11 +513,13 @@ class QueryScreen(MemtuiScreen):
             self.query_one(DetailPane).focus()
 
     def action_back(self) -> None:
-        """Go back to the results, from the details or the past questions."""
+        """Go back from details or past questions to the results; there, clear the filter."""
         split = self.query_one(".split")
         if split.has_class("-opened"):
             split.remove_class("-opened")
             self._cards.focus()
+        elif self.view.aside is None and self._cards.has_focus:
+            self.drop_filter()
         else:
             self._show_results()
 
