@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.content import Content
@@ -30,12 +31,11 @@ class ChoiceList(ScrollView, can_focus=False):
     hovered: reactive[int | None] = reactive(None)
     """Index of the choice under the mouse."""
 
+    @dataclass
     class Taken(Message):
         """A choice was clicked."""
 
-        def __init__(self, place: int) -> None:
-            super().__init__()
-            self.place = place
+        place: int
 
     def __init__(self) -> None:
         super().__init__()

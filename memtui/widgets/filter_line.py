@@ -7,6 +7,7 @@ error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from textual import on
@@ -41,12 +42,11 @@ def _ending(word: str) -> str:
     return word.rpartition(",")[2] if "," in word else word.partition(":")[2] or word
 
 
+@dataclass
 class LineMessage(Message):
     """A message with the text of a filter line."""
 
-    def __init__(self, line: str) -> None:
-        super().__init__()
-        self.line = line
+    line: str
 
 
 class FilterLine(Vertical):

@@ -30,12 +30,11 @@ PAST_SIGN = "◷"
 """The mark of a past moment."""
 
 
+@dataclass
 class Pressed(Message):
     """A part that runs an action was clicked."""
 
-    def __init__(self, action_id: str) -> None:
-        super().__init__()
-        self.action_id = action_id
+    action_id: str
 
 
 def pressable(part: Content, action_id: str) -> Content:

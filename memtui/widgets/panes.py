@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -99,13 +100,12 @@ class Split(Container):
     ("records beside"). Without one, the styles decide.
     """
 
+    @dataclass
     class Moved(Message):
         """The border was moved; `share` None: back to the default."""
 
-        def __init__(self, place: str, share: int | None) -> None:
-            super().__init__()
-            self.place = place
-            self.share = share
+        place: str
+        share: int | None
 
     def __init__(
         self,
@@ -346,13 +346,12 @@ class Fitted(LaidOutOnce, Static):
     A click on a linked part (`display.leading`) posts `Clicked`.
     """
 
+    @dataclass
     class Clicked(Message):
         """A linked part was clicked; its target has this sort and name."""
 
-        def __init__(self, sort: str, name: str) -> None:
-            super().__init__()
-            self.sort = sort
-            self.name = name
+        sort: str
+        name: str
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from textual.app import App
@@ -24,12 +25,11 @@ _PASSES = 2
 """Rounds of waiting after a key: a filter line passes it up, and acts on it only after that."""
 
 
+@dataclass
 class KeysFree(Message):
     """A screen stops holding keys; with `drops`, the keys typed meanwhile are dropped."""
 
-    def __init__(self, *, drops: bool = False) -> None:
-        super().__init__()
-        self.drops = drops
+    drops: bool = False
 
 
 class Typed:

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,6 +51,10 @@ class DoctorCheck:
     advice: str = ""
 
 
+_Found = tuple[Status, str, str]
+"""The result of a check without its name: status, message and advice, which may be empty."""
+
+
 async def run_checks(invocation: Invocation) -> AsyncIterator[DoctorCheck]:
     """Yield each check once it is done; a broken one stops only checks that depend on it."""
     from memtui.backends.discovery import discover_here
@@ -80,9 +84,9 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[DoctorCheck]:
         "editor", lambda: _editor(settings), "warning", "Set $EDITOR to the editor you use."
     )
     yield _tried("theme", lambda: _theme(settings), advice="Fix the theme in the settings.")
-    yield _keymap(settings)
-    yield _terminal()
-    yield _helper(invocation, settings)
+    yield DoctorCheck("keymap", *_keymap(settings))
+    yield DoctorCheck("terminal", *_terminal())
+    yield DoctorCheck("helper", *_helper(invocation, settings))
     async for check in _providers(settings):
         yield check
     async for check in _control_plane(paths, settings, invocation):
@@ -171,53 +175,45 @@ def _theme(settings: Settings) -> str:
     return settings.theme
 
 
-def _keymap(settings: Settings) -> DoctorCheck:
+def _keymap(settings: Settings) -> _Found:
     from memtui.screens.keymap import load_keymap
 
     try:
         keymap = load_keymap(settings.keymap)
     except MemtuiError as error:
-        return DoctorCheck("keymap", "broken", str(error), "Fix the keymap in the settings.")
+        return "broken", str(error), "Fix the keymap in the settings."
     if keymap.doubt:
-        return DoctorCheck(
-            "keymap", "warning", keymap.doubt, "Give it a second key in the settings."
-        )
-    return DoctorCheck("keymap", "ok", f"valid, {len(keymap.moved) or 'nothing'} remapped")
+        return "warning", keymap.doubt, "Give it a second key in the settings."
+    return "ok", f"valid, {len(keymap.moved) or 'nothing'} remapped", ""
 
 
-def _terminal() -> DoctorCheck:
+def _terminal() -> _Found:
     term = os.environ.get("TERM", "")
     encoding = (sys.stdout.encoding or "").lower()
     if not is_utf8(encoding):
-        return DoctorCheck(
-            "terminal", "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
-        )
+        return "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
     if not sys.stdout.isatty():
-        return DoctorCheck("terminal", "ok", "stdout is not a terminal")
+        return "ok", "stdout is not a terminal", ""
     if term in {"", "dumb"}:
-        return DoctorCheck(
-            "terminal", "warning", "it cannot draw", "Set TERM, as in xterm-256color."
-        )
+        return "warning", "it cannot draw", "Set TERM, as in xterm-256color."
     deep = os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}
     colours = "16 million" if deep else "256" if "256" in term else "few"
     muted = ", and NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
-    return DoctorCheck("terminal", "ok", f"{term} with {colours} colours{muted}")
+    return "ok", f"{term} with {colours} colours{muted}", ""
 
 
-def _helper(invocation: Invocation, settings: Settings) -> DoctorCheck:
+def _helper(invocation: Invocation, settings: Settings) -> _Found:
     from memtui.channels.helper.wire import HelperSocket
 
     place = HelperSocket.of(str(invocation.home or ""))
     if not place.is_usable():
         advice = "Remove it, or let XDG_RUNTIME_DIR name a folder that is yours alone."
-        return DoctorCheck(
-            "helper", "warning", f"{place.folder} is not private, so hooks are slow", advice
-        )
+        return "warning", f"{place.folder} is not private, so hooks are slow", advice
     if (process := place.holder()) is not None:
-        return DoctorCheck("helper", "ok", f"it runs as process {process}, and makes hooks quick")
+        return "ok", f"it runs as process {process}, and makes hooks quick", ""
     if not settings.helper_idle_s:
-        return DoctorCheck("helper", "ok", "helper_idle_s is 0, so hooks run without")
-    return DoctorCheck("helper", "ok", "it does not run; the next hook starts it")
+        return "ok", "helper_idle_s is 0, so hooks run without", ""
+    return "ok", "it does not run; the next hook starts it", ""
 
 
 async def _providers(settings: Settings) -> AsyncIterator[DoctorCheck]:
@@ -262,7 +258,7 @@ async def _control_plane(
                 yield check
             return
         try:
-            yield await _pages(service)
+            yield DoctorCheck("database", *await _pages(service))
             async for check in _companies(service, settings, remains):
                 yield check
         finally:
@@ -297,16 +293,16 @@ def _left(remains: Remains) -> Iterator[DoctorCheck]:
         yield DoctorCheck("left", "ok", f"of the binding {one.company_id}/{one.key}, {one.path}")
 
 
-async def _pages(service: MemoryService) -> DoctorCheck:
+async def _pages(service: MemoryService) -> _Found:
     from memtui.store.database import HEAD
 
     try:
         problems = await asyncio.to_thread(service.analysis.database.problems)
     except MemtuiError as error:
-        return DoctorCheck("database", "broken", str(error), _REPAIR)
+        return "broken", str(error), _REPAIR
     if problems:
-        return DoctorCheck("database", "broken", "; ".join(problems), _REPAIR)
-    return DoctorCheck("database", "ok", f"it answers, at schema {HEAD}, and its pages are whole")
+        return "broken", "; ".join(problems), _REPAIR
+    return "ok", f"it answers, at schema {HEAD}, and its pages are whole", ""
 
 
 async def _companies(
@@ -325,48 +321,43 @@ async def _companies(
         caller = caller_of(settings, company_id, DOOR)
         try:
             for view in await service.bindings.all(caller):
+                name = f"binding {company_id}/{view.key}"
                 if view.shared:
-                    name = f"binding {company_id}/{view.key}"
                     advice = "Let one of the two lie elsewhere: each company reads the other's."
-                    yield DoctorCheck(
-                        name, "broken", "another company's memories lie there too", advice
-                    )
+                    words = "another company's memories lie there too"
+                    yield DoctorCheck(name, "broken", words, advice)
                 if view.enabled:
-                    yield _binding(company_id, await service.bindings.health(caller, view.key))
-            yield await _archive(service, caller)
-            yield await _proof(service, caller)
-            yield await _unknown_outcomes(service, caller)
-            for checks in (
-                _repaired(service, caller),
-                _limits(service, caller, settings),
-                _waiting(service, caller),
+                    health = await service.bindings.health(caller, view.key)
+                    yield DoctorCheck(name, *_binding(health))
+            yield DoctorCheck(f"archive {company_id}", *await _archive(service, caller))
+            yield DoctorCheck(f"log {company_id}", *await _proof(service, caller))
+            yield DoctorCheck(f"log {company_id}", *await _unknown_outcomes(service, caller))
+            for name, checks in (
+                ("company", _repaired(service, caller)),
+                ("limits", _limits(service, caller, settings)),
+                ("review", _waiting(service, caller)),
             ):
-                async for check in checks:
-                    yield check
+                async for found in checks:
+                    yield DoctorCheck(f"{name} {company_id}", *found)
         except MemtuiError as error:
             yield DoctorCheck(f"company {company_id}", "broken", str(error))
 
 
-async def _archive(service: MemoryService, caller: Caller) -> DoctorCheck:
+async def _archive(service: MemoryService, caller: Caller) -> _Found:
     found = await service.analysis.verify_archive(caller)
-    name = f"archive {caller.company_id}"
     if not found.problems:
-        operations = counted(found.operations, "operation")
-        return DoctorCheck(
-            name, "ok", f"{operations} in {counted(found.segments, 'segment')}, all whole"
-        )
-    shown = " ".join(found.problems[:_SHOWN_PROBLEMS])
-    return DoctorCheck(
-        name,
-        "broken",
-        f"{counted(len(found.problems), 'problem')}: {shown}",
-        "memtui archive verify lists them; bring the files back from a backup.",
-    )
+        segments = counted(found.segments, "segment")
+        return "ok", f"{counted(found.operations, 'operation')} in {segments}, all whole", ""
+    advice = "memtui archive verify lists them; bring the files back from a backup."
+    return "broken", _problem_words(found.problems), advice
 
 
-def _binding(company_id: str, found: BindingHealth) -> DoctorCheck:
+def _problem_words(problems: Sequence[str], gap: str = " ") -> str:
+    return f"{counted(len(problems), 'problem')}: {gap.join(problems[:_SHOWN_PROBLEMS])}"
+
+
+def _binding(found: BindingHealth) -> _Found:
     health = found.health
-    name = f"binding {company_id}/{found.key}"
     messages = [one.message for one in health.problems]
     words = [health.status, "" if health.message in messages else health.message.rstrip(".")]
     if health.records is not None:
@@ -374,92 +365,74 @@ def _binding(company_id: str, found: BindingHealth) -> DoctorCheck:
     if health.embedding is not None:
         words.append(embedding_words(health.embedding))
     shown = [
-        f"{problem.location.path}:{problem.location.line}: {problem.message}"
-        if problem.location
-        else problem.message
-        for problem in health.problems[:_SHOWN_PROBLEMS]
+        f"{one.location.path}:{one.location.line}: {one.message}" if one.location else one.message
+        for one in health.problems
     ]
-    if health.problems:
-        words.append(f"{counted(len(health.problems), 'problem')}: {'; '.join(shown)}")
-    advice = f"memtui bindings health {found.key} tells more." if health.status != "ok" else ""
-    message = ", ".join(word for word in words if word)
-    return DoctorCheck(name, "ok" if health.status == "ok" else "broken", message, advice)
+    if shown:
+        words.append(_problem_words(shown, "; "))
+    message = ", ".join(filter(None, words))
+    if health.status == "ok":
+        return "ok", message, ""
+    return "broken", message, f"memtui bindings health {found.key} tells more."
 
 
-async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[DoctorCheck]:
+async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[_Found]:
     """Yield a warning if a repair left the company read-only."""
-    if not (await service.companies.get(caller)).read_only:
-        return
     repairs = Filter(operation_type=OperationType.REPAIR)
-    if (await service.log.page(caller, repairs, limit=1)).total:
-        yield DoctorCheck(
-            f"company {caller.company_id}",
-            "warning",
-            "it was repaired, and is read-only until it has an owner",
-            f"memtui --company {caller.company_id} members add PRINCIPAL --role owner",
-        )
+    is_closed = (await service.companies.get(caller)).read_only
+    if is_closed and (await service.log.page(caller, repairs, limit=1)).total:
+        advice = f"memtui --company {caller.company_id} members add PRINCIPAL --role owner"
+        yield "warning", "it was repaired, and is read-only until it has an owner", advice
 
 
 _PROVED = 1_000
 """Newest operations to prove; `memtui audit verify` proves all."""
 
 
-async def _proof(service: MemoryService, caller: Caller) -> DoctorCheck:
+async def _proof(service: MemoryService, caller: Caller) -> _Found:
     problems = await service.log.problems(caller, _PROVED)
-    name = f"log {caller.company_id}"
     if not problems:
-        return DoctorCheck(
-            name, "ok", f"the last operations, up to {_PROVED:,}, are as they were logged"
-        )
-    words = f"{counted(len(problems), 'problem')}: {' '.join(problems[:_SHOWN_PROBLEMS])}"
+        return "ok", f"the last operations, up to {_PROVED:,}, are as they were logged", ""
     advice = "memtui audit verify checks all of it, docs/recovery.md says what to do."
-    return DoctorCheck(name, "broken", words, advice)
+    return "broken", _problem_words(problems), advice
 
 
 _UNKNOWN_LOOKED_AT = 1_000
 """Operations whose checks are read; older ones count as unknown even if one was checked."""
 
 
-async def _unknown_outcomes(service: MemoryService, caller: Caller) -> DoctorCheck:
+async def _unknown_outcomes(service: MemoryService, caller: Caller) -> _Found:
     chosen = Filter(status=OperationStatus.UNKNOWN)
     page = await service.log.page(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
     found = await service.log.found_outcomes(caller, page.operations)
     left = page.total - sum(one.happened is not None for one in found.values())
-    name = f"log {caller.company_id}"
-    if left:
-        return DoctorCheck(
-            name,
-            "warning",
-            f"{counted(left, 'operation')} with an unknown outcome",
-            "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
-        )
-    return DoctorCheck(name, "ok", "every operation has a known outcome")
+    if not left:
+        return "ok", "every operation has a known outcome", ""
+    advice = "memtui ops list --status unknown shows them, memtui ops check asks what happened."
+    return "warning", f"{counted(left, 'operation')} with an unknown outcome", advice
 
 
 _LONG = timedelta(days=7)
 """A write held for longer than this is a warning."""
 
 
-async def _waiting(service: MemoryService, caller: Caller) -> AsyncIterator[DoctorCheck]:
+async def _waiting(service: MemoryService, caller: Caller) -> AsyncIterator[_Found]:
     """Yield the number of held writes and the age of the oldest, if there are any."""
     found = await service.review.waiting(caller) if caller.by_person else []
     if not found:
         return
-    now = datetime.now(UTC)
-    is_old = now - found[0].pending_since > _LONG
-    yield DoctorCheck(
-        f"review {caller.company_id}",
-        "warning" if is_old else "ok",
-        f"{counted(len(found), 'write')} held, the oldest for {ago(found[0].pending_since, now)}",
-        "memtui review list shows them; memtui review refuse --older-than 30d clears out."
-        if is_old
-        else "",
-    )
+    now, oldest = datetime.now(UTC), found[0].pending_since
+    words = f"{counted(len(found), 'write')} held, the oldest for {ago(oldest, now)}"
+    if now - oldest <= _LONG:
+        yield "ok", words, ""
+    else:
+        advice = "memtui review list shows them; memtui review refuse --older-than 30d clears out."
+        yield "warning", words, advice
 
 
 async def _limits(
     service: MemoryService, caller: Caller, settings: Settings
-) -> AsyncIterator[DoctorCheck]:
+) -> AsyncIterator[_Found]:
     """Yield a warning for each passed spending limit."""
     from memtui.channels.cli.session import zone_of
     from memtui.presenters.spending import sentence
@@ -468,8 +441,7 @@ async def _limits(
     for one in await service.limits.check(caller, zone=zone):
         if one.state == "passed":
             words = sentence(one, datetime.now(UTC), zone)
-            advice = "memtui budget check shows them all."
-            yield DoctorCheck(f"limits {caller.company_id}", "warning", words, advice)
+            yield "warning", words, "memtui budget check shows them all."
 
 
 _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}

@@ -361,12 +361,11 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
 class OperationDetail(DetailPane):
     """Shows an `OperationView`."""
 
+    @dataclass
     class RecordChosen(Message):
         """The person chose a record of the operation."""
 
-        def __init__(self, handle: OperationHandle) -> None:
-            super().__init__()
-            self.handle = handle
+        handle: OperationHandle
 
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name=name, id=name, classes="split-detail")

@@ -162,12 +162,11 @@ class AskLine(Horizontal):
     ACTION_GROUP = "ask"
     BINDINGS = bindings_for("ask")
 
+    @dataclass
     class Asked(Message):
         """A question was entered; it is not empty."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Left(Message):
         """The person left the line for the results."""
