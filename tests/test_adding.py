@@ -336,7 +336,7 @@ def test_one_of_each_takes_no_more_files_than_promised_and_works(tmp_path: Path)
     install(copy)
     places = f"{copy}{os.pathsep}{REPOSITORY}"
     own = os.environ | {"PYTHONPATH": places, "MEMTUI_HOME": str(tmp_path / "home")}
-    for module in ("memtui.store.statements", "tests.test_adding"):
+    for module in ("memtui.store.generate", "tests.test_adding"):
         done = subprocess.run(
             [sys.executable, "-m", module],
             cwd=copy,

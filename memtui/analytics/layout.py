@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
 from memtui.paths import sync_folder
-from memtui.store import compiled
+from memtui.store import statements
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
 
@@ -233,8 +233,8 @@ class LogEnds(NamedTuple):
 def log_ends(database: Database, company_id: str) -> LogEnds:
     """Return where a company's log ends and where its hot table begins. Blocking."""
     with database.read() as connection:
-        heads = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
-        [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)
+        heads = statements.HEAD_SEQ.rows(connection, company_id=company_id)
+        [(first,)] = statements.FIRST_HOT.rows(connection, company_id=company_id)
     head = heads[0][0] if heads else 0
     return LogEnds(head, head + 1 if first is None else first)
 

@@ -20,7 +20,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, T
 from sqlalchemy.types import TypeDecorator
 
 from memtui.contract import Unavailable
-from memtui.store import compiled
+from memtui.store import statements
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.database import DatabaseConnection, quoted
 from memtui.store.digest import GENESIS
@@ -159,7 +159,7 @@ def head(connection: DatabaseConnection, company_id: str) -> Head:
     columns = HEADS.c
     asked = select(columns.seq, columns.digest, columns.salt)
     found = connection.execute(asked.where(columns.company_id == company_id)).one_or_none()
-    [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)
+    [(first,)] = statements.FIRST_HOT.rows(connection, company_id=company_id)
     seq, digest, salt = found or (0, GENESIS, b"")
     return Head(seq, digest, bytes(salt), seq + 1 if first is None else first)
 

@@ -40,8 +40,8 @@ from memtui.scratch import Scratch
 from memtui.service.operations.filling import Filling
 from memtui.service.operations.redaction import redact
 from memtui.service.providers import Providers, open_foreign, unexpected
-from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
+from memtui.store.rows import BindingRow
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import Repeats

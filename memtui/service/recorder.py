@@ -37,12 +37,12 @@ from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
 from memtui.store import appending, journal
 from memtui.store.appending import Step
-from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, Details
 from memtui.store.digest import withhold
 from memtui.store.journal import OutcomeFinding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle
+from memtui.store.rows import BindingRow, IntentRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 

@@ -47,9 +47,9 @@ from memtui.service.visibility import (
 )
 from memtui.store import appending, bindings, journal, settings
 from memtui.store.bindings import Route, route
-from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
+from memtui.store.rows import BindingRow, CompanyRow, MemberRow
 from memtui.store.settings import COMMON
 from memtui.store.visibility import Visibility, until
 from memtui.wording import unknown

@@ -41,7 +41,7 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.store.compiled import MemberRow
+from memtui.store.rows import MemberRow
 from memtui.store.visibility import Visibility
 from memtui.visible import visible
 

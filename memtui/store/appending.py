@@ -8,18 +8,12 @@ from operator import attrgetter
 from os import urandom
 from typing import Any, TypeAlias
 
-from memtui.contract import Json, OperationType, Snapshot
-from memtui.store import compiled
-from memtui.store.compiled import IntentRow
-from memtui.store.database import (
-    DatabaseConnection,
-    stored_dollars,
-    stored_json,
-    stored_text,
-    unsigned_zero,
-)
+from memtui.contract import OperationType, Snapshot, Usage
+from memtui.store import statements
+from memtui.store.database import DatabaseConnection, stored
 from memtui.store.digest import GENESIS, SALT_BYTES, LogHead, digest_of
 from memtui.store.operation import COLUMNS, OperationDraft
+from memtui.store.rows import IntentRow
 
 # A row to insert is a tuple of stored values in the order of its table's columns: every operation
 # is written here, and converting a mapping takes three times as long.
@@ -29,6 +23,7 @@ _values = attrgetter(*COLUMNS.values())
 _values_without_source = attrgetter(
     *("source" if path.startswith("source.") else path for path in COLUMNS.values())
 )
+_usage_values = attrgetter(*Usage.model_fields)
 Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; after is None if the outcome is unknown."""
 
@@ -57,11 +52,11 @@ def append_all(connection: DatabaseConnection, drafts: Sequence[OperationDraft])
         usage += usage_rows(draft, seq)
         handles += handle_rows(draft, seq)
         previous = digest
-    compiled.ADD_OPERATION.insert(connection, operations)
-    compiled.ADD_USAGE.insert(connection, usage)
-    compiled.ADD_HANDLE.insert(connection, handles)
+    statements.ADD_OPERATION.insert(connection, operations)
+    statements.ADD_USAGE.insert(connection, usage)
+    statements.ADD_HANDLE.insert(connection, handles)
     last = first + len(drafts) - 1
-    compiled.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)
+    statements.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)
     begun, _ = connection.heads[company_id]
     connection.heads[company_id] = begun, LogHead(last, previous)
     return last
@@ -73,11 +68,11 @@ def hold(connection: DatabaseConnection, company_id: str) -> None:
 
 
 def _take_head(connection: DatabaseConnection, company_id: str) -> tuple[int, str, bytes]:
-    heads = compiled.HEAD.rows(connection, company_id=company_id)
+    heads = statements.HEAD.rows(connection, company_id=company_id)
     if not heads:
         start = {"seq": 0, "digest": GENESIS, "salt": urandom(SALT_BYTES)}
-        compiled.ADD_HEAD.run(connection, company_id=company_id, **start)
-        heads = compiled.HEAD.rows(connection, company_id=company_id)
+        statements.ADD_HEAD.run(connection, company_id=company_id, **start)
+        heads = statements.HEAD.rows(connection, company_id=company_id)
     [(seq, digest, salt)] = heads
     head = LogHead(seq, digest)
     connection.heads.setdefault(company_id, (head, head))  # in case a kill prevented its note
@@ -101,7 +96,7 @@ def begin(
         host: The host of the process.
         session: The lock file that the process holds as long as it lives.
     """
-    compiled.BEGIN_INTENT.run(
+    statements.BEGIN_INTENT.run(
         connection,
         operation_id=unseen.operation_id,
         company_id=unseen.scope.company_id,
@@ -115,12 +110,12 @@ def begin(
 
 def end(connection: DatabaseConnection, operation_id: str) -> bool:
     """Remove the intent; returns whether it was still there."""
-    return compiled.END_INTENT.run(connection, operation_id=operation_id) > 0
+    return statements.END_INTENT.run(connection, operation_id=operation_id) > 0
 
 
 def open_intents(connection: DatabaseConnection, company_id: str | None = None) -> list[IntentRow]:
     """Return the intents of unfinished mutations, of one company or of all."""
-    waiting = compiled.INTENTS.found(connection, IntentRow)
+    waiting = statements.INTENTS.found(connection, IntentRow)
     return [row for row in waiting if company_id in {None, row.company_id}]
 
 
@@ -149,9 +144,9 @@ def writes(
     who = {"company_id": company_id, "principal": principal, "excluding": excluding}
     run_id = within if isinstance(within, str) else None
     if run_id is not None:
-        found = compiled.WRITES_OF_RUN.rows(connection, run_id=run_id, **who)
+        found = statements.WRITES_OF_RUN.rows(connection, run_id=run_id, **who)
     else:
-        found = compiled.WRITES_SINCE.rows(connection, since=within, **who)
+        found = statements.WRITES_SINCE.rows(connection, since=within, **who)
     drafts = (row.draft for row in open_intents(connection, company_id))
     under_way: int = sum(
         draft["operation_type"] == "write"
@@ -165,11 +160,11 @@ def writes(
 
 def has_written(connection: DatabaseConnection, company_id: str, field: str, name: str) -> bool:
     """Return whether the hot log has a write for this `project_id` or `subject_id`."""
-    statements = {
-        "project_id": compiled.WRITE_OF_PROJECT,
-        "subject_id": compiled.WRITE_OF_SUBJECT,
+    asked = {
+        "project_id": statements.WRITE_OF_PROJECT,
+        "subject_id": statements.WRITE_OF_SUBJECT,
     }
-    found = statements[field].rows(connection, company_id=company_id, **{field: name})
+    found = asked[field].rows(connection, company_id=company_id, **{field: name})
     return bool(found)
 
 
@@ -184,7 +179,7 @@ def record(
     if operation.operation_type is OperationType.WRITE:
         for before, after in steps:
             if before.record is None and after is not None and after.record is not None:
-                compiled.REMOVE_LINKS_OF.run(
+                statements.REMOVE_LINKS_OF.run(
                     connection,
                     company=operation.scope.company_id,
                     binding=operation.binding_key or "",
@@ -218,7 +213,7 @@ def keep(
     `first` is the ordinal of the first row.
     """
     for ordinal, (record_id, before, after) in enumerate(kept, first):
-        compiled.ADD_STEP.run(
+        statements.ADD_STEP.run(
             connection,
             company_id=operation.scope.company_id,
             operation_id=operation.operation_id,
@@ -244,49 +239,34 @@ def operation_row(
     absent = {path: gone.model_dump() for path, gone in draft.absent.items()} or None
     place = (previous, digest, salt, draft.salts or None, absent)
     values = (_values if draft.source else _values_without_source)(draft)
-    return compiled.ADD_OPERATION.stored((draft.scope.company_id, seq, *values, *place))
+    return _stored(draft.scope.company_id, seq, *values, *place)
 
 
 def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
     """Return the rows of the operation's usage."""
-    company_id = stored_text(draft.scope.company_id)
     return [
-        (
-            company_id,
-            seq,
-            ordinal,
-            stored_text(usage.provider),
-            stored_text(usage.model),
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.embedding_tokens,
-            stored_dollars(usage.cost_usd),
-            unsigned_zero(usage.latency_ms),
-            _json(usage.details),
-        )
+        _stored(draft.scope.company_id, seq, ordinal, *_usage_values(usage))
         for ordinal, usage in enumerate(draft.usage)
     ]
 
 
 def handle_rows(draft: OperationDraft, seq: int) -> list[Stored]:
     """Return the rows of the operation's handles."""
-    company_id, binding_key = stored_text(draft.scope.company_id), stored_text(draft.binding_key)
-    operation_type = stored_text(draft.operation_type)
     return [
-        (
-            company_id,
+        _stored(
+            draft.scope.company_id,
             seq,
             handle.rank,
-            stored_text(handle.binding_key) or binding_key,
-            operation_type,
-            stored_text(handle.provider_key),
-            stored_text(handle.provider_record_id),
-            unsigned_zero(handle.score),
+            handle.binding_key or draft.binding_key,
+            draft.operation_type,
+            handle.provider_key,
+            handle.provider_record_id,
+            handle.score,
             handle.ghost,
         )
         for handle in draft.handles
     ]
 
 
-def _json(value: Json) -> str:
-    return stored_json(value) if value else "{}"
+def _stored(*values: object) -> Stored:
+    return tuple(map(stored, values))

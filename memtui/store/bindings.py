@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.contract import Conflict, NotFound
-from memtui.store import compiled
-from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
+from memtui.store import statements
 from memtui.store.database import DatabaseConnection
-from memtui.store.prepared import Taken
+from memtui.store.rows import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
+from memtui.store.statements import Taken
 
 EXPLICIT_KEY = "because you chose it"
 """The binding reason where the caller named the binding."""
@@ -47,11 +47,11 @@ def route(
     """
     asked = {"company": company_id, "person": person}
     if key is None:
-        rows = compiled.ROUTE_BY_TARGET.rows(
+        rows = statements.ROUTE_BY_TARGET.rows(
             connection, **asked, project=project_id, agent=agent_id
         )
     else:
-        rows = compiled.ROUTE_BY_KEY.rows(connection, **asked, key=key)
+        rows = statements.ROUTE_BY_KEY.rows(connection, **asked, key=key)
     if not rows:
         raise NotFound(f"There is no company {company_id}.")
     read_only, closed, chosen_by, *first = min(rows, key=lambda row: _PRECEDENCE.index(row[2]))
@@ -81,24 +81,24 @@ def route(
 
 def companies(connection: DatabaseConnection) -> list[CompanyRow]:
     """Return every company, the oldest first."""
-    return compiled.COMPANIES.found(connection, CompanyRow)
+    return statements.COMPANIES.found(connection, CompanyRow)
 
 
 def company(connection: DatabaseConnection, company_id: str) -> CompanyRow | None:
     """Return one company."""
-    found = compiled.COMPANY.found(connection, CompanyRow, company_id=company_id)
+    found = statements.COMPANY.found(connection, CompanyRow, company_id=company_id)
     return found[0] if found else None
 
 
 def is_used(connection: DatabaseConnection) -> bool:
     """Whether there is a company, or the log of a removed one."""
-    [(used,)] = compiled.IS_USED.rows(connection)
+    [(used,)] = statements.IS_USED.rows(connection)
     return bool(used)
 
 
 def is_logged_by_one_door(connection: DatabaseConnection, company_id: str, channel: str) -> bool:
     """Whether the whole log of a company came through one channel and is not sealed."""
-    rows = compiled.LOGGED_BY_ONE_DOOR.rows(connection, company_id=company_id, channel=channel)
+    rows = statements.LOGGED_BY_ONE_DOOR.rows(connection, company_id=company_id, channel=channel)
     return any(bool(only) for (only,) in rows)
 
 
@@ -109,7 +109,7 @@ def add_company(connection: DatabaseConnection, row: CompanyRow) -> None:
         Conflict: there is a company with this id.
     """
     try:
-        compiled.ADD_COMPANY.run(connection, **asdict(row))
+        statements.ADD_COMPANY.run(connection, **asdict(row))
     except Taken as error:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
@@ -126,22 +126,22 @@ def update_company(connection: DatabaseConnection, company_id: str, values: dict
 
 def set_read_only(connection: DatabaseConnection, company_id: str, *, read_only: bool) -> None:
     """Set whether a company is read-only."""
-    compiled.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
+    statements.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
 
 
 def keep_purging(connection: DatabaseConnection, company_id: str, days: int | None) -> None:
     """Set after how many days texts may be purged for their age; None: never."""
-    compiled.KEEP_PURGING.run(connection, company=company_id, value=days)
+    statements.KEEP_PURGING.run(connection, company=company_id, value=days)
 
 
 def bindings(connection: DatabaseConnection, company_id: str) -> list[BindingRow]:
     """Return a company's bindings, the oldest first."""
-    return compiled.BINDINGS.found(connection, BindingRow, company_id=company_id)
+    return statements.BINDINGS.found(connection, BindingRow, company_id=company_id)
 
 
 def binding(connection: DatabaseConnection, company_id: str, key: str) -> BindingRow | None:
     """Return the binding with this key."""
-    found = compiled.BINDING.found(connection, BindingRow, company_id=company_id, key=key)
+    found = statements.BINDING.found(connection, BindingRow, company_id=company_id, key=key)
     return found[0] if found else None
 
 
@@ -158,7 +158,7 @@ def add_binding(connection: DatabaseConnection, row: BindingRow) -> None:
         Conflict: the company has a binding with this key.
     """
     try:
-        compiled.ADD_BINDING.run(connection, **asdict(row))
+        statements.ADD_BINDING.run(connection, **asdict(row))
     except Taken as error:
         raise Conflict(f"There is already a binding {row.key}; choose another key.") from error
 
@@ -175,19 +175,19 @@ def update_binding(connection: DatabaseConnection, binding_id: str, values: dict
 
 def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:
     """Remove a binding and its targets; the provider's memories are not touched."""
-    compiled.REMOVE_TARGETS.run(connection, binding_id=binding_id)
-    compiled.REMOVE_BINDING.run(connection, binding_id=binding_id)
+    statements.REMOVE_TARGETS.run(connection, binding_id=binding_id)
+    statements.REMOVE_BINDING.run(connection, binding_id=binding_id)
 
 
 def targets(connection: DatabaseConnection, company_id: str) -> list[TargetRow]:
     """Return the targets of the company's bindings."""
-    return compiled.TARGETS.found(connection, TargetRow, company_id=company_id)
+    return statements.TARGETS.found(connection, TargetRow, company_id=company_id)
 
 
 def set_target(connection: DatabaseConnection, row: TargetRow) -> None:
     """Let a binding serve a target, in place of another binding."""
     clear_target(connection, row.company_id, row.target_type, row.target_id)
-    compiled.ADD_TARGET.run(connection, **asdict(row))
+    statements.ADD_TARGET.run(connection, **asdict(row))
 
 
 def clear_target(
@@ -195,12 +195,12 @@ def clear_target(
 ) -> bool:
     """Remove a target; returns whether there was one."""
     place = {"company_id": company_id, "target_type": target_type, "target_id": target_id}
-    return compiled.REMOVE_TARGET.run(connection, **place) > 0
+    return statements.REMOVE_TARGET.run(connection, **place) > 0
 
 
 def members(connection: DatabaseConnection, company_id: str) -> list[MemberRow]:
     """Return a company's members, by principal and project."""
-    return compiled.MEMBERS.found(connection, MemberRow, company_id=company_id)
+    return statements.MEMBERS.found(connection, MemberRow, company_id=company_id)
 
 
 def roles_of(
@@ -208,8 +208,8 @@ def roles_of(
 ) -> list[MemberRow] | None:
     """Return a principal's roles in a company; None where it has no members at all."""
     own = {"company_id": company_id}
-    roles = compiled.ROLES.found(connection, MemberRow, **own, principal=principal)
-    if not roles and not compiled.ANY_MEMBER.rows(connection, **own):
+    roles = statements.ROLES.found(connection, MemberRow, **own, principal=principal)
+    if not roles and not statements.ANY_MEMBER.rows(connection, **own):
         return None
     return roles
 
@@ -217,7 +217,7 @@ def roles_of(
 def set_member(connection: DatabaseConnection, row: MemberRow) -> None:
     """Give a principal a role in a project or the company, in place of its former role."""
     remove_member(connection, row.company_id, row.principal, row.project_id)
-    compiled.ADD_MEMBER.run(connection, **asdict(row))
+    statements.ADD_MEMBER.run(connection, **asdict(row))
 
 
 def remove_member(
@@ -225,12 +225,12 @@ def remove_member(
 ) -> bool:
     """Remove a role; returns whether there was one."""
     place = {"company_id": company_id, "principal": principal, "project_id": project_id}
-    return compiled.REMOVE_MEMBER.run(connection, **place) > 0
+    return statements.REMOVE_MEMBER.run(connection, **place) > 0
 
 
 def tokens(connection: DatabaseConnection, company_id: str) -> list[TokenRow]:
     """Return a company's tokens, the oldest first."""
-    return compiled.TOKENS.found(connection, TokenRow, company_id=company_id)
+    return statements.TOKENS.found(connection, TokenRow, company_id=company_id)
 
 
 def add_token(connection: DatabaseConnection, row: TokenRow) -> None:
@@ -240,17 +240,17 @@ def add_token(connection: DatabaseConnection, row: TokenRow) -> None:
         Conflict: the company has a token with this label.
     """
     try:
-        compiled.ADD_TOKEN.run(connection, **asdict(row))
+        statements.ADD_TOKEN.run(connection, **asdict(row))
     except Taken as error:
         raise Conflict(f"There is already a token {row.label}; choose another label.") from error
 
 
 def remove_token(connection: DatabaseConnection, company_id: str, label: str) -> bool:
     """Revoke a token; returns whether there was one."""
-    return compiled.REMOVE_TOKEN.run(connection, company_id=company_id, label=label) > 0
+    return statements.REMOVE_TOKEN.run(connection, company_id=company_id, label=label) > 0
 
 
 def token(connection: DatabaseConnection, digest: str) -> TokenRow | None:
     """Return the token with this digest."""
-    found = compiled.TOKEN.found(connection, TokenRow, digest=digest)
+    found = statements.TOKEN.found(connection, TokenRow, digest=digest)
     return found[0] if found else None

@@ -6,13 +6,12 @@ import json
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -78,11 +77,6 @@ def stored_json(value: object) -> str:
         return _ASCII_JSON.encode(value)
 
 
-def stored_optional_json(value: object) -> str | None:
-    """Return the text of a JSON column in which None is NULL."""
-    return None if value is None else stored_json(value)
-
-
 def loaded_json(value: Any) -> Any:
     """Return the value of a JSON column."""
     if value is None:
@@ -103,18 +97,35 @@ def unsigned_zero(value: float | None) -> float | None:
     return None if value is None else value + 0.0
 
 
-Convert = Callable[[Any], Any]
-CONVERSIONS: Mapping[str, tuple[Convert | None, Convert | None]] = {
-    "text": (stored_text, loaded_text),
-    "moment": (stored_moment, loaded_moment),
-    "dollars": (stored_dollars, loaded_dollars),
-    "json": (stored_json, loaded_json),
-    "optional_json": (stored_optional_json, loaded_json),
-    "flag": (None, loaded_flag),
-    "number": (unsigned_zero, None),
-    "plain": (None, None),
+Convert: TypeAlias = "Callable[[Any], Any] | None"
+"""A conversion; None: the value is left as it is."""
+_STORED: Mapping[type, Convert] = {
+    datetime: stored_moment,
+    Decimal: stored_dollars,
+    float: unsigned_zero,
+    dict: stored_json,
+    list: stored_json,
 }
-"""The conversions on storing and on loading, by kind of column; None: unchanged."""
+_LOADED: Mapping[str, Convert] = {
+    "text": loaded_text,
+    "moment": loaded_moment,
+    "json": loaded_json,
+    "flag": loaded_flag,
+    "plain": None,
+}
+LOADED: Mapping[str, Mapping[str, Convert]] = {
+    "sqlite": _LOADED,
+    "postgresql": {**_LOADED, "json": None},  # its driver parses JSON
+}
+"""The conversions on loading, by dialect and kind of column."""
+
+
+def stored(value: Any) -> Any:
+    """Return a value as a statement's parameter, by its type."""
+    if isinstance(value, str):  # an enumeration's member too
+        return stored_text(value)
+    convert = _STORED.get(type(value))
+    return value if convert is None else convert(value)
 
 
 def quoted(text: object) -> str:
@@ -170,8 +181,8 @@ class Driver(sqlite3.Connection):
 class DatabaseConnection:
     """A connection with an open transaction.
 
-    Prepared statements run on the database's driver. `execute` takes any SQLAlchemy statement and
-    imports SQLAlchemy on first use: most commands do not need it.
+    A `memtui.store.statements.Statement` runs on the database's driver. `execute` takes any
+    statement of SQLAlchemy, and imports it on first use: most commands do not need it.
     """
 
     def __init__(self, dialect: str, driver: Any, alchemy: Callable[[], Any]) -> None:
@@ -199,7 +210,7 @@ class DatabaseConnection:
     def digest_at(self, company_id: str, seq: int) -> str | None:
         """Return the digest of a hot operation; None: it is sealed, or does not exist.
 
-        Plain SQL, as the prepared statements import this module.
+        Not a `Statement`, as that imports this module.
         """
         mark = "?" if self.dialect == "sqlite" else "%s"
         cursor = self.driver.cursor()
@@ -221,36 +232,6 @@ class DatabaseConnection:
         """Let SQLAlchemy know that the transaction has ended."""
         if self._alchemy is not None:
             self._alchemy.rollback()
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A statement in one database's dialect."""
-
-    sql: str
-    binds: tuple[tuple[str, Convert | None], ...] = ()
-    """The name and the conversion of each parameter, in the SQL's order."""
-    results: tuple[Convert | None, ...] = ()
-    """The conversion of each result column."""
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters whose value is part of the statement."""
-    positional: bool = True
-
-    def parameters(self, values: Mapping[str, Any]) -> Any:
-        """Return values by name as the driver takes them, converted."""
-        values = {**self.constants, **values}
-        return self.named(
-            [
-                values[name] if convert is None else convert(values[name])
-                for name, convert in self.binds
-            ]
-        )
-
-    def named(self, stored: Sequence[Any]) -> Any:
-        """Return stored values in the SQL's order as the driver takes them."""
-        if self.positional:
-            return stored
-        return {name: value for (name, _), value in zip(self.binds, stored, strict=True)}
 
 
 class Database:

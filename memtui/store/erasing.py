@@ -25,7 +25,6 @@ from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, se
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
 from memtui.store import bindings, pending
-from memtui.store.compiled import PendingRow
 from memtui.store.database import DatabaseConnection, stored_json
 from memtui.store.digest import (
     COMMITTED,
@@ -39,6 +38,7 @@ from memtui.store.digest import (
 )
 from memtui.store.log import OperationStore, company_salt, parts
 from memtui.store.operation import Absent, Operation
+from memtui.store.rows import PendingRow
 from memtui.store.settings import PENDING as PENDING_CHANGE
 from memtui.store.tables import (
     HANDLES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memtui.store import compiled
+from memtui.store import statements
 from memtui.store.database import DatabaseConnection
 
 
@@ -13,7 +13,7 @@ def texts_of_run(
     connection: DatabaseConnection, company_id: str, run_id: str
 ) -> tuple[list[str], bool]:
     """Return `texts_given` for a run's contexts in the database."""
-    rows = compiled.CONTEXTS_OF_RUN.each(connection, company_id=company_id, run_id=run_id)
+    rows = statements.CONTEXTS_OF_RUN.each(connection, company_id=company_id, run_id=run_id)
     return texts_given(request for (request,) in rows)
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
-from memtui.store import compiled, pending
+from memtui.store import pending, statements
 from memtui.store.appending import Step, keep, record
 from memtui.store.database import IDS_AT_ONCE, DatabaseConnection
 from memtui.store.operation import Operation, OperationDraft, as_member
@@ -98,7 +98,7 @@ def settle(
     if finding.happened is None:
         return
     place = {"company_id": asked.scope.company_id, "operation_id": asked.operation_id}
-    compiled.REMOVE_STEPS.run(connection, **place)
+    statements.REMOVE_STEPS.run(connection, **place)
     status = OperationStatus.OK if finding.happened else OperationStatus.ERROR
     settled = asked.model_copy(update={"status": status})
     record(connection, settled, asked.seq, finding.steps)
@@ -130,7 +130,7 @@ def found_of(
     until: datetime | None = None,
 ) -> OutcomeCheck | None:
     """Return the last result of checking an operation, up to a moment if one is given."""
-    for check_id, at, kept in compiled.FINDINGS.rows(
+    for check_id, at, kept in statements.FINDINGS.rows(
         connection, company_id=company_id, undoes=operation_id
     ):
         if until is None or at <= until:
@@ -191,7 +191,7 @@ def binding_changes(
     connection: DatabaseConnection, company_id: str, key: str, since: int
 ) -> list[SettingChange]:
     """Return the changes of the binding with this key after operation number `since`, in order."""
-    rows = compiled.SETTINGS_SINCE.rows(connection, company_id=company_id, seq=since)
+    rows = statements.SETTINGS_SINCE.rows(connection, company_id=company_id, seq=since)
     changes = [before["changed"] for (before,) in rows if "changed" in before]
     return [
         SettingChange.model_validate(one)
@@ -205,7 +205,7 @@ def _kept_by(
 ) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     return [
         (before, after)
-        for before, after in compiled.STEPS.rows(
+        for before, after in statements.STEPS.rows(
             connection, company_id=company_id, operation_id=operation_id
         )
     ]
@@ -215,7 +215,7 @@ def changes_of_record(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> dict[str, Step]:
     """Return the steps of one record by operation id."""
-    rows = compiled.STEPS_OF_RECORD.rows(
+    rows = statements.STEPS_OF_RECORD.rows(
         connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
     )
     return {operation_id: _step(before, after) for operation_id, _, before, after in rows}
@@ -225,7 +225,7 @@ def stored_by(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
     """Return the last operation, other than an undo, that created a record."""
-    rows = compiled.STEPS_OF_RECORD.rows(
+    rows = statements.STEPS_OF_RECORD.rows(
         connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
     )
     stored = [one for one, undoes, before, _ in rows if not (undoes or _snapshot(before).record)]
@@ -237,7 +237,7 @@ def changed_since(
 ) -> dict[str, str]:
     """Return, by record id, the operation that changed it after operation number `since`."""
     place = {"company_id": company_id, "binding_key": binding_key}
-    return dict(compiled.CHANGED_SINCE.rows(connection, **place, seq=since))
+    return dict(statements.CHANGED_SINCE.rows(connection, **place, seq=since))
 
 
 def led_back(
@@ -249,7 +249,7 @@ def led_back(
     """
     links: dict[str, tuple[str | None, Record | None, Record | None]] = {}
     for one in ids_of(connection, company_id, binding_key, record_id):
-        rows = compiled.STEPS_OF_RECORD.rows(
+        rows = statements.STEPS_OF_RECORD.rows(
             connection, company_id=company_id, binding_key=binding_key, provider_record_id=one
         )
         for operation_id, undoes, *states in rows:
@@ -275,7 +275,7 @@ def states_at(
 ) -> dict[str, Then]:
     """Return by id the state at a moment of a binding's records that were changed after it."""
     rows = list(
-        compiled.STEPS_SINCE.rows(
+        statements.STEPS_SINCE.rows(
             connection, company_id=company_id, binding_key=binding_key, since=moment
         )
     )
@@ -313,7 +313,7 @@ def next_state(
 
     The state is None where it was erased, or where that change may have come during the operation.
     """
-    rows = compiled.NEXT_STEP.rows(
+    rows = statements.NEXT_STEP.rows(
         connection,
         company_id=operation.scope.company_id,
         binding_key=operation.binding_key or "",
@@ -330,7 +330,7 @@ def next_state(
 
 def texts_since(connection: DatabaseConnection, operation: Operation) -> list[str]:
     """Return the texts that later changes replaced in records of an operation's binding."""
-    rows = compiled.STEPS_SINCE.rows(
+    rows = statements.STEPS_SINCE.rows(
         connection,
         company_id=operation.scope.company_id,
         binding_key=operation.binding_key or "",
@@ -345,7 +345,7 @@ def steps_since(
 ) -> list[StepSince]:
     """Return the changes of a binding's records after a moment, the oldest first."""
     rows = list(
-        compiled.STEPS_SINCE.rows(
+        statements.STEPS_SINCE.rows(
             connection, company_id=company_id, binding_key=binding_key, since=since
         )
     )
@@ -369,7 +369,7 @@ def earlier_facts(
     """
     found: list[Record] = []
     since: dict[str, datetime] = {}
-    rows = compiled.STEPS_SINCE.rows(
+    rows = statements.STEPS_SINCE.rows(
         connection, company_id=company_id, binding_key=binding_key, since=_EVER
     )
     for record_id, _, _, _, at, before, after in rows:
@@ -416,7 +416,7 @@ def last_left(
     for start in range(0, len(ids), IDS_AT_ONCE):
         # The statement takes a fixed number of ids: the last one is repeated.
         asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
-        rows = compiled.LAST_STEPS.rows(
+        rows = statements.LAST_STEPS.rows(
             connection, company_id=company_id, binding_key=binding_key, since=since, **asked
         )
         last = {record_id: after for record_id, after in rows if after}
@@ -427,7 +427,7 @@ def last_left(
 def _last_left(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> Snapshot | None:
-    rows = compiled.LAST_STEP.rows(
+    rows = statements.LAST_STEP.rows(
         connection,
         company_id=company_id,
         binding_key=binding_key,
@@ -448,7 +448,7 @@ def undone_by(
     If several undid a part each, the newest; None if a part was not undone. Only undos up to
     `until` count, if it is given.
     """
-    if not compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
+    if not statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
         return None
     left, undo_id = _left(connection, company_id, operation_id, until)
     return None if any(left.values()) else undo_id
@@ -471,7 +471,7 @@ def _left(
     Also return the newest operation that undid something.
     """
     left, newest = _touched(connection, company_id, operation_id), None
-    undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
+    undoing = statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     for undo_id, at, status in undoing:
         if status == OperationStatus.OK and (until is None or at <= until):
             back, redone_by = _left(connection, company_id, undo_id, until)
@@ -497,7 +497,7 @@ def unsettled_undos(
     connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> list[str]:
     """Return the undos of an operation that have an unknown outcome and were never checked."""
-    undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
+    undoing = statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     return [
         str(undo_id)
         for undo_id, _, status in undoing
@@ -507,7 +507,7 @@ def unsettled_undos(
 
 def undoable(connection: DatabaseConnection, company_id: str) -> Generator[Undoable, None, None]:
     """Yield the changes that were not undone, irreversible ones too, newest first."""
-    changes = compiled.CHANGES.each(connection, company_id=company_id)
+    changes = statements.CHANGES.each(connection, company_id=company_id)
     with closing(changes):
         for operation_id, operation_type, status in changes:
             took_back = (operation_type, status) == (OperationType.UNDO, OperationStatus.OK)
@@ -520,14 +520,14 @@ def undoable(connection: DatabaseConnection, company_id: str) -> Generator[Undoa
 def kept(connection: DatabaseConnection, company_id: str, operation_id: str) -> Undoable | None:
     """Return the journal's entry of an operation's change; None: it changed nothing."""
     place = {"company_id": company_id, "operation_id": operation_id}
-    rows = compiled.FIRST_STEP.rows(connection, **place)
+    rows = statements.FIRST_STEP.rows(connection, **place)
     if not rows:
         return None
     [(status, before, erased_by)] = rows
     irreversible = before.get("irreversible")
     count = 0
     if irreversible is None:
-        [(count,)] = compiled.COUNT_STEPS.rows(connection, **place)
+        [(count,)] = statements.COUNT_STEPS.rows(connection, **place)
     if irreversible is None and not count:
         irreversible = f"What it changed was erased by {erased_by}, so nobody can put it back."
     return Undoable(operation_id, as_member(OperationStatus, status), count, irreversible)
@@ -548,9 +548,9 @@ def link(
             ids.insert(0, earlier)
         for one in ids:
             moved = {"company": company_id, "binding": key, "old": one, "new": new}
-            compiled.MOVE_LINKS.run(connection, **moved)
-            compiled.REMOVE_LINKS.run(connection, **moved)
-            compiled.ADD_LINK.run(
+            statements.MOVE_LINKS.run(connection, **moved)
+            statements.REMOVE_LINKS.run(connection, **moved)
+            statements.ADD_LINK.run(
                 connection,
                 company_id=company_id,
                 binding_key=key,
@@ -564,7 +564,7 @@ def follow_link(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
     """Return the current id of a record that came back under another; None: it did not."""
-    found = compiled.LINK.rows(
+    found = statements.LINK.rows(
         connection, company_id=company_id, binding_key=binding_key, old_record_id=record_id
     )
     return str(found[0][0]) if found else None
@@ -575,7 +575,7 @@ def ids_of(
 ) -> list[str]:
     """Return all ids of the record that has or had this id, the current one first."""
     now = follow_link(connection, company_id, binding_key, record_id) or record_id
-    older = compiled.OLDER_IDS.rows(
+    older = statements.OLDER_IDS.rows(
         connection, company_id=company_id, binding_key=binding_key, new_record_id=now
     )
     return [now, *(old for (old,) in older)]
@@ -585,14 +585,14 @@ def older_ids(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_ids: Collection[str]
 ) -> dict[str, str]:
     """Return the former ids of some records, each with the current one."""
-    rows = compiled.LINKS_OF.rows(connection, company_id=company_id, binding_key=binding_key)
+    rows = statements.LINKS_OF.rows(connection, company_id=company_id, binding_key=binding_key)
     now = set(record_ids)
     return {old: new for old, new in rows if new in now}
 
 
 def binding_keys(connection: DatabaseConnection, company_id: str) -> set[str]:
     """Return the keys of the bindings in a company's journal."""
-    rows = compiled.JOURNAL_BINDINGS.rows(connection, company_id=company_id)
+    rows = statements.JOURNAL_BINDINGS.rows(connection, company_id=company_id)
     # Changes of settings have no binding.
     return {key for (key,) in rows} - {""}
 
@@ -613,6 +613,6 @@ def forgotten_by_hand(
     connection: DatabaseConnection, company_id: str, limit: int
 ) -> list[tuple[Record, datetime]]:
     """Return the newest records that people (not agents) forgot, newest first, and when."""
-    rows = compiled.FORGOTTEN_BY_HAND.rows(connection, company_id=company_id, most=limit)
+    rows = statements.FORGOTTEN_BY_HAND.rows(connection, company_id=company_id, most=limit)
     found = [(_snapshot(before).record, at) for before, at in rows]
     return [(record, at) for record, at in found if record is not None]

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memtui.store import compiled
-from memtui.store.compiled import SpendingLimitRow
+from memtui.store import statements
 from memtui.store.database import DatabaseConnection
+from memtui.store.rows import SpendingLimitRow
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -36,12 +36,12 @@ class Spent:
 
 def spending_limits(connection: DatabaseConnection, company_id: str) -> list[SpendingLimitRow]:
     """Return a company's limits, by target, measure and period."""
-    return compiled.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
+    return statements.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
 
 
 def set_spending_limit(connection: DatabaseConnection, row: SpendingLimitRow) -> None:
     """Set a limit; replaces one with the same target, measure and period."""
-    compiled.SET_LIMIT.run(connection, **asdict(row))
+    statements.SET_LIMIT.run(connection, **asdict(row))
 
 
 def remove_spending_limits(
@@ -64,13 +64,13 @@ def remove_spending_limits(
     for row in removed:
         place = asdict(row)
         del place["amount"]
-        compiled.REMOVE_LIMIT.run(connection, **place)
+        statements.REMOVE_LIMIT.run(connection, **place)
     return removed
 
 
 def last_seq(connection: DatabaseConnection, company_id: str) -> int:
     """Return the number of a company's newest operation, 0 where there is none."""
-    found = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
+    found = statements.HEAD_SEQ.rows(connection, company_id=company_id)
     return int(found[0][0]) if found else 0
 
 

@@ -1,536 +1,508 @@
-"""The statements that most commands run, as SQLAlchemy expressions over the tables.
+"""The statements that most commands run, in SQL that SQLite and PostgreSQL share.
 
-`python -m memtui.store.statements` writes their SQL for SQLite into `memtui/store/compiled.py`, so
-that a command need not import SQLAlchemy. SQL for PostgreSQL is made here at run time. The command
-also writes the schema of an empty SQLite file, from the migrations, to `memtui/store/schema.py`.
+Importing SQLAlchemy takes longer than a command may take, so these do without it. A statement that
+depends on a filter, or that DuckDB runs too, is made by SQLAlchemy where it is needed.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, TypeAlias
+from collections.abc import Generator, Sequence
+from dataclasses import fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic_core import PydanticUndefined
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    ColumnElement,
-    Dialect,
-    Double,
-    Executable,
-    Integer,
-    LargeBinary,
-    String,
-    and_,
-    bindparam,
-    create_engine,
-    delete,
-    exists,
-    func,
-    insert,
-    literal,
-    null,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.types import TypeEngine
-from sqlmodel import SQLModel
-
-from memtui.store import tables
-from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicroseconds
-from memtui.store.database import IDS_AT_ONCE, Compiled, Convert, migrate
-
-Statement: TypeAlias = "Executable | dict[str, Any]"
-"""One statement for every database, or one for each dialect by name."""
-
-ROWS: tuple[type[SQLModel], ...] = (
-    tables.CompanyTable,
-    tables.BindingTable,
-    tables.TargetTable,
-    tables.MemberTable,
-    tables.TokenTable,
-    tables.SpendingLimitTable,
-    tables.IntentTable,
-    tables.PendingTable,
-)
-"""The tables that get a row class in `memtui.store.compiled`."""
-
-
-def _is(columns: Any, *names: str) -> ColumnElement[bool]:
-    return and_(*(columns[name] == bindparam(name) for name in names))
-
-
-_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS, _PENDING = map(
-    tables.table_of, ROWS
-)
-_company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
-_token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, tables.HEADS.c
-_step, _link, _pending = tables.JOURNAL.c, tables.LINKS.c, _PENDING.c
-
-COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
-COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
-IS_USED = select(or_(select(_company.company_id).exists(), select(_head.company_id).exists()))
-ADD_COMPANY = insert(_COMPANIES)
-SET_READ_ONLY = (
-    update(_COMPANIES)
-    .where(_company.company_id == bindparam("company"))
-    .values(read_only=bindparam("value"))
-)
-KEEP_PURGING = (
-    update(_COMPANIES)
-    .where(_company.company_id == bindparam("company"))
-    .values(purge_after_days=bindparam("value"))
+from memtui.contract import Usage
+from memtui.patterns import late_pattern
+from memtui.store.database import IDS_AT_ONCE, LOADED, DatabaseConnection, stored
+from memtui.store.operation import COLUMNS
+from memtui.store.rows import (
+    BindingRow,
+    CompanyRow,
+    IntentRow,
+    MemberRow,
+    PendingRow,
+    SpendingLimitRow,
+    TargetRow,
+    TokenRow,
 )
 
-BINDINGS = (
-    select(_BINDINGS).where(_is(_binding, "company_id")).order_by(_binding.created_at, _binding.key)
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RowT = TypeVar("RowT", bound="DataclassInstance")
+_ROWS_AT_ONCE = 100
+_PARAMETER = late_pattern(r":(\w+)")
+_KINDS = {"str": "text", "datetime": "moment", "bool": "flag", "int": "plain"}
+"""The kind of a column, by the type of a row's field; others are JSON."""
+
+
+class Taken(Exception):
+    """A row with this key exists."""
+
+
+class Statement:
+    """A statement, which runs in the transaction of its connection."""
+
+    def __init__(self, sql: str, results: str = "", *, locks: bool = False) -> None:
+        """Take its SQL, with parameters such as `:company_id`.
+
+        Args:
+            sql: Without a percent sign, which PostgreSQL's driver takes for a parameter.
+            results: The kinds of the result columns (`memtui.store.database.LOADED`).
+            locks: Whether it locks the rows that it finds. SQLite has one writer at a time.
+        """
+        self._sql = sql
+        self._results = results.split()
+        self._locks = locks
+
+    def rows(self, connection: DatabaseConnection, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a SELECT."""
+        return list(self.each(connection, **values))
+
+    def each(
+        self, connection: DatabaseConnection, /, **values: Any
+    ) -> Generator[tuple[Any, ...], None, None]:
+        """Yield the rows of a SELECT, read in batches as they are consumed."""
+        loads = [LOADED[connection.dialect][kind] for kind in self._results]
+        cursor = self._execute(connection, values)
+        try:
+            while found := cursor.fetchmany(_ROWS_AT_ONCE):
+                for row in found:
+                    yield tuple(
+                        value if load is None else load(value)
+                        for load, value in zip(loads, row, strict=True)
+                    )
+        finally:
+            cursor.close()
+
+    def found(
+        self, connection: DatabaseConnection, kind: type[RowT], /, **values: Any
+    ) -> list[RowT]:
+        """Return the rows of a SELECT of a table, as instances of `kind`."""
+        names = [column.name for column in fields(kind)]
+        rows = self.rows(connection, **values)
+        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def run(self, connection: DatabaseConnection, /, **values: Any) -> int:
+        """Run a change; returns how many rows it changed.
+
+        Raises:
+            Taken: a row with the new row's key exists.
+        """
+        try:
+            cursor = self._execute(connection, values)
+        except Exception as error:
+            if any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__):
+                raise Taken from error
+            raise
+        changed = int(cursor.rowcount)
+        cursor.close()
+        return changed
+
+    def insert(self, connection: DatabaseConnection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows of stored values, in the order of the statement's columns."""
+        if rows:
+            positional = self._positional
+            if connection.dialect != "sqlite":
+                positional = positional.replace("?", "%s")
+            cursor = connection.driver.cursor()
+            cursor.executemany(positional, rows)
+            cursor.close()
+
+    def _execute(self, connection: DatabaseConnection, values: dict[str, Any]) -> Any:
+        cursor = connection.driver.cursor()
+        sql = self._sql if connection.dialect == "sqlite" else self._in_postgres
+        cursor.execute(sql, {name: stored(value) for name, value in values.items()})
+        return cursor
+
+    @cached_property
+    def _positional(self) -> str:
+        return _PARAMETER.sub("?", self._sql)
+
+    @cached_property
+    def _in_postgres(self) -> str:
+        locking = " FOR UPDATE" if self._locks else ""
+        return _PARAMETER.sub(r"%(\1)s", self._sql) + locking
+
+
+def _columns(kind: type[DataclassInstance], table: str = "") -> str:
+    return ", ".join(f"{table}{column.name}" for column in fields(kind))
+
+
+def _kinds(kind: type[DataclassInstance]) -> str:
+    types = (str(column.type).removesuffix(" | None") for column in fields(kind))
+    return " ".join(_KINDS.get(one, "json") for one in types)
+
+
+def _select(kind: type[DataclassInstance], source: str) -> Statement:
+    return Statement(f"SELECT {_columns(kind)} FROM {source}", _kinds(kind))
+
+
+def _insert(table: str, columns: Sequence[str], otherwise: str = "") -> Statement:
+    values = ", ".join(f":{column}" for column in columns)
+    return Statement(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}) {otherwise}")
+
+
+def _add(kind: type[DataclassInstance], table: str, otherwise: str = "") -> Statement:
+    return _insert(table, [column.name for column in fields(kind)], otherwise)
+
+
+COMPANIES = _select(CompanyRow, "memory_companies ORDER BY created_at, company_id")
+COMPANY = _select(CompanyRow, "memory_companies WHERE company_id = :company_id")
+IS_USED = Statement(
+    "SELECT EXISTS (SELECT 1 FROM memory_companies) OR EXISTS (SELECT 1 FROM memory_log_heads)",
+    "flag",
 )
-BINDING = select(_BINDINGS).where(_is(_binding, "company_id", "key"))
-ADD_BINDING = insert(_BINDINGS)
-REMOVE_BINDING = delete(_BINDINGS).where(_is(_binding, "binding_id"))
-
-TARGETS = (
-    select(_TARGETS)
-    .where(_is(_target, "company_id"))
-    .order_by(_target.target_type, _target.target_id)
+ADD_COMPANY = _add(CompanyRow, "memory_companies")
+SET_READ_ONLY = Statement(
+    "UPDATE memory_companies SET read_only = :value WHERE company_id = :company"
 )
-ADD_TARGET = insert(_TARGETS)
-REMOVE_TARGET = delete(_TARGETS).where(_is(_target, "company_id", "target_type", "target_id"))
-REMOVE_TARGETS = delete(_TARGETS).where(_is(_target, "binding_id"))
-
-MEMBERS = (
-    select(_MEMBERS)
-    .where(_is(_member, "company_id"))
-    .order_by(_member.principal, _member.project_id)
-)
-ROLES = select(_MEMBERS).where(_is(_member, "company_id", "principal"))
-ANY_MEMBER = select(_member.principal).where(_is(_member, "company_id")).limit(1)
-ADD_MEMBER = insert(_MEMBERS)
-REMOVE_MEMBER = delete(_MEMBERS).where(_is(_member, "company_id", "principal", "project_id"))
-
-TOKENS = select(_TOKENS).where(_is(_token, "company_id")).order_by(_token.created_at)
-TOKEN = select(_TOKENS).where(_is(_token, "digest"))
-ADD_TOKEN = insert(_TOKENS)
-REMOVE_TOKEN = delete(_TOKENS).where(_is(_token, "company_id", "label"))
-
-LIMITS = (
-    select(_LIMITS)
-    .where(_is(_limit, "company_id"))
-    .order_by(_limit.target_type, _limit.target_id, _limit.measure, _limit.period)
-)
-SET_LIMIT = {
-    name: made.on_conflict_do_update(
-        index_elements=list(_LIMITS.primary_key), set_={"amount": made.excluded.amount}
-    )
-    for name, made in (
-        ("sqlite", sqlite.insert(_LIMITS)),
-        ("postgresql", postgresql.insert(_LIMITS)),
-    )
-}
-REMOVE_LIMIT = delete(_LIMITS).where(
-    _is(_limit, "company_id", "target_type", "target_id", "measure", "period")
+KEEP_PURGING = Statement(
+    "UPDATE memory_companies SET purge_after_days = :value WHERE company_id = :company"
 )
 
+BINDINGS = _select(
+    BindingRow, "memory_bindings WHERE company_id = :company_id ORDER BY created_at, key"
+)
+BINDING = _select(BindingRow, "memory_bindings WHERE company_id = :company_id AND key = :key")
+ADD_BINDING = _add(BindingRow, "memory_bindings")
+REMOVE_BINDING = Statement("DELETE FROM memory_bindings WHERE binding_id = :binding_id")
 
-def _route(chosen_by: Any, bindings: Any, on: ColumnElement[bool]) -> Executable:
+TARGETS = _select(
+    TargetRow,
+    "memory_binding_targets WHERE company_id = :company_id ORDER BY target_type, target_id",
+)
+ADD_TARGET = _add(TargetRow, "memory_binding_targets")
+REMOVE_TARGET = Statement(
+    "DELETE FROM memory_binding_targets "
+    "WHERE company_id = :company_id AND target_type = :target_type AND target_id = :target_id"
+)
+REMOVE_TARGETS = Statement("DELETE FROM memory_binding_targets WHERE binding_id = :binding_id")
+
+MEMBERS = _select(
+    MemberRow, "memory_members WHERE company_id = :company_id ORDER BY principal, project_id"
+)
+ROLES = _select(
+    MemberRow, "memory_members WHERE company_id = :company_id AND principal = :principal"
+)
+ANY_MEMBER = Statement(
+    "SELECT principal FROM memory_members WHERE company_id = :company_id LIMIT 1", "text"
+)
+ADD_MEMBER = _add(MemberRow, "memory_members")
+REMOVE_MEMBER = Statement(
+    "DELETE FROM memory_members "
+    "WHERE company_id = :company_id AND principal = :principal AND project_id = :project_id"
+)
+
+TOKENS = _select(TokenRow, "memory_tokens WHERE company_id = :company_id ORDER BY created_at")
+TOKEN = _select(TokenRow, "memory_tokens WHERE digest = :digest")
+ADD_TOKEN = _add(TokenRow, "memory_tokens")
+REMOVE_TOKEN = Statement(
+    "DELETE FROM memory_tokens WHERE company_id = :company_id AND label = :label"
+)
+
+LIMITS = _select(
+    SpendingLimitRow,
+    "memory_spending_limits WHERE company_id = :company_id "
+    "ORDER BY target_type, target_id, measure, period",
+)
+SET_LIMIT = _add(
+    SpendingLimitRow,
+    "memory_spending_limits",
+    "ON CONFLICT (company_id, target_type, target_id, measure, period) "
+    "DO UPDATE SET amount = excluded.amount",
+)
+REMOVE_LIMIT = Statement(
+    "DELETE FROM memory_spending_limits "
+    "WHERE company_id = :company_id AND target_type = :target_type AND target_id = :target_id "
+    "AND measure = :measure AND period = :period"
+)
+
+
+def _route(chosen_by: str, bindings: str) -> Statement:
     """Return the SELECT of a row for each candidate binding and role of the person."""
-    own = _member.company_id == _company.company_id
-    is_persons = and_(own, _member.principal == bindparam("person"))
-    return (
-        select(
-            _company.read_only,
-            exists().where(own).correlate(_COMPANIES).label("closed"),
-            chosen_by,
-            *_binding,
-            *_member,
-        )
-        .select_from(_COMPANIES.outerjoin(bindings, on).outerjoin(_MEMBERS, is_persons))
-        .where(_company.company_id == bindparam("company"))
+    return Statement(
+        "SELECT company.read_only, EXISTS (SELECT 1 FROM memory_members AS any_member "
+        f"WHERE any_member.company_id = company.company_id), {chosen_by}, "
+        f"{_columns(BindingRow, 'binding.')}, {_columns(MemberRow, 'member.')} "
+        f"FROM memory_companies AS company LEFT JOIN {bindings} "
+        "LEFT JOIN memory_members AS member "
+        "ON member.company_id = company.company_id AND member.principal = :person "
+        "WHERE company.company_id = :company",
+        f"flag flag text {_kinds(BindingRow)} {_kinds(MemberRow)}",
     )
 
 
 ROUTE_BY_KEY = _route(
-    literal("key"),
-    _BINDINGS,
-    and_(_binding.company_id == _company.company_id, _binding.key == bindparam("key")),
+    "'key'",
+    "memory_bindings AS binding ON binding.company_id = company.company_id AND binding.key = :key",
 )
 ROUTE_BY_TARGET = _route(
-    _target.target_type,
-    _TARGETS.join(_BINDINGS, _binding.binding_id == _target.binding_id),
-    and_(
-        _target.company_id == _company.company_id,
-        or_(
-            *(
-                and_(_target.target_type == kind, _target.target_id == bindparam(kind))
-                for kind in ("project", "agent", "company")
-            )
-        ),
+    "target.target_type",
+    "(memory_binding_targets AS target "
+    "JOIN memory_bindings AS binding ON binding.binding_id = target.binding_id) "
+    "ON target.company_id = company.company_id AND ("
+    "target.target_type = 'project' AND target.target_id = :project "
+    "OR target.target_type = 'agent' AND target.target_id = :agent "
+    "OR target.target_type = 'company' AND target.target_id = :company)",
+)
+
+HEAD = Statement(
+    "SELECT seq, digest, salt FROM memory_log_heads WHERE company_id = :company_id",
+    "plain text plain",
+    locks=True,
+)
+HEAD_SEQ = Statement("SELECT seq FROM memory_log_heads WHERE company_id = :company_id", "plain")
+ADD_HEAD = _insert(
+    "memory_log_heads", ("company_id", "seq", "digest", "salt"), "ON CONFLICT DO NOTHING"
+)
+ADVANCE_HEAD = Statement(
+    "UPDATE memory_log_heads SET seq = :last_seq, digest = :last_digest WHERE company_id = :company"
+)
+
+# COALESCE keeps SQLite off these columns' indexes: run or hour narrows more.
+_WRITTEN = (
+    "coalesce(operation_type, '') = 'write' "
+    "AND coalesce(status, '') IN ('ok', 'unknown', 'pending') "
+    "AND coalesce(principal, '') = :principal AND coalesce(channel, '') != :excluding"
+)
+WRITES_OF_RUN = Statement(
+    "SELECT count(*) FROM memory_operations "
+    f"WHERE company_id = :company_id AND run_id = :run_id AND {_WRITTEN}",
+    "plain",
+)
+WRITES_SINCE = Statement(
+    "SELECT count(*) FROM memory_operations "
+    f"WHERE company_id = :company_id AND started_at >= :since AND {_WRITTEN}",
+    "plain",
+)
+WRITE_OF_PROJECT = Statement(
+    "SELECT seq FROM memory_operations WHERE company_id = :company_id "
+    "AND project_id = :project_id AND operation_type = 'write' AND status = 'ok' LIMIT 1",
+    "plain",
+)
+WRITE_OF_SUBJECT = Statement(
+    "SELECT seq FROM memory_operations WHERE company_id = :company_id "
+    "AND subject_id = :subject_id AND operation_type = 'write' AND status = 'ok' LIMIT 1",
+    "plain",
+)
+LOGGED_BY_ONE_DOOR = Statement(
+    "SELECT seq = (SELECT count(*) FROM memory_operations "
+    "WHERE company_id = head.company_id AND channel = :channel) "
+    "FROM memory_log_heads AS head WHERE company_id = :company_id",
+    "flag",
+)
+FIRST_HOT = Statement(
+    "SELECT min(seq) FROM memory_operations WHERE company_id = :company_id", "plain"
+)
+CONTEXTS_OF_RUN = Statement(
+    "SELECT request FROM memory_operations WHERE company_id = :company_id AND run_id = :run_id "
+    "AND operation_type = 'context' AND status = 'ok' ORDER BY seq DESC",
+    "json",
+)
+ADD_OPERATION = _insert(
+    "memory_operations",
+    ("company_id", "seq", *COLUMNS, "previous_digest", "digest", "salt", "salts", "absent"),
+)
+ADD_USAGE = _insert(
+    "memory_usage",
+    ("company_id", "seq", "ordinal", *Usage.model_fields),
+)
+ADD_HANDLE = _insert(
+    "memory_operation_handles",
+    (
+        "company_id",
+        "seq",
+        "rank",
+        "binding_key",
+        "operation_type",
+        "provider_key",
+        "provider_record_id",
+        "score",
+        "ghost",
     ),
 )
 
-HEAD = select(_head.seq, _head.digest, _head.salt).where(_is(_head, "company_id")).with_for_update()
-HEAD_SEQ = select(_head.seq).where(_is(_head, "company_id"))
-ADD_HEAD = {
-    "sqlite": sqlite.insert(tables.HEADS).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(tables.HEADS).on_conflict_do_nothing(),
-}
-ADVANCE_HEAD = (
-    update(tables.HEADS)
-    .where(_head.company_id == bindparam("company"))
-    .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
-)
-_operation = tables.OPERATIONS.c
+INTENTS = _select(IntentRow, "memory_intents ORDER BY started_at")
+BEGIN_INTENT = _add(IntentRow, "memory_intents")
+END_INTENT = Statement("DELETE FROM memory_intents WHERE operation_id = :operation_id")
 
-_written = (
-    # COALESCE keeps SQLite off these indexes: run or hour narrows more.
-    func.coalesce(_operation.operation_type, "") == "write",
-    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown", "pending"))),
-    func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
-    func.coalesce(_operation.channel, "") != bindparam("excluding"),
+PENDING = _select(
+    PendingRow, "memory_pending WHERE company_id = :company_id ORDER BY pending_since, pending_id"
 )
-WRITES_OF_RUN = select(func.count()).where(_is(_operation, "company_id", "run_id"), *_written)
-WRITES_SINCE = select(func.count()).where(
-    _is(_operation, "company_id"), _operation.started_at >= bindparam("since"), *_written
+PENDING_ONE = _select(
+    PendingRow, "memory_pending WHERE company_id = :company_id AND pending_id = :pending_id"
 )
-_saved = (_operation.operation_type == "write", _operation.status == "ok")
-WRITE_OF_PROJECT = (
-    select(_operation.seq).where(_is(_operation, "company_id", "project_id"), *_saved).limit(1)
+PENDING_ALIKE = Statement(
+    "SELECT pending_id FROM memory_pending WHERE company_id = :company_id AND likeness = :likeness",
+    "text",
 )
-WRITE_OF_SUBJECT = (
-    select(_operation.seq).where(_is(_operation, "company_id", "subject_id"), *_saved).limit(1)
+COUNT_PENDING = Statement(
+    "SELECT count(*) FROM memory_pending "
+    "WHERE company_id = :company_id AND binding_key = :binding_key",
+    "plain",
 )
-LOGGED_BY_ONE_DOOR = select(
-    _head.seq
-    == select(func.count())
-    .where(_operation.company_id == _head.company_id, _operation.channel == bindparam("channel"))
-    .scalar_subquery()
-).where(_is(_head, "company_id"))
-FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
-CONTEXTS_OF_RUN = (
-    select(_operation.request)
-    .where(
-        _is(_operation, "company_id", "run_id"),
-        _operation.operation_type == "context",
-        _operation.status == "ok",
-    )
-    .order_by(_operation.seq.desc())
+ADD_PENDING = _add(PendingRow, "memory_pending")
+ASK_PENDING_AGAIN = Statement(
+    "UPDATE memory_pending SET times = times + 1, last_at = :now "
+    "WHERE company_id = :company AND pending_id = :pending"
 )
-ADD_OPERATION = insert(tables.OPERATIONS)
-ADD_USAGE = insert(tables.USAGE)
-ADD_HANDLE = insert(tables.HANDLES)
-
-INTENTS = select(_INTENTS).order_by(_intent.started_at)
-BEGIN_INTENT = insert(_INTENTS)
-END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
-
-PENDING = (
-    select(_PENDING)
-    .where(_is(_pending, "company_id"))
-    .order_by(_pending.pending_since, _pending.pending_id)
+CLAIM_PENDING = Statement(
+    "UPDATE memory_pending SET decider = :operation "
+    "WHERE company_id = :company AND pending_id = :pending AND decider IS NULL"
 )
-PENDING_ONE = select(_PENDING).where(_is(_pending, "company_id", "pending_id"))
-PENDING_ALIKE = select(_pending.pending_id).where(_is(_pending, "company_id", "likeness"))
-COUNT_PENDING = select(func.count()).where(_is(_pending, "company_id", "binding_key"))
-ADD_PENDING = insert(_PENDING)
-ASK_PENDING_AGAIN = (
-    update(_PENDING)
-    .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
-    .values(times=_pending.times + 1, last_at=bindparam("now"))
+RELEASE_PENDING = Statement(
+    "UPDATE memory_pending SET decider = NULL WHERE company_id = :company AND decider = :operation"
 )
-CLAIM_PENDING = (
-    update(_PENDING)
-    .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
-    .where(_pending.decider.is_(None))
-    .values(decider=bindparam("operation"))
-)
-RELEASE_PENDING = (
-    update(_PENDING)
-    .where(_pending.company_id == bindparam("company"), _pending.decider == bindparam("operation"))
-    .values(decider=null())
-)
-REMOVE_PENDING = delete(_PENDING).where(_is(_pending, "company_id", "pending_id"))
-
-ADD_STEP = insert(tables.JOURNAL)
-REMOVE_STEPS = delete(tables.JOURNAL).where(_is(_step, "company_id", "operation_id"))
-STEPS = (
-    select(_step.before, _step.after)
-    .where(_is(_step, "company_id", "operation_id"), _step.erased_by.is_(None))
-    .order_by(_step.ordinal)
-)
-STEPS_OF_RECORD = (
-    select(_step.operation_id, _step.undoes, _step.before, _step.after)
-    .where(_is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None))
-    .order_by(_step.seq, _step.ordinal)
-)
-NEXT_STEP = (
-    select(_step.seq, _step.before)
-    .where(
-        _is(_step, "company_id", "binding_key", "provider_record_id"),
-        _step.operation_id != bindparam("operation"),
-        or_(_step.seq > bindparam("after"), _step.started_at > bindparam("since")),
-    )
-    .order_by(_step.seq, _step.ordinal)
-    .limit(1)
-)
-STEPS_SINCE = (
-    select(
-        _step.provider_record_id,
-        _step.operation_id,
-        _step.operation_type,
-        _step.undoes,
-        _step.started_at,
-        _step.before,
-        _step.after,
-    )
-    .where(
-        _is(_step, "company_id", "binding_key"),
-        _step.started_at > bindparam("since"),
-        _step.provider_record_id != "",
-        _step.erased_by.is_(None),
-    )
-    .order_by(_step.seq, _step.ordinal)
-)
-CHANGED_SINCE = select(_step.provider_record_id, _step.operation_id).where(
-    _is(_step, "company_id", "binding_key"), _step.seq > bindparam("seq")
-)
-SETTINGS_SINCE = (
-    select(_step.before)
-    .where(
-        _is(_step, "company_id"),
-        _step.seq > bindparam("seq"),
-        _step.provider_record_id == "",
-        _step.erased_by.is_(None),
-    )
-    .order_by(_step.seq, _step.ordinal)
-)
-LAST_STEP = (
-    select(_step.after)
-    .where(
-        _is(_step, "company_id", "binding_key", "provider_record_id"),
-        _step.started_at <= bindparam("by"),
-        _step.erased_by.is_(None),
-    )
-    .order_by(_step.seq.desc(), _step.ordinal.desc())
-    .limit(1)
-)
-LAST_STEPS = (
-    select(_step.provider_record_id, _step.after)
-    .where(
-        _is(_step, "company_id", "binding_key"),
-        or_(*(_step.provider_record_id == bindparam(f"id_{n}") for n in range(IDS_AT_ONCE))),
-        _step.started_at >= bindparam("since"),
-        _step.erased_by.is_(None),
-    )
-    .order_by(_step.seq, _step.ordinal)
-)
-FIRST_STEP = select(_step.status, _step.before, _step.erased_by).where(
-    _is(_step, "company_id", "operation_id"), _step.ordinal == 0
-)
-COUNT_STEPS = select(func.count()).where(
-    _is(_step, "company_id", "operation_id"), _step.erased_by.is_(None)
-)
-FINDINGS = (
-    select(_step.operation_id, _step.started_at, _step.before)
-    .where(_is(_step, "company_id", "undoes"), _step.operation_type == "check")
-    .order_by(_step.seq.desc())
-)
-UNDOING = (
-    select(_step.operation_id, _step.started_at, _step.status)
-    .where(
-        _is(_step, "company_id", "undoes"),
-        _step.operation_type == "undo",
-        _step.ordinal == 0,
-        or_(_step.status == "ok", _step.status == "unknown"),
-    )
-    .order_by(_step.seq.desc())
-)
-CHANGES = (
-    select(_step.operation_id, _step.operation_type, _step.status)
-    .where(
-        _is(_step, "company_id"),
-        _step.ordinal == 0,
-        _step.operation_type != "check",
-        or_(_step.status == "ok", _step.status == "unknown"),
-    )
-    .order_by(_step.seq.desc())
-)
-JOURNAL_BINDINGS = select(_step.binding_key).where(_is(_step, "company_id")).distinct()
-_undone = tables.JOURNAL.alias()
-FORGOTTEN_BY_HAND = (
-    select(_step.before, _step.started_at)
-    .where(
-        _is(_step, "company_id"),
-        _step.operation_type == "forget",
-        _step.status == "ok",
-        _step.principal.like("user:%"),
-        ~tables.of_review(_step),
-        _step.erased_by.is_(None),
-        ~exists().where(
-            _undone.c.company_id == _step.company_id,
-            _undone.c.undoes == _step.operation_id,
-            _undone.c.operation_type == "undo",
-            _undone.c.status == "ok",
-        ),
-    )
-    .order_by(_step.seq.desc())
-    .limit(bindparam("most", type_=Integer))
+REMOVE_PENDING = Statement(
+    "DELETE FROM memory_pending WHERE company_id = :company_id AND pending_id = :pending_id"
 )
 
-_of_binding = _is(_link, "company_id", "binding_key")
-LINK = select(_link.new_record_id).where(_of_binding, _is(_link, "old_record_id"))
-OLDER_IDS = (
-    select(_link.old_record_id)
-    .where(_of_binding, _is(_link, "new_record_id"))
-    .order_by(_link.old_record_id)
+ADD_STEP = _insert(
+    "memory_undo_journal",
+    (
+        "company_id",
+        "operation_id",
+        "ordinal",
+        "seq",
+        "binding_key",
+        "provider_record_id",
+        "before",
+        "after",
+        "operation_type",
+        "status",
+        "principal",
+        "started_at",
+        "undoes",
+        "erased_by",
+    ),
 )
-LINKS_OF = select(_link.old_record_id, _link.new_record_id).where(_of_binding)
-ADD_LINK = insert(tables.LINKS)
-MOVE_LINKS = (
-    update(tables.LINKS)
-    .where(_link.new_record_id == bindparam("old"))
-    .where(_link.company_id == bindparam("company"), _link.binding_key == bindparam("binding"))
-    .values(new_record_id=bindparam("new"))
+REMOVE_STEPS = Statement(
+    "DELETE FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND operation_id = :operation_id"
 )
-REMOVE_LINKS = delete(tables.LINKS).where(
-    _link.company_id == bindparam("company"),
-    _link.binding_key == bindparam("binding"),
-    or_(_link.old_record_id == bindparam("old"), _link.old_record_id == bindparam("new")),
+STEPS = Statement(
+    "SELECT before, after FROM memory_undo_journal WHERE company_id = :company_id "
+    "AND operation_id = :operation_id AND erased_by IS NULL ORDER BY ordinal",
+    "json json",
 )
-REMOVE_LINKS_OF = delete(tables.LINKS).where(
-    _link.company_id == bindparam("company"),
-    _link.binding_key == bindparam("binding"),
-    or_(_link.old_record_id == bindparam("record"), _link.new_record_id == bindparam("record")),
+STEPS_OF_RECORD = Statement(
+    "SELECT operation_id, undoes, before, after FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND binding_key = :binding_key "
+    "AND provider_record_id = :provider_record_id AND erased_by IS NULL ORDER BY seq, ordinal",
+    "text text json json",
+)
+NEXT_STEP = Statement(
+    "SELECT seq, before FROM memory_undo_journal WHERE company_id = :company_id "
+    "AND binding_key = :binding_key AND provider_record_id = :provider_record_id "
+    "AND operation_id != :operation AND (seq > :after OR started_at > :since) "
+    "ORDER BY seq, ordinal LIMIT 1",
+    "plain json",
+)
+STEPS_SINCE = Statement(
+    "SELECT provider_record_id, operation_id, operation_type, undoes, started_at, before, after "
+    "FROM memory_undo_journal WHERE company_id = :company_id AND binding_key = :binding_key "
+    "AND started_at > :since AND provider_record_id != '' AND erased_by IS NULL "
+    "ORDER BY seq, ordinal",
+    "text text text text moment json json",
+)
+CHANGED_SINCE = Statement(
+    "SELECT provider_record_id, operation_id FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND binding_key = :binding_key AND seq > :seq",
+    "text text",
+)
+SETTINGS_SINCE = Statement(
+    "SELECT before FROM memory_undo_journal WHERE company_id = :company_id AND seq > :seq "
+    "AND provider_record_id = '' AND erased_by IS NULL ORDER BY seq, ordinal",
+    "json",
+)
+LAST_STEP = Statement(
+    "SELECT after FROM memory_undo_journal WHERE company_id = :company_id "
+    "AND binding_key = :binding_key AND provider_record_id = :provider_record_id "
+    "AND started_at <= :by AND erased_by IS NULL ORDER BY seq DESC, ordinal DESC LIMIT 1",
+    "json",
+)
+LAST_STEPS = Statement(
+    "SELECT provider_record_id, after FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND binding_key = :binding_key "
+    f"AND provider_record_id IN ({', '.join(f':id_{n}' for n in range(IDS_AT_ONCE))}) "
+    "AND started_at >= :since AND erased_by IS NULL ORDER BY seq, ordinal",
+    "text json",
+)
+FIRST_STEP = Statement(
+    "SELECT status, before, erased_by FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND operation_id = :operation_id AND ordinal = 0",
+    "text json text",
+)
+COUNT_STEPS = Statement(
+    "SELECT count(*) FROM memory_undo_journal WHERE company_id = :company_id "
+    "AND operation_id = :operation_id AND erased_by IS NULL",
+    "plain",
+)
+FINDINGS = Statement(
+    "SELECT operation_id, started_at, before FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'check' "
+    "ORDER BY seq DESC",
+    "text moment json",
+)
+UNDOING = Statement(
+    "SELECT operation_id, started_at, status FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'undo' "
+    "AND ordinal = 0 AND status IN ('ok', 'unknown') ORDER BY seq DESC",
+    "text moment text",
+)
+CHANGES = Statement(
+    "SELECT operation_id, operation_type, status FROM memory_undo_journal "
+    "WHERE company_id = :company_id AND ordinal = 0 AND operation_type != 'check' "
+    "AND status IN ('ok', 'unknown') ORDER BY seq DESC",
+    "text text text",
+)
+JOURNAL_BINDINGS = Statement(
+    "SELECT DISTINCT binding_key FROM memory_undo_journal WHERE company_id = :company_id", "text"
+)
+# The first NOT EXISTS is `memtui.store.tables.of_review`.
+FORGOTTEN_BY_HAND = Statement(
+    "SELECT before, started_at FROM memory_undo_journal AS step "
+    "WHERE company_id = :company_id AND operation_type = 'forget' AND status = 'ok' "
+    "AND substr(principal, 1, 5) = 'user:' AND erased_by IS NULL "
+    "AND NOT EXISTS (SELECT 1 FROM memory_undo_journal AS beside "
+    "WHERE beside.company_id = step.company_id AND beside.seq = step.seq "
+    "AND beside.provider_record_id = '' AND beside.erased_by IS NULL) "
+    "AND NOT EXISTS (SELECT 1 FROM memory_undo_journal AS undone "
+    "WHERE undone.company_id = step.company_id AND undone.undoes = step.operation_id "
+    "AND undone.operation_type = 'undo' AND undone.status = 'ok') "
+    "ORDER BY seq DESC LIMIT :most",
+    "json moment",
 )
 
-
-_CONVERTED: dict[type[TypeEngine[Any]], str] = {
-    ForeignText: "text",
-    UtcMicroseconds: "moment",
-    PicoDollars: "dollars",
-    Boolean: "flag",
-    JSON: "json",
-    Double: "number",
-    **dict.fromkeys((BigInteger, Integer, LargeBinary, String), "plain"),
-}
-_HEADER = '''"""What SQLite runs of `memtui.store.statements`, and the rows that they find.
-
-Generated by `python -m memtui.store.statements`: change it there and in `memtui.store.tables`.
-"""
-
-from __future__ import annotations
-
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
-from memtui.store.prepared import Prepared
-'''
-
-
-def compiled(statement: Statement, dialect: Dialect) -> Compiled:
-    """Return a statement in a database's dialect, with the conversions of its tables."""
-    made, binds, results = _compile(statement, dialect)
-    return Compiled(
-        sql=str(made),
-        positional=bool(made.positional),
-        binds=tuple((name, _stored(bind.type, dialect)) for name, bind in binds),
-        results=tuple(_loaded(kind, dialect) for kind in results),
-        constants={name: bind.value for name, bind in binds if not bind.required},
-    )
-
-
-def _compile(statement: Statement, dialect: Dialect) -> tuple[Any, list[Any], list[Any]]:
-    chosen: Any = statement[dialect.name] if isinstance(statement, dict) else statement
-    made = chosen.compile(dialect=dialect)
-    names = made.positiontup if made.positional else made.bind_names.values()
-    binds = [(name, made.binds[name]) for name in names]
-    return made, binds, [column.type for column in getattr(chosen, "selected_columns", ())]
-
-
-_SCHEMA_HEADER = '''"""What makes the tables in an empty SQLite file, one statement a line.
-
-Generated by `python -m memtui.store.statements`: change the migrations.
-"""
-
-from __future__ import annotations
-
-SCHEMA = """\\'''
-
-
-def _stored(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
-    if isinstance(kind, Portable):
-        return kind.stored
-    return kind.dialect_impl(dialect).bind_processor(dialect)
-
-
-def _loaded(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
-    if isinstance(kind, Portable):
-        return kind.loaded
-    return kind.dialect_impl(dialect).result_processor(dialect, None)
-
-
-def _kind(column: TypeEngine[Any]) -> str:
-    kind = _CONVERTED[type(column)]
-    return "optional_json" if isinstance(column, JSON) and column.none_as_null else kind
-
-
-def source() -> str:
-    """Return the content of `memtui/store/compiled.py`."""
-    rows = [line for table in ROWS for line in _row(table)]
-    statements = [
-        line
-        for name, one in globals().items()
-        if isinstance(one, Executable) or (isinstance(one, dict) and "sqlite" in one)
-        for line in _prepared(name, one)
-    ]
-    return "\n".join([_HEADER, *rows, *statements, ""])
-
-
-def _row(table: type[SQLModel]) -> Iterator[str]:
-    name = table.__name__.replace("Table", "Row")
-    yield f'\n@dataclass(slots=True, kw_only=True)\nclass {name}:\n    """{table.__doc__}"""\n'
-    for field, hint in table.__annotations__.items():
-        if field.startswith("__"):
-            continue
-        default = table.model_fields[field].default
-        written = json.dumps(default) if isinstance(default, str) else repr(default)
-        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {written}")
-    yield ""
-
-
-def _prepared(name: str, statement: Statement) -> Iterator[str]:
-    made, binds, results = _compile(statement, sqlite.dialect())
-    sql = " ".join(str(made).split())
-    quote = "'" if '"' in sql else '"'
-    yield f'\n{name} = Prepared(\n    "{name}",\n    {quote}{sql}{quote},'
-    if binds:
-        yield f'    binds="{" ".join(f"{bind}={_kind(one.type)}" for bind, one in binds)}",'
-    if results:
-        yield f'    results="{" ".join(map(_kind, results))}",'
-    if constants := {bind: one.value for bind, one in binds if not one.required}:
-        yield "    constants={"
-        yield from (f'        "{bind}": {json.dumps(value)},' for bind, value in constants.items())
-        yield "    },"
-    yield ")"
-
-
-def schema_source() -> str:
-    """Return the content of `memtui/store/schema.py`."""
-    with create_engine("sqlite://").begin() as connection:
-        migrate(connection)
-        driver: Any = connection.connection.driver_connection
-        _begin, *statements, _commit = driver.iterdump()
-    lines = (" ".join(one.split()) for one in statements)
-    # SQLAlchemy creates a table's indexes in arbitrary order.
-    ordered = sorted(lines, key=lambda one: (not one.startswith("CREATE TABLE"), one))
-    return "\n".join([_SCHEMA_HEADER, *ordered, '"""', ""])
-
-
-if __name__ == "__main__":
-    for name, made in (("compiled.py", source()), ("schema.py", schema_source())):
-        Path(__file__).with_name(name).write_text(made, encoding="utf-8")
+LINK = Statement(
+    "SELECT new_record_id FROM memory_handle_links WHERE company_id = :company_id "
+    "AND binding_key = :binding_key AND old_record_id = :old_record_id",
+    "text",
+)
+OLDER_IDS = Statement(
+    "SELECT old_record_id FROM memory_handle_links WHERE company_id = :company_id "
+    "AND binding_key = :binding_key AND new_record_id = :new_record_id ORDER BY old_record_id",
+    "text",
+)
+LINKS_OF = Statement(
+    "SELECT old_record_id, new_record_id FROM memory_handle_links "
+    "WHERE company_id = :company_id AND binding_key = :binding_key",
+    "text text",
+)
+ADD_LINK = _insert(
+    "memory_handle_links",
+    ("company_id", "binding_key", "old_record_id", "new_record_id", "operation_id"),
+)
+MOVE_LINKS = Statement(
+    "UPDATE memory_handle_links SET new_record_id = :new WHERE company_id = :company "
+    "AND binding_key = :binding AND new_record_id = :old"
+)
+REMOVE_LINKS = Statement(
+    "DELETE FROM memory_handle_links WHERE company_id = :company AND binding_key = :binding "
+    "AND old_record_id IN (:old, :new)"
+)
+REMOVE_LINKS_OF = Statement(
+    "DELETE FROM memory_handle_links WHERE company_id = :company AND binding_key = :binding "
+    "AND (old_record_id = :record OR new_record_id = :record)"
+)

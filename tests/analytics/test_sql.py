@@ -19,9 +19,9 @@ from memtui.analytics.sql import VIEWS, SqlConsole
 from memtui.analytics.statement import LONGEST, check_statement
 from memtui.contract import Denied, Invalid, MemtuiError
 from memtui.store import bindings
-from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.rows import BindingRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
 from tests.analytics.logs import seal_unlogged as seal
 

@@ -37,8 +37,8 @@ from memtui.service.home import backup as backups
 from memtui.service.home.backup import Backup, _Writer, backup, restore
 from memtui.service.home.survey import PurgeRequest
 from memtui.store import bindings
-from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
+from memtui.store.rows import BindingRow
 from tests.processes import killed_by_itself
 from tests.service.conftest import Lived
 

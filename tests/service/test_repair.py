@@ -36,10 +36,10 @@ from memtui.service import (
 )
 from memtui.service.home.repair import Repair, plan, repair
 from memtui.store import appending, bindings
-from memtui.store.compiled import CompanyRow, MemberRow
 from memtui.store.database import Database
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.log import OperationStore
+from memtui.store.rows import CompanyRow, MemberRow
 from tests.analytics.logs import draft
 from tests.service.conftest import Lived
 

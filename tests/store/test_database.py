@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,9 +16,10 @@ from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from memtui.contract import Invalid, Unavailable
-from memtui.store import bindings, compiled, schema, statements
-from memtui.store.compiled import CompanyRow
+from memtui.store import bindings, generate, rows, schema, statements
 from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision
+from memtui.store.rows import CompanyRow
+from tests.databases import ON_BOTH
 from tests.processes import prepared_processes
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -29,13 +31,25 @@ def test_the_head_is_alembics_head() -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 
 
-def test_what_sqlite_runs_is_made_from_the_tables() -> None:
-    made = "python -m memtui.store.statements"
-    assert Path(str(compiled.__file__)).read_text() == statements.source(), f"run {made}"
-    assert Path(str(schema.__file__)).read_text() == statements.schema_source(), f"run {made}"
+def test_rows_and_schema_are_made_from_the_tables() -> None:
+    made = "python -m memtui.store.generate"
+    assert Path(str(rows.__file__)).read_text() == generate.rows_source(), f"run {made}"
+    assert Path(str(schema.__file__)).read_text() == generate.schema_source(), f"run {made}"
 
 
-def test_a_statement_of_sqlalchemy_sees_what_a_prepared_one_did(tmp_path: Path) -> None:
+@ON_BOTH
+def test_every_statement_is_valid(database: Database) -> None:
+    every = [one for one in vars(statements).values() if isinstance(one, statements.Statement)]
+    for one in every:
+        values = dict.fromkeys(re.findall(r":(\w+)", one._sql)) | {"most": 1}
+        is_read = one._sql.startswith("SELECT")
+        explained = statements.Statement(("" if is_read else "EXPLAIN ") + one._sql)
+        with database.read() as connection:
+            found = explained._execute(connection, values).description
+        assert not is_read or len(found) == len(one._results), one._sql
+
+
+def test_a_statement_of_sqlalchemy_sees_what_a_plain_one_did(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "memtui.db")
     row = CompanyRow(company_id="a", name="\ud800", link_templates={}, created_at=NOW)
     with database.write() as connection:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from memtui.contract import Scope, Usage
 from memtui.store import appending, limits
-from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
+from memtui.store.rows import SpendingLimitRow
 from tests.analytics.logs import HOSTILE
 from tests.databases import ON_BOTH
 

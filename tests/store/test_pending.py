@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from memtui.store import appending, pending
-from memtui.store.compiled import PendingRow
 from memtui.store.database import Database
+from memtui.store.rows import PendingRow
 from memtui.store.settings import PENDING, changes, read
 from tests.databases import ON_BOTH
 

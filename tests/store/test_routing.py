@@ -9,8 +9,8 @@ import pytest
 from memtui.contract import NotFound
 from memtui.store import bindings
 from memtui.store.bindings import Route, route
-from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow
 from memtui.store.database import Database
+from memtui.store.rows import BindingRow, CompanyRow, MemberRow, TargetRow
 from tests.databases import ON_BOTH
 
 pytestmark = ON_BOTH

@@ -54,9 +54,9 @@ from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.runtime import FanOut, ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.bindings import Route
-from memtui.store.compiled import BindingRow
 from memtui.store.details import RecordDetails
 from memtui.store.operation import READS, Operation, Place
+from memtui.store.rows import BindingRow
 from memtui.wording import none_of_them
 
 DEFAULT_LAST = 500

@@ -39,8 +39,8 @@ from memtui.service.home.files import (
 )
 from memtui.service.providers import Providers
 from memtui.store import bindings
-from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
+from memtui.store.rows import BindingRow
 from memtui.store.tables import HEADS
 
 if TYPE_CHECKING:

@@ -44,9 +44,9 @@ from memtui.service.runtime import (
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 from memtui.store import settings
-from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
+from memtui.store.rows import BindingRow, TargetRow
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory

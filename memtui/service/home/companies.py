@@ -34,9 +34,9 @@ from memtui.service.runtime import (
 )
 from memtui.service.visibility import Caller
 from memtui.store import bindings
-from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import SettingDetails
+from memtui.store.rows import CompanyRow
 from memtui.threads import in_thread
 
 _LONGEST_NAME = 200

@@ -24,11 +24,11 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, check_key, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
-from memtui.store.compiled import CompanyRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, Operation, OperationDraft
+from memtui.store.rows import CompanyRow
 
 IMPORTED = "imported"
 """The field of an operation's request that names the origin of an import."""

@@ -26,9 +26,9 @@ from memtui.service.visibility import (
     person_of,
 )
 from memtui.store import bindings
-from memtui.store.compiled import MemberRow, TokenRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
+from memtui.store.rows import MemberRow, TokenRow
 from memtui.threads import in_thread
 from memtui.wording import bare
 

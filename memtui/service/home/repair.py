@@ -49,12 +49,12 @@ from memtui.service.home.files import (
 )
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings
-from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import Details
 from memtui.store.erasing import purge_request
 from memtui.store.log import OperationStore
 from memtui.store.operation import Operation, OperationDraft
+from memtui.store.rows import BindingRow, CompanyRow, TargetRow
 from memtui.store.tables import HEADS
 
 _DATABASE_ENDS = ("", "-wal", "-shm")

@@ -30,9 +30,9 @@ from memtui.service.connections import Connection
 from memtui.service.runtime import ServiceRuntime, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
-from memtui.store.compiled import PendingRow
 from memtui.store.erasing import SHORTEST, Aim, JournalStep
 from memtui.store.operation import Operation
+from memtui.store.rows import PendingRow
 from memtui.store.visibility import Visibility
 
 _AT_ONCE = 500

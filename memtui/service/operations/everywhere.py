@@ -49,7 +49,7 @@ from memtui.service.operations.reading import of_topic
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
-from memtui.store.compiled import BindingRow, TargetRow
+from memtui.store.rows import BindingRow, TargetRow
 from memtui.store.visibility import Visibility
 from memtui.text_analysis import take_apart
 

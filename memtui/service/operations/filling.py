@@ -20,8 +20,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.store import journal
-from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
+from memtui.store.rows import BindingRow
 
 R = TypeVar("R", bound=Record)
 

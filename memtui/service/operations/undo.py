@@ -42,7 +42,6 @@ from memtui.service.runtime import ServiceModule, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller, Role, for_caller
 from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
-from memtui.store.compiled import BindingRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import UndoDetails
 from memtui.store.digest import is_value_of
@@ -50,6 +49,7 @@ from memtui.store.erasing import IRREVERSIBLE
 from memtui.store.journal import OutcomeCheck, OutcomeFinding, Undoable
 from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, set_by
+from memtui.store.rows import BindingRow
 from memtui.store.settings import SettingChange
 from memtui.threads import in_thread
 

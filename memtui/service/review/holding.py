@@ -40,10 +40,10 @@ from memtui.service.review.save_limits import CAPTURING_CHANNEL
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import AGENT_PREFIX, readable
 from memtui.store import appending, pending
-from memtui.store.compiled import BindingRow, PendingRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails
 from memtui.store.digest import canonical
+from memtui.store.rows import BindingRow, PendingRow
 from memtui.store.visibility import Visibility
 
 NEW = "new"

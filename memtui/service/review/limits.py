@@ -18,10 +18,10 @@ from memtui.service.history.analysis import Analysis
 from memtui.service.runtime import ServiceModule, check_target_id, find_binding
 from memtui.service.visibility import Caller
 from memtui.store import limits as table
-from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
 from memtui.store.limits import Spent
+from memtui.store.rows import SpendingLimitRow
 from memtui.store.visibility import Visibility
 from memtui.threads import in_thread
 

@@ -59,9 +59,9 @@ from memtui.service.visibility import (
     refusal,
 )
 from memtui.store import appending, bindings, pending, settings
-from memtui.store.compiled import PendingRow
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
+from memtui.store.rows import PendingRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 from memtui.threads import in_thread

@@ -24,8 +24,8 @@ from memtui.config import Paths, find_paths, load_settings
 from memtui.service import Caller, open_service
 from memtui.service.runtime import SETUP_CHANNEL
 from memtui.store import bindings
-from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database
+from memtui.store.rows import CompanyRow
 from tests.analytics.logs import fill
 from tests.service.fake import FakeAdapter
 
