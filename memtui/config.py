@@ -1,7 +1,6 @@
 """Settings. A flag precedes the environment, then come the file and the defaults."""
 
-from __future__ import annotations
-
+# Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import os
 from collections.abc import Iterable
 from pathlib import Path

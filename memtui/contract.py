@@ -16,8 +16,7 @@ An adapter raises only the errors below, each with a message a person can act on
     └── Unsupported   the provider has no such ability
 """
 
-from __future__ import annotations
-
+# Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import os
 import sys
 import unicodedata
@@ -115,7 +114,7 @@ class MemtuiError(Exception):
     details: Mapping[str, object] = {}
     """Additional machine-readable values by name, such as the invalid rows of a file."""
 
-    moved: RecordHandle | None = None
+    moved: "RecordHandle | None" = None
     """The record's new handle, where a failed correction restored it as a new record."""
 
 
@@ -145,7 +144,7 @@ class Conflict(MemtuiError):
     """
 
     def __init__(
-        self, message: str, *, current: Record | None = None, proposed: str | None = None
+        self, message: str, *, current: "Record | None" = None, proposed: str | None = None
     ) -> None:
         super().__init__(message)
         self.current = current
@@ -188,8 +187,8 @@ class Model(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
-    ) -> JsonSchemaValue:
+        cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler", /
+    ) -> "JsonSchemaValue":
         """Use the fields' docstrings as their descriptions."""
         reference = super().__get_pydantic_json_schema__(core_schema, handler)
         properties = handler.resolve_ref_schema(reference).get("properties", {})
@@ -418,7 +417,7 @@ class Scope(Model):
     subject_id: str | None = None
     """The external or user identity that the memory is about."""
 
-    def outside_run(self) -> Scope:
+    def outside_run(self) -> Self:
         """Return the scope without its run, for operations on a run's memories from outside it."""
         return self.model_copy(update={"run_id": None})
 
@@ -959,6 +958,19 @@ class QueryRequest(Model):
     """`AGENTS`: use the search of the provider's own agents; capability `agents_search`."""
 
 
+class ExplainStage(Model):
+    """One stage of a retrieval, and its scores by record id."""
+
+    name: str
+    detail: str
+    scores: Mapping[str, float] = {}
+
+    def of(self, ids: Container[str]) -> Self:
+        """Return the stage with the scores of these records alone."""
+        scores = {name: score for name, score in self.scores.items() if name in ids}
+        return self.model_copy(update={"scores": scores})
+
+
 class ContextBundle(Model):
     """The results of a query, best first."""
 
@@ -1135,19 +1147,6 @@ class EraseReply(Model):
     """Files and folders outside of the `data_dir` in which the provider stores memories."""
     beyond: tuple[str, ...] = ()
     """One sentence per copy that the provider cannot erase."""
-
-
-class ExplainStage(Model):
-    """One stage of a retrieval, and its scores by record id."""
-
-    name: str
-    detail: str
-    scores: Mapping[str, float] = {}
-
-    def of(self, ids: Container[str]) -> Self:
-        """Return the stage with the scores of these records alone."""
-        scores = {name: score for name, score in self.scores.items() if name in ids}
-        return self.model_copy(update={"scores": scores})
 
 
 class Explanation(Model):
@@ -1455,7 +1454,7 @@ class Adapter(ABC):
         """
         return EraseReply()
 
-    async def without(self, record_ids: Collection[str]) -> Adapter:
+    async def without(self, record_ids: Collection[str]) -> "Adapter":
         """Return a copy of the present state without some records; capability `without`.
 
         The copy answers `query` and `browse` as this adapter would once the records were forgotten,

@@ -1,7 +1,6 @@
 """Answers of the service, and the models of rules and settings that they contain."""
 
-from __future__ import annotations
-
+# Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

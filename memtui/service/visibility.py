@@ -18,13 +18,12 @@ log and records. Agents get a company-wide ("org") memory with a prefix that mar
 write of one is audited by a salted SHA-256, without its content.
 """
 
-from __future__ import annotations
-
+# Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from memtui.config import Settings
 from memtui.contract import (
@@ -76,7 +75,7 @@ class Caller(Model):
     as_of: UtcDatetime | None = None
     """The moment in the past that it reads, and may not change; None: now."""
 
-    def at(self, moment: datetime | None) -> Caller:
+    def at(self, moment: datetime | None) -> Self:
         """Return this caller with another `as_of`; None: unchanged."""
         return self if moment is None else self.model_copy(update={"as_of": moment})
 

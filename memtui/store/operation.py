@@ -1,7 +1,6 @@
 """An entry of the operation log, and its form in the log's tables."""
 
-from __future__ import annotations
-
+# Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal

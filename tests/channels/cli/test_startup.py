@@ -5,11 +5,16 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pydantic import BaseModel
 
+from memtui import config, contract
 from memtui.channels.cli import main
 from memtui.channels.cli.session import Invocation, global_options
+from memtui.service import answers, visibility
+from memtui.store import operation
 from tests.channels.cli.conftest import Run, Terminal
 
 HEAVY = {"textual", "sqlmodel", "sqlalchemy", "duckdb", "pydantic", "rich", "asyncio", "alembic"}
@@ -64,6 +69,18 @@ def test_a_query_compiles_and_checks_no_more_than_it_uses(tmp_path: Path) -> Non
     )
     # The text, and the three options that have a default.
     assert done.stderr.splitlines()[-1] == "4 False"
+
+
+@pytest.mark.parametrize("module", [contract, answers, operation, visibility, config])
+def test_the_models_of_every_command_have_no_annotations_to_compile(module: ModuleType) -> None:
+    models = [one for one in vars(module).values() if isinstance(one, type)]
+    own = [
+        one.__annotations__
+        for one in models
+        if one.__module__ == module.__name__ and issubclass(one, BaseModel)
+    ]
+    assert own
+    assert not [name for found in own for name, hint in found.items() if isinstance(hint, str)]
 
 
 @pytest.mark.parametrize(("imported", "frozen"), [("sys", "True"), ("duckdb", "False")])
