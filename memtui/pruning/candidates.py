@@ -92,7 +92,7 @@ class PruneRules(Model):
     max_characters: int = 200
     """Longest fact (seed 004 §6.2); other kinds of record have no limit."""
     unread_days: Annotated[int, Field(ge=0, le=LONGEST_DAYS)] = 7
-    """A younger record does not count as unread: nothing needed it yet."""
+    """A record that memtui has known for less does not count as unread: nothing needed it yet."""
     costly_tokens: int = 40
     """Tokens from which a record that was never read is costly."""
     likeness: float = 0.95
@@ -134,6 +134,7 @@ def find_candidates(
     now: datetime,
     tokens_of: Callable[[str], int],
     retrievals: Mapping[RecordHandle, RetrievalTally] | None = None,
+    counted_since: datetime | None = None,
     forgotten: Mapping[str, datetime] | None = None,
     rules: PruneRules | None = None,
     vectors: Vectors | None = None,
@@ -152,6 +153,7 @@ def find_candidates(
         records: The records of the scope.
         now: The time at which expiry and staleness are judged.
         tokens_of: Returns the tokens of a record's text in a prompt.
+        counted_since: When memtui began to count retrievals; None: before any record was made.
         retrievals: Use of each record; a missing one was never returned. None: not known, so no
             record counts as unread.
         forgotten: Texts deleted by hand, and when. Only records created later count, so neither the
@@ -161,7 +163,7 @@ def find_candidates(
         patterns: Patterns in the changes of facts, of any scopes.
         secrets_of: Returns the kinds of secrets that a text contains in clear text.
     """
-    search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules())
+    search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules(), counted_since)
     current = search.current(records)
     alive = search.alive(current)
     found = [
@@ -174,6 +176,15 @@ def find_candidates(
     ]
     order = list(Reason)
     return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
+
+
+def unread_since(record: Record, counted_since: datetime | None) -> datetime | None:
+    """Return from when a record without a retrieval is unread; None: for as long as it can be.
+
+    Retrievals before `counted_since` are not known, so the time before does not count.
+    """
+    times = (record.created_at or record.updated_at, counted_since)
+    return max((one for one in times if one is not None), default=None)
 
 
 class Repeats:
@@ -226,6 +237,7 @@ class _Search:
     secrets_of: Callable[[str], Sequence[str]]
     retrievals: Mapping[RecordHandle, RetrievalTally] | None
     rules: PruneRules
+    counted_since: datetime | None = None
 
     def _found(
         self,
@@ -303,11 +315,12 @@ class _Search:
                 sentence = f"No query has returned it for {days:,} days."
                 yield self._found(record, Reason.STALE, sentence)
             return
-        known_since = made or record.updated_at
-        if known_since is not None and self.now - known_since < timedelta(rules.unread_days):
+        since = unread_since(record, self.counted_since)
+        if since is not None and self.now - since < timedelta(rules.unread_days):
             return
-        since = f" since it was made on {made:%Y-%m-%d}" if made else ""
-        yield self._found(record, Reason.NEVER_READ, f"No query has returned it{since}.")
+        began = {made: "it was made", self.counted_since: "memtui began to count"}.get(since)
+        when = f" since {began} on {since:%Y-%m-%d}" if began and since else ""
+        yield self._found(record, Reason.NEVER_READ, f"No query has returned it{when}.")
         if (tokens := self.tokens_of(record.text)) >= rules.costly_tokens:
             sentence = f"It costs {tokens:,} tokens in every prompt that it is part of."
             yield self._found(record, Reason.COSTLY, sentence)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from memtui.contract import Model, Record, Scope, owner_of, owner_scope, owner_words
-from memtui.pruning.candidates import RetrievalTally
+from memtui.pruning.candidates import RetrievalTally, unread_since
 
 _WEEK = timedelta(days=7)
 
@@ -70,6 +70,8 @@ class RatedRecord(NamedTuple):
     record: Record
     tokens: int
     use: RetrievalTally
+    counted_since: datetime | None = None
+    """When memtui began to count retrievals in the record's binding."""
 
 
 def find_insights(
@@ -124,12 +126,12 @@ def _never_read(
     unread = [
         one
         for one in own
-        if not one.use.count and (one.record.created_at or one.record.updated_at or old) <= old
+        if not one.use.count and (unread_since(one.record, one.counted_since) or old) <= old
     ]
     if unread:
         sentence = (
-            f"{_owner(own)} has {_figures(unread, own)} older than {rules.unread_days} days and "
-            "never read."
+            f"{_owner(own)} has {_figures(unread, own)} that no query returned in "
+            f"{rules.unread_days} days or more."
         )
         yield _insight(InsightKind.NEVER_READ, own, unread, sentence)
 

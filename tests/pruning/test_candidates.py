@@ -334,6 +334,25 @@ def test_a_young_record_is_not_called_unread_and_a_long_old_one_is_costly() -> N
     assert costly.sentence == "It costs 40 tokens in every prompt that it is part of."
 
 
+@pytest.mark.parametrize(("days", "unread"), [(6, False), (7, True)])
+def test_no_record_is_unread_before_retrievals_were_counted_for_a_week(
+    days: int, unread: bool
+) -> None:
+    records = [record("dated", "word " * 38, created_at=NOW - 99 * DAY), record("undated", "one")]
+    since = NOW - days * DAY
+    reasons = candidates(records, retrievals={}, counted_since=since)
+    assert [(one.record.handle.provider_record_id, one.reason) for one in reasons] == (
+        [("dated", Reason.COSTLY), ("dated", Reason.NEVER_READ), ("undated", Reason.NEVER_READ)]
+        if unread
+        else []
+    )
+    assert all(
+        one.sentence == f"No query has returned it since memtui began to count on {since:%Y-%m-%d}."
+        for one in reasons
+        if one.reason is Reason.NEVER_READ
+    )
+
+
 def test_what_did_not_help_more_often_than_it_did_is_named() -> None:
     records = [record(name, f"fact {name}") for name in "abc"]
     said = {

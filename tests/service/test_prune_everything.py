@@ -396,7 +396,7 @@ async def test_insights_are_of_owners_over_all_bindings(
         "Nothing of project web was written or changed for 40 days: 4 records (44 tokens)."
     )
     assert told[InsightKind.NEVER_READ, "ben"].sentence == (
-        "User ben has 1 of 1 record (8 tokens) older than 7 days and never read."
+        "User ben has 1 of 1 record (8 tokens) that no query returned in 7 days or more."
     )
     assert told[InsightKind.READ_BY_ONE, "web"].sentence == (
         "Project web has 4 of 4 records (44 tokens) read by agent coding alone."

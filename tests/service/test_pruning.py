@@ -107,6 +107,25 @@ def reasons(answer: PruneAnswer) -> set[tuple[str, str]]:
     return {(one.record.text, one.reason.value) for one in answer.plan.candidates}
 
 
+async def test_what_was_there_before_its_binding_is_unread_after_a_week(
+    service: MemoryService, clock: Clock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "old.md").write_text("---\ncreated: 2020-01-01\n---\nUse tabs.\n", encoding="utf-8")
+    await service.bindings.add(CALLER, "notes", "vault", {"path": str(folder)})
+    asked: dict[str, Any] = {
+        "scope": Scope(company_id="local"),
+        "binding_key": "notes",
+        "kind": None,
+    }
+    assert reasons(await plan(service, **asked)) == set()
+    everything = PruneRequest(scope=asked["scope"], kind=None)
+    assert (await service.pruning.everything(CALLER, everything)).insights == ()
+    clock.now += timedelta(days=7)
+    assert reasons(await plan(service, **asked)) == {("Use tabs.", "never_read")}
+
+
 async def texts(service: MemoryService, scope: Scope = ANA) -> set[str]:
     page = await service.browse(CALLER, BrowseRequest(scope=scope, filter=Filter(kind="fact")))
     return {record.text for record in page.records}

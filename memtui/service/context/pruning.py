@@ -97,6 +97,7 @@ class _BindingRecords:
     """The fields of `Answer` for the operation that read them."""
     records: Sequence[Record]
     uses: Mapping[RecordHandle, RetrievalTally]
+    counted_since: datetime
     versions: Sequence[FactVersion]
     kept: Mapping[Scope, str]
     """Why the caller cannot forget an owner's records; owners not named here can be."""
@@ -175,7 +176,12 @@ class Pruning(ServiceModule):
                 )
             unused = RetrievalTally()
             known[key] = [
-                RatedRecord(item.record, item.tokens, found.uses.get(item.record.handle, unused))
+                RatedRecord(
+                    item.record,
+                    item.tokens,
+                    found.uses.get(item.record.handle, unused),
+                    found.counted_since,
+                )
                 for item in answer.plan.items
                 if fits(item.record)
             ]
@@ -241,7 +247,8 @@ class Pruning(ServiceModule):
         # After the operation, as reading memtui's database does not count as the binding's latency.
         uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
-        return _BindingRecords(entry.answer(), records, uses, versions, kept)
+        began = connection.binding.created_at
+        return _BindingRecords(entry.answer(), records, uses, began, versions, kept)
 
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
@@ -311,6 +318,7 @@ class Pruning(ServiceModule):
             now=now,
             tokens_of=tokens_of,
             retrievals=found.uses,
+            counted_since=found.counted_since,
             forgotten=forgotten,
             rules=request.rules,
             vectors=static_vectors(),
