@@ -122,4 +122,4 @@ def test_a_read_only_home_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     home.mkdir()
     [(code, out, err)] = on_read_only_medium(home, ["--read-only", "browse"])
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "holds nothing of memtui yet" in err
+    assert "There is no memtui home at" in err

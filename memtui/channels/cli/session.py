@@ -126,7 +126,10 @@ class Invocation:
                 if not service.records:
                     self.out.say("This home cannot be written, so nothing of this is recorded.")
                 if not is_begun and paths.is_begun:
-                    self.out.say(f"Made a new home of memtui in {paths.data}.")
+                    self.out.say(
+                        f"Made a new home of memtui in {paths.data}; memtui bindings discover "
+                        "lists the memories that other programs keep on this machine."
+                    )
                 own = settings.principal, settings.acts_for or None
                 entered = await service.companies.all(*own)
                 company = choose_company(entered, await service.companies.all(), settings.company)

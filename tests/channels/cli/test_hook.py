@@ -228,13 +228,13 @@ def test_a_hook_ends_in_time_and_begins_no_home(
 ) -> None:
     nowhere = here("--home", str(tmp_path / "none"), "hook", "pre-run")
     assert (nowhere.code, nowhere.out) == (0, "")
-    assert "holds nothing of memtui yet" in nowhere.err
+    assert "There is no memtui home at" in nowhere.err
     assert not (tmp_path / "none").exists()
 
     (tmp_path / "another").mkdir()
     anothers = memtui("hook", "pre-run", MEMTUI_HOME=str(tmp_path / "another"))
     assert (anothers.code, anothers.out) == (0, "")
-    assert "holds nothing of memtui yet" in anothers.err
+    assert "There is no memtui home at" in anothers.err
     assert list((tmp_path / "another").iterdir()) == []
 
     assert here("bindings", "list").code == 0

@@ -23,13 +23,13 @@ def home(new_paths: Paths) -> Path:
 def test_a_mistyped_home_is_told_of_and_not_made(here: Run, home: Path, asked: str) -> None:
     code, out, err = here(*asked.split())
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"{home} holds nothing of memtui yet")
+    assert err.startswith(f"There is no memtui home at {home} yet.")
     assert not home.exists()
 
 
 def test_what_adds_something_says_where_it_made_a_home(here: Run, home: Path) -> None:
     assert "is not there" in here("doctor").out
-    assert f"Made a new home of memtui in {home}." in here("note", "x").err
+    assert f"Made a new home of memtui in {home}; memtui bindings discover" in here("note", "x").err
     assert "Made" not in here("note", "y").err
     assert here("query", "x").code == 0
 
@@ -39,7 +39,10 @@ def test_the_home_that_nobody_named_is_made_by_any_command(
 ) -> None:
     monkeypatch.setattr("memtui.channels.cli.session.Invocation.names_home", False)
     ran = here("bindings", "list")
-    assert (ran.code, f"Made a new home of memtui in {home}." in ran.err) == (0, True)
+    assert (
+        ran.code,
+        f"Made a new home of memtui in {home}; memtui bindings discover" in ran.err,
+    ) == (0, True)
 
 
 def test_setting_up_a_client_makes_no_home_that_is_only_to_be_read(
