@@ -81,9 +81,11 @@ _WORDS = {"text", "fuzzy"}
 _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
+_LOGGED = {"operation_type", "status", "channel", "principal"}
 SUPPORTED: dict[FilterTarget, frozenset[str]] = {
-    FilterTarget.OPERATIONS: frozenset(Filter.model_fields)
-    - {"topic", "tag", "kind", "terms", "uses"},
+    FilterTarget.OPERATIONS: frozenset(
+        _WORDS | _OWNERS | _WORK | _TIME | _LOGGED | {"binding_key", "comparisons", "internal"}
+    ),
     FilterTarget.RECORDS: frozenset(
         _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key", "uses"}
     ),

@@ -40,6 +40,7 @@ from memtui.filters import (
     supported_by,
     unsupported,
 )
+from memtui.store.conditions import condition, conditions
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -507,6 +508,25 @@ def test_what_chooses_where_to_look_has_one_value() -> None:
         refuse_unsupported(chosen, FilterTarget.BUDGET)
 
 
+def only(field: str) -> Filter:
+    """Return a filter with one field set."""
+    one_each = {
+        "source_kind": "issue", "operation_type": "write", "status": "ok", "since": NOW,
+        "until": NOW, "fuzzy": ("x",),
+        "comparisons": (Comparison(measure=Measure.COST, sign=">", value=Decimal(1)),),
+        "uses": (UseTest(use=Use.READ),),
+    }  # fmt: skip
+    return Filter.model_validate({field: one_each.get(field, "x"), "internal": True})
+
+
+@pytest.mark.parametrize("field", sorted(set(Filter.model_fields) - {"terms", "internal"}))
+def test_the_log_reads_what_it_supports_and_refuses_the_rest(field: str) -> None:
+    chosen = only(field)
+    is_refused = unsupported(chosen, FilterTarget.OPERATIONS) != []
+    assert bool(condition(chosen)) != is_refused
+    assert bool(conditions("sqlite", "acme", chosen, None)) != is_refused
+
+
 def test_every_term_is_held_or_refused_as_the_document_says() -> None:
     page = Path("docs/filter.md").read_text("utf-8")
     header, *rows = [
@@ -523,15 +543,9 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
         "`~words`": "fuzzy",
     }
     assert [row[0] for row in rows] == list(terms)
-    one_each = {
-        "source_kind": "issue", "operation_type": "write", "status": "ok", "since": NOW,
-        "until": NOW, "fuzzy": ("x",),
-        "comparisons": (Comparison(measure=Measure.COST, sign=">", value=Decimal(1)),),
-        "uses": (UseTest(use=Use.READ),),
-    }  # fmt: skip
     for name, *marks in rows:
         field = terms[name]
-        chosen = Filter.model_validate({field: one_each.get(field, "x")})
+        chosen = only(field)
         for taker, mark in zip(FilterTarget, marks, strict=True):
             assert (field in SUPPORTED[taker]) == (mark == "✓"), (name, taker)
             assert (unsupported(chosen, taker) == []) == (mark == "✓"), (name, taker)
