@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memtui.contract import Conflict, Invalid, WriteRequest
-from memtui.fact_values import FACT, pair_of
+from memtui.contract import Conflict, Invalid, Record, RecordHandle, WriteRequest
+from memtui.fact_values import FACT, entry_of
+from memtui.service.operations.fact_keys import of_same_key, refuse_several
 from memtui.service.operations.redaction import redact
-from memtui.service.review.fact_limits import check_text, has_limit
+from memtui.service.review.fact_limits import check_room, check_text
 from memtui.service.usecases.owned import owned_records
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ async def plan_import(
     """Set the outcome that each line would have; nothing is stored.
 
     A text that is stored already, or that an earlier line stores, is skipped. A fact whose key
-    exists changes the existing fact; of several lines with one key the last decides.
+    exists under its heading changes that fact; of several lines with one key the last decides.
 
     Args:
         service: The open service.
@@ -72,33 +73,40 @@ async def plan_import(
     scope, binding_key = asked[0][1].scope, asked[0][1].binding_key
     present, _ = await owned_records(service, caller, scope, kind=kind, binding_key=binding_key)
     limits = service.runtime.fact_limits
-    known, facts = {one.text for one in present}, [one.text for one in present if one.kind == FACT]
-    by_key = {key: text for text in facts if (key := _key_in(text))}
-    room = limits.max_count - len(facts) if has_limit(scope, limits) else math.inf
+    known = {one.text for one in present}
+    facts = [one for one in present if one.kind == FACT]
+    of_key: dict[str | None, list[Record]] = defaultdict(list)
+    for one in facts:
+        of_key[_key_of(one)].append(one)
     for line, request in asked:
         is_fact = request.kind == FACT
         # As `write` would store it, so that it can be compared with the stored texts.
         text = redact(request.content.strip(" \t") if is_fact else request.content)[0]
-        key = _key_in(text) if is_fact else None
         if text in known:
             line.outcome, line.why = "skipped", "It is there already."
             continue
+        line.outcome = "added"
         if is_fact:
+            handle = RecordHandle(provider_key=FACT, provider_record_id=f"line {line.number}")
+            made = Record.like(request, handle=handle, text=text)
+            alike = of_key[_key_of(made)]
+            same = of_same_key(alike, request)
             try:
                 check_text(text, limits)
-            except Invalid as error:
-                line.why = str(error)
+                refuse_several(same, request)
+                if not same:
+                    check_room(facts, request, limits)
+            except (Conflict, Invalid) as error:
+                line.refuse(str(error))
                 continue
-            line.was = by_key.get(key) if key else None
-            room -= line.was is None
-            if room < 0 and line.was is None:
-                line.refuse(f"The scope may hold {limits.max_count:,} facts.")
-                continue
-        line.outcome = "added" if line.was is None else "changed"
+            if same:
+                line.outcome, line.was = "changed", same[0].text
+                known.discard(line.was)  # a later line may set this value again
+                alike[alike.index(same[0])] = same[0].model_copy(update={"text": text})
+            else:
+                alike.append(made)
+                facts.append(made)
         known.add(text)
-        if line.was is not None:
-            known.discard(line.was)  # a later line may set this value again
-        by_key |= {key: text} if key else {}
 
 
 async def import_lines(service: MemoryService, caller: Caller, lines: Iterable[ImportLine]) -> None:
@@ -132,6 +140,6 @@ async def import_lines(service: MemoryService, caller: Caller, lines: Iterable[I
         line.outcome = "added" if line.was is None else "changed"
 
 
-def _key_in(text: str) -> str | None:
-    pair = pair_of(text)
-    return pair.key.casefold() if pair else None
+def _key_of(fact: Record) -> str | None:
+    entry = entry_of(fact)
+    return entry.key if entry else None

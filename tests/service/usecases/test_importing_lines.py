@@ -25,8 +25,9 @@ _TEXTS = ("Likes tea", "port: 81", "Has a cat", "Has a cat", "x" * 201, "tests: 
 _OUTCOMES = ["skipped", "changed", "added", "skipped", "refused", "added"]
 
 
-def _lines(*texts: str) -> list[ImportLine]:
-    requests = [WriteRequest(scope=ANA, source=SOURCE, kind="fact", content=one) for one in texts]
+def _lines(*texts: str, topic: str | None = None) -> list[ImportLine]:
+    given = {"scope": ANA, "source": SOURCE, "kind": "fact", "topic": topic}
+    requests = [WriteRequest.model_validate(given | {"content": one}) for one in texts]
     return [ImportLine(number, one.content, one) for number, one in enumerate(requests, start=1)]
 
 
@@ -88,6 +89,30 @@ async def test_the_last_line_of_a_key_decides_its_value(
         file.write_text("".join(f"- {text}\n" for text in texts))
         assert (await command("facts", "import", str(file), "--subject", "ana")).code == 0
     assert await _texts(service) == ["host: a", "port: 80"]
+
+
+async def test_a_plan_finds_the_fact_of_a_key_under_its_heading(service: MemoryService) -> None:
+    await remember(service, "port: 80", topic="server")
+    await remember(service, "host: a", topic="server")
+    await remember(service, "host: b", topic="client")
+    planned, lines = (
+        [
+            *_lines("port: 81", topic="client"),
+            *_lines("port: 82", topic="client"),
+            *_lines("port: 83", topic="server"),
+            *_lines("port: 84", "host: c"),
+        ]
+        for _ in range(2)
+    )
+    await plan_import(service, PERSON, planned)
+    assert [(one.outcome, one.was) for one in planned] == [
+        ("added", None), ("changed", "port: 81"), ("changed", "port: 80"), ("refused", None),
+        ("refused", None),
+    ]  # fmt: skip
+    for one in lines:
+        one.outcome = "added"
+    await import_lines(service, PERSON, lines)
+    assert [(one.outcome, one.was) for one in lines] == [(one.outcome, one.was) for one in planned]
 
 
 async def test_a_pending_line_is_refused_and_a_denied_one_stops_the_import(
