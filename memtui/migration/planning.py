@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import computed_field
 
+from memtui.config import Settings
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Record, owner_words
 from memtui.fact_values import FACT
 from memtui.migration.endpoints import Endpoints
@@ -20,7 +21,7 @@ from memtui.migration.envelope import (
     unpack_clean,
     why_left,
 )
-from memtui.service.review.fact_limits import FactLimits, check_text
+from memtui.service.review.fact_limits import check_text
 from memtui.service.visibility import is_org
 
 _LISTED = 1_000
@@ -84,12 +85,12 @@ class _Survey:
     def __init__(
         self,
         endpoints: Endpoints,
-        limits: FactLimits,
+        settings: Settings,
         provider: type[Adapter],
         lacks: frozenset[str],
     ) -> None:
         self._endpoints = endpoints
-        self._limits = limits
+        self._settings = settings
         self._provider = provider
         self.has: Counter[str] = Counter()
         """Number of records by label: record, undated, history, secret, refused, staying."""
@@ -142,7 +143,7 @@ class _Survey:
             return no_home
         try:
             if record.kind == FACT:
-                check_text(record.text, self._limits)
+                check_text(record.text, self._settings)
             self._provider.check_record(self._endpoints.destination.config, record)
             record.text.encode()
         except Invalid as error:
@@ -152,7 +153,7 @@ class _Survey:
         return None
 
     def _too_many(self, record: Record, label: str) -> str | None:
-        most = self._limits.max_count
+        most = self._settings.fact_max_count
         if record.kind != FACT or not most or not label.startswith(("project ", "user ")):
             return None
         self._facts[label] += 1
@@ -178,15 +179,15 @@ class _Survey:
 
 
 async def plan(
-    endpoints: Endpoints, limits: FactLimits, report: Callable[[int], None] = lambda _read: None
+    endpoints: Endpoints, settings: Settings, report: Callable[[int], None] = lambda _read: None
 ) -> MigrationPlan:
     """Read the source and return what a migration would do; neither side is changed.
 
-    `limits` are the service's limits for facts.
+    `settings` have the limits of facts.
     """
     load, key = endpoints.service.bindings.provider, endpoints.destination.provider_key
     lacks = await endpoints.service.bindings.lacks(endpoints.caller, endpoints.destination.key)
-    survey = _Survey(endpoints, limits, await asyncio.to_thread(load, key), lacks)
+    survey = _Survey(endpoints, settings, await asyncio.to_thread(load, key), lacks)
     async for page in endpoints.pages(endpoints.source, report, survey.stay):
         await asyncio.to_thread(survey.add, page.records, page.problems)
         report(survey.has["record"])

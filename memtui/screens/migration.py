@@ -136,9 +136,7 @@ class Migration(StepScreen):
     def action_plan(self) -> None:
         """Make the dry run; nothing is written."""
         from memtui.migration.planning import plan
-        from memtui.service.review.fact_limits import FactLimits
 
-        limits = FactLimits.of(self.state.settings)
         self.rows_list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
         def show(found: MigrationPlan) -> None:
@@ -147,7 +145,9 @@ class Migration(StepScreen):
             self.list_found(planned(found), _planned_words(found))
 
         self._take(
-            lambda endpoints: plan(endpoints, limits, partial(self._tell_read, "dry run")),
+            lambda endpoints: plan(
+                endpoints, self.state.settings, partial(self._tell_read, "dry run")
+            ),
             show,
             display("… reading the source", style=WARN),
         )

@@ -28,8 +28,6 @@ from memtui.service.home.files import making, may_be_half_made, open_database
 from memtui.service.operations.memories import Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
-from memtui.service.review.fact_limits import FactLimits
-from memtui.service.review.save_limits import SaveLimits
 from memtui.service.runtime import SETUP_CHANNEL, ServiceRuntime
 from memtui.service.visibility import (
     Caller,
@@ -112,7 +110,6 @@ async def open_service(
         registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
         runtime = ServiceRuntime(
             database=database,
-            archive=paths.archive,
             providers=registry,
             connections=Connections(
                 database, registry, paths, settings.provider_timeout_ms, clock, timer
@@ -120,12 +117,6 @@ async def open_service(
             recorder=recorder,
             clock=clock,
             new_id=new_id,
-            read_only=settings.read_only,
-            fact_limits=FactLimits.of(settings),
-            save_limits=SaveLimits(
-                per_run=settings.saves_per_run, per_hour=settings.saves_per_hour
-            ),
-            pending_max_count=settings.pending_max_count,
             paths=paths,
             settings=settings,
         )
@@ -269,7 +260,7 @@ class MemoryService(Operations):
     @property
     def read_only(self) -> bool:
         """Whether every change is refused."""
-        return self._runtime.read_only
+        return self._runtime.settings.read_only
 
     @property
     def records(self) -> bool:

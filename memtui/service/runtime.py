@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from memtui.config import Paths, Settings
@@ -57,8 +56,6 @@ from memtui.wording import unknown
 if TYPE_CHECKING:
     from memtui.analytics.company_log import CompanyLog
     from memtui.analytics.sealed import Archive
-    from memtui.service.review.fact_limits import FactLimits
-    from memtui.service.review.save_limits import SaveLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,18 +85,11 @@ class ServiceRuntime:
     """The parts that every operation needs."""
 
     database: Database
-    archive: Path
-    """The folder of sealed operations."""
     providers: Providers
     connections: Connections
     recorder: Recorder
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
-    read_only: bool
-    fact_limits: FactLimits
-    save_limits: SaveLimits
-    pending_max_count: int
-    """Upper bound of the pending writes of one binding."""
     paths: Paths
     settings: Settings
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -109,7 +99,7 @@ class ServiceRuntime:
         from memtui.analytics.engine import DuckDb
         from memtui.analytics.sealed import Archive
 
-        return Archive(self.archive, DuckDb())
+        return Archive(self.paths.archive, DuckDb())
 
     def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
         """Return a company's log with its sealed part, as a visibility shows it; None: all."""
@@ -443,7 +433,7 @@ class ServiceRuntime:
         It reads the records as they were at `as_of`. The opening continues after its caller is
         cancelled, so that the next call can use it.
         """
-        read_only = self.read_only or company_read_only
+        read_only = self.settings.read_only or company_read_only
         connection = self.connections.opened(binding, read_only=read_only)
         if connection is None:
             opening = asyncio.ensure_future(self._open(binding, read_only=read_only))
@@ -482,7 +472,7 @@ class ServiceRuntime:
 
     def refuse_read_only(self, closed: str | None = None) -> None:
         """Raise `Denied` where memtui runs read-only, or for the read-only company `closed`."""
-        if self.read_only:
+        if self.settings.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
         if closed is not None:
             raise Denied(

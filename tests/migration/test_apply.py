@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths
+from memtui.config import Paths, Settings
 from memtui.contract import (
     Capabilities,
     Conflict,
@@ -30,7 +30,6 @@ from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService, PruneRequest
-from memtui.service.review.fact_limits import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 
@@ -57,7 +56,7 @@ async def test_what_a_vault_reads_where_it_lies_is_not_moved(
         await service.bindings.update(caller, key, config=config)
     await fill(service, caller, "default", 5)
     ends = await ends_of(service, caller, "default", "second")
-    found = await plan(ends, FactLimits())
+    found = await plan(ends, Settings())
     assert (found.records, found.staying) == (5, 1)
     assert await move(service, caller, paths, "default", "second") == (5, 0, 0, 0)
     verified = await verify(ends, paths.data)
@@ -247,7 +246,7 @@ async def test_a_bad_record_does_not_keep_the_others(
     await service.write(caller, long.model_copy(update={"content": "short", "record_id": "short"}))
     await service.bindings.add(caller, "facts", "facts", {})
     ends = await ends_of(service, caller, "memory", "facts")
-    report = await plan(ends, FactLimits())
+    report = await plan(ends, Settings())
     assert (report.records, report.refused) == (2, 2)
     in_project = {"scope": Scope(company_id="local", project_id="p"), "record_id": "good"}
     await service.write(caller, long.model_copy(update={"content": "fine", **in_project}))
@@ -273,7 +272,7 @@ async def test_secrets_are_taken_out_and_that_is_no_difference(
     note.write_text("The key is sk-abcdefghijklmnop1234567890.\n")
     await service.sync(caller, "default")
     ends = await ends_of(service, caller, "default", "memory")
-    assert (await plan(ends, FactLimits())).redacted == 1
+    assert (await plan(ends, Settings())).redacted == 1
     done = await apply(ends, paths.data)
     assert (done.written, done.redacted) == (3, 1)
     texts = "".join(one.text for one in await held(service, caller, "memory"))
@@ -315,7 +314,7 @@ async def test_a_plan_changes_nothing_and_asks_for_pages_only(
     await fill(service, caller, "default", 40)
     before = (await service.log.page(caller, limit=1)).operations[0].seq
     ends = await ends_of(service, caller, "default", "second")
-    report = await plan(ends, FactLimits())
+    report = await plan(ends, Settings())
     page = await service.log.page(caller, limit=1000, after=before)
     assert {one.operation_type for one in page.operations} == {"browse"}
     assert report.records == sum(one.records for one in report.scopes) == 40
@@ -327,7 +326,7 @@ async def test_a_plan_changes_nothing_and_asks_for_pages_only(
         "id", "history", "time of the last change"
     }  # fmt: skip
     to_lossy = await ends_of(service, caller, "default", "lossy")
-    lossy = await plan(to_lossy, FactLimits(max_chars=1))
+    lossy = await plan(to_lossy, Settings(fact_max_chars=1))
     carried = {one.what: one.carried for one in lossy.losses}
     assert carried["expiry"]
     assert carried["pin"]
@@ -355,9 +354,7 @@ async def test_the_ends_are_checked(
     with pytest.raises(Denied, match="read-only"):
         await apply(await ends_of(service, caller, "default", "second"), paths.data)
     assert await mutations(service, caller) == count
-    assert (
-        await plan(await ends_of(service, caller, "default", "second"), FactLimits())
-    ) is not None
+    assert (await plan(await ends_of(service, caller, "default", "second"), Settings())) is not None
 
 
 async def test_two_migrations_into_one_binding_do_not_run_at_once(
@@ -432,7 +429,7 @@ async def test_what_cannot_be_read_is_named_and_not_copied_with_bytes_lost(
     (notes / "out.md").symlink_to(paths.data / "memtui.db")
     await service.bindings.update(caller, "second", config={"path": str(notes)})
     ends = await ends_of(service, caller, "second", "default")
-    found = await plan(ends, FactLimits())
+    found = await plan(ends, Settings())
     assert [place.partition(":")[0] for place in found.problems] == [
         str(notes / "latin.md"),
         str(notes / "out.md"),
@@ -466,7 +463,7 @@ async def test_notes_without_a_text_and_with_broken_frontmatter(
     (notes / "broken.md").write_text("---\ntitle: 50% off: now\n---\nText.\n")
     await service.bindings.update(caller, "second", config={"path": str(notes)})
     ends = await ends_of(service, caller, "second", "default")
-    [refused] = (await plan(ends, FactLimits())).refusals
+    [refused] = (await plan(ends, Settings())).refusals
     assert (refused.record_id, "Fix its file first" in refused.reason) == ("broken.md", True)
     done = await apply(ends, paths.data)
     assert (done.written, done.failed) == (2, 1)
@@ -493,7 +490,7 @@ async def test_what_nobody_knows_of_a_record_stays_unknown(
     )
     await service.write(caller, write)
     ends = await ends_of(service, caller, "memory", "second")
-    losses = (await plan(ends, FactLimits())).losses
+    losses = (await plan(ends, Settings())).losses
     assert [(one.what, one.records) for one in losses if one.filled] == [("time of creation", 1)]
     assert await move(service, caller, paths, "memory", "second") == (1, 0, 0, 0)
     [moved] = await held(service, caller, "second")

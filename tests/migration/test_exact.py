@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memtui.config import Paths
+from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -29,7 +29,6 @@ from memtui.migration.moving import MigrationProgress, Pace, apply
 from memtui.migration.planning import MigrationPlan, plan
 from memtui.migration.verifying import Verified, verdict, verify
 from memtui.service import Caller, MemoryService
-from memtui.service.review.fact_limits import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import ends_of, held
 from tests.migration.providers import BareAdapter
@@ -67,9 +66,7 @@ async def test_a_plan_counts_each_owner_kind_and_loss(
         note("five", agent_id="coding"), note("six"), note("seven", "second"),
     )  # fmt: skip
     told: list[int] = []
-    found = await plan(
-        await ends_of(service, caller, "memory", "second"), FactLimits(), told.append
-    )
+    found = await plan(await ends_of(service, caller, "memory", "second"), Settings(), told.append)
     assert [(one.scope, one.kind, one.records, one.place) for one in found.scopes] == [
         ("agent coding", "note", 1, "agent-types/coding"), ("company", "note", 1, "system"),
         ("project p", "note", 2, "projects/p"), ("project p", "summary", 1, "projects/p"),
@@ -84,7 +81,7 @@ async def test_a_plan_counts_each_owner_kind_and_loss(
         "id": (6, carried), "time of the last change": (6, "lost"), "history": (6, "lost"),
     }  # fmt: skip
     assert lost(found.losses) == always
-    to_lossy = await plan(await ends_of(service, caller, "memory", "lossy"), FactLimits())
+    to_lossy = await plan(await ends_of(service, caller, "memory", "lossy"), Settings())
     assert lost(to_lossy.losses) == always | {
         "pin": (2, carried), "expiry": (1, carried), "summary": (1, carried),
     }  # fmt: skip
@@ -102,7 +99,7 @@ async def test_a_part_of_a_plan_and_of_a_run(
         ({"project_id": "p"}, "one"), ({"subject_id": "u"}, "three"), ({"agent_id": "x"}, "four"),
     ):  # fmt: skip
         ends = await ends_of(service, caller, "memory", "second", **part)
-        found = await plan(ends, FactLimits())
+        found = await plan(ends, Settings())
         assert (found.records, found.destination_records) == (1, 1 if "agent_id" in part else 0)
         assert (await apply(ends, paths.data)).written == 1
         assert text in [one.text for one in await held(service, caller, "second")]
@@ -123,13 +120,13 @@ async def test_how_many_facts_an_owner_may_hold(
         note("more: " + "x" * 95, kind="fact", project_id="q", record_id="long"),
     )  # fmt: skip
     ends = await ends_of(service, caller, "memory", "second")
-    found = await plan(ends, FactLimits(max_count=2, max_chars=100))
+    found = await plan(ends, Settings(fact_max_count=2, fact_max_chars=100))
     assert (found.records, found.refused) == (12, 4)
     assert [one.record_id for one in found.refusals] == ["p2", "p3", "u2"]
     assert [one.reason.split(" may hold 2 facts")[0] for one in found.refusals] == [
         "The project p", "The project p", "The user u",
     ]  # fmt: skip
-    unlimited = await plan(ends, FactLimits(max_count=0, max_chars=100))
+    unlimited = await plan(ends, Settings(fact_max_count=0, fact_max_chars=100))
     assert [one.record_id for one in unlimited.refusals] == ["long"]
     assert "100" in unlimited.refusals[0].reason
 
@@ -143,7 +140,7 @@ async def test_what_the_destination_has_no_place_for_is_refused(
         note("two", project_id="p", record_id="2"),
     )  # fmt: skip
     ends = await ends_of(service, caller, "memory", "facts")
-    found = await plan(ends, FactLimits())
+    found = await plan(ends, Settings())
     assert [one.record_id for one in found.refusals] == ["1"]
     assert [one.place is None for one in found.scopes] == [True, False]
     done = await apply(ends, paths.data)
@@ -420,7 +417,7 @@ async def test_what_should_have_expired_is_not_moved_back(
     await apply(await ends_of(service, caller, "memory", "lossy"), paths.data)
     monkeypatch.setattr("memtui.migration.envelope.datetime", Later)
     ends = await ends_of(service, caller, "lossy", "second")
-    found = await plan(ends, FactLimits())
+    found = await plan(ends, Settings())
     done = await apply(ends, paths.data)
     assert (found.records, done.written, done.seen) == (2, 2, 3)
     texts = {one.text: one.expires_at for one in await held(service, caller, "second")}

@@ -15,7 +15,6 @@ from memtui.migration.moving import apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verdict, verify
 from memtui.service import BindingView, Caller, MemoryService, open_service
-from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import Answer, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.migration.conftest import PROVIDERS, ends_of, fill
@@ -153,7 +152,7 @@ async def test_a_list_that_takes_longer_than_one_call_goes_on(
     await service.bindings.add(caller, "slow", "plugin-v1", {**config, "namespaces": [WEB]})
     told: list[int] = []
     ends = await ends_of(service, caller, "slow", "memory")
-    found = await plan(ends, FactLimits(), told.append)
+    found = await plan(ends, Settings(), told.append)
     assert (found.records, found.complete) == (FOUND, False)
     assert any("page_size" in sentence for sentence in found.source_unread)
     assert len(told) > 3

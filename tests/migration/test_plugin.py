@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.config import Paths
+from memtui.config import Paths, Settings
 from memtui.migration.moving import apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
-from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.migration.conftest import ends_of, fill, states
@@ -27,7 +26,7 @@ async def test_vault_to_plugin_to_vault_is_identical(
             caller, "plugin", "plugin-v1", {"url": url, "namespaces": ["org:local"]}
         )
         there = await ends_of(service, caller, "default", "plugin")
-        places = {one.scope: one.place for one in (await plan(there, FactLimits())).scopes}
+        places = {one.scope: one.place for one in (await plan(there, Settings())).scopes}
         assert places["project p1"] == "workspace:p1"
         assert places["company"] == "org:local"
         done = await apply(there, paths.data)

@@ -14,6 +14,7 @@ import pytest
 
 from memtui.channels.hooks import joining, transcript
 from memtui.channels.hooks.calls import HookCall
+from memtui.config import Settings
 from memtui.contract import (
     Denied,
     Filter,
@@ -34,7 +35,7 @@ from memtui.service.home.companies import _checked_name, link_problem
 from memtui.service.home.purge import Purging
 from memtui.service.operations import uses
 from memtui.service.review import holding, queue
-from memtui.service.review.fact_limits import FactLimits, check_room, check_text
+from memtui.service.review.fact_limits import check_room, check_text
 from memtui.service.review.limits import LimitState, LimitTarget, SpendingLimit, _added, _status
 from memtui.service.runtime import check_key, check_target_id, first_of_many
 from memtui.service.visibility import Membership, Role
@@ -63,8 +64,8 @@ def own_facts(count: int) -> list[Record]:
 
 LIMITS: dict[str, tuple[int, Callable[[int], object], type[Exception]]] = {
     "held writes": (20, lambda n: holding._refuse_full(n - 1, 20, "default"), Denied),
-    "fact characters": (200, lambda n: check_text("a" * n, FactLimits()), Invalid),
-    "facts": (50, lambda n: check_room(own_facts(n - 1), fact(), FactLimits()), Invalid),
+    "fact characters": (200, lambda n: check_text("a" * n, Settings()), Invalid),
+    "facts": (50, lambda n: check_room(own_facts(n - 1), fact(), Settings()), Invalid),
     "rule characters": (200, lambda n: queue._checked(rule("a" * n), "default"), Invalid),
     "key characters": (63, lambda n: check_key("a" * n, "key"), Invalid),
     "id characters": (200, lambda n: check_target_id("project", "a" * n), Invalid),
@@ -82,13 +83,14 @@ def test_as_many_as_a_limit_says_are_let_through(name: str) -> None:
 
 
 def test_a_fact_in_the_place_of_another_needs_no_room() -> None:
-    limits = FactLimits(max_count=3)
+    limits = Settings(fact_max_count=3)
     check_room(own_facts(3), fact(mode="upsert", record_id="r2"), limits)
     for other in (fact(record_id="r2"), fact(mode="upsert", record_id="r3"), fact(mode="upsert")):
         with pytest.raises(Invalid, match="holds 3 facts"):
             check_room(own_facts(3), other, limits)
+    unlimited = Settings(fact_max_count=0)
     for free in (fact(scope=Scope(company_id="acme", agent_id="a")), fact()):
-        check_room(own_facts(9), free, limits if free.scope != PROJECT else FactLimits(max_count=0))
+        check_room(own_facts(9), free, unlimited if free.scope == PROJECT else limits)
 
 
 @pytest.mark.parametrize(("count", "told"), [(19, 19), (20, 20), (21, 21), (25, 21)])
@@ -149,8 +151,8 @@ class _Asked:
 
         log = SimpleNamespace(page=page)
         self._runtime = SimpleNamespace(
-            clock=lambda: NOW, ask=ask, read_only=False, log=lambda _: log, to_its_end=to_its_end,
-            settings=SimpleNamespace(purge_after_days=days),
+            clock=lambda: NOW, ask=ask, log=lambda _: log, to_its_end=to_its_end,
+            settings=Settings(purge_after_days=days),
         )  # fmt: skip
 
     async def apply(self, _: Caller, request: Any) -> None:

@@ -29,7 +29,6 @@ from memtui.migration.planning import plan
 from memtui.screens import editing
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import MutationAnswer
-from memtui.service.review.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.minimal import Minimal
 
@@ -143,7 +142,7 @@ async def test_a_migration_tells_it_before_and_after(service: MemoryService, pat
     await service.write(CALLER, KEPT.model_copy(update={"pinned": False, "summary": None}))
     ends = await open_endpoints(service, CALLER, "default", "plugin")
     done = await apply(ends, paths.data)
-    for losses in ((await plan(ends, FactLimits())).losses, done.losses):
+    for losses in ((await plan(ends, Settings())).losses, done.losses):
         lost = {one.what for one in losses if not one.carried}
         assert {"source", "tags", "topic", "title", "metadata", "created by"} <= lost
 

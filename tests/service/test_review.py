@@ -419,7 +419,7 @@ async def test_the_same_again_is_folded_and_a_full_queue_takes_no_more(
     held_all: MemoryService,
 ) -> None:
     service = held_all
-    service.runtime.pending_max_count = 2
+    service.runtime.settings = Settings(pending_max_count=2)
     first = await ask(service, "a: 1")
     again = await ask(service, "a: 1")
     assert (again.pending_id, again.again) == (first.pending_id, True)
@@ -428,8 +428,7 @@ async def test_the_same_again_is_folded_and_a_full_queue_takes_no_more(
     await ask(service, "b: 1")
     with pytest.raises(Denied, match="wait for review"):
         await service.write(BOT, fact("c: 1"))
-    service.runtime.pending_max_count = 9
-    service.runtime.save_limits = service.runtime.save_limits.model_copy(update={"per_run": 3})
+    service.runtime.settings = Settings(saves_per_run=3)
     with pytest.raises(Denied, match="saved 3 memories"):
         await service.write(BOT, fact("d: 1"))
 

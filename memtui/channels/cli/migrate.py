@@ -106,9 +106,8 @@ async def cutover(
 
 async def _plan(session: Session, endpoints: Endpoints) -> int:
     from memtui.migration.planning import plan
-    from memtui.service.review.fact_limits import FactLimits
 
-    found = await plan(endpoints, FactLimits.of(session.settings))
+    found = await plan(endpoints, session.settings)
     session.out.answer(found, _planned(found))
     _tell_unread(session, endpoints.source, found.source_unread)
     return 1 if found.problems else 0

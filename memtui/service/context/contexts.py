@@ -206,7 +206,7 @@ class _Reading:
         if not self.request.skip_given or run_id is None:
             return list(self.request.given)
         texts, is_whole = await self.runtime.ask(given.texts_of_run, company_id, run_id)
-        if not is_whole and await asyncio.to_thread(self.runtime.archive.is_dir):
+        if not is_whole and await asyncio.to_thread(self.runtime.paths.archive.is_dir):
             texts = await self._within((), lambda: self._given_by_now(run_id)) or texts
         return [*self.request.given, *texts]
 

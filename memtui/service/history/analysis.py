@@ -54,7 +54,7 @@ class Analysis(ServiceModule):
         super().__init__(runtime)
         self.database: Database = self._runtime.database
         """The control plane's database."""
-        self.archive_folder: Path = self._runtime.archive
+        self.archive_folder: Path = self._runtime.paths.archive
         """The folder of the sealed operations."""
         self.archive_url = runtime.settings.archive_url
         """The object store with a copy of the archive; empty: none."""

@@ -187,8 +187,10 @@ class Purging(ServiceModule):
         """
         runtime, now = self._runtime, self._runtime.clock()
         company = await runtime.ask(find_company, caller.company_id)
-        days, allowed = self._runtime.settings.purge_after_days, company.purge_after_days
-        if not days or allowed is None or allowed > days or company.read_only or runtime.read_only:
+        settings = runtime.settings
+        days, allowed = settings.purge_after_days, company.purge_after_days
+        is_closed = company.read_only or settings.read_only
+        if not days or allowed is None or allowed > days or is_closed:
             return None
         purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
         page = await asyncio.to_thread(runtime.log(caller.company_id).page, purges, limit=100)

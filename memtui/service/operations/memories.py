@@ -47,6 +47,7 @@ from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.operations.similar import already_there
 from memtui.service.recorder import Check, RunningOperation, log_text, note_owner
 from memtui.service.review.fact_limits import check_room, check_summary, check_text, has_limit
+from memtui.service.review.save_limits import check_saves
 from memtui.service.runtime import (
     first_of_many,
     refuse_unreviewed,
@@ -134,7 +135,7 @@ class Operations(MemoryReads):
             routed = clean.model_copy(update=update)
             _refuse_unstorable(connection, routed)
             if routed.kind == FACT or connection.adapter.only_facts:
-                check_text(routed.content, runtime.fact_limits)
+                check_text(routed.content, runtime.settings)
                 # Nobody else may add a fact between the count of the facts and the write.
                 await gate.enter_async_context(connection.adding_facts())
                 found = await self._by_key(
@@ -154,7 +155,7 @@ class Operations(MemoryReads):
             alike: tuple[Similar, ...] = ()
             if tell_similar and routed.mode is WriteMode.APPEND:
                 alike = await already_there(caller, connection, routed, entry.visibility)
-            limit = runtime.save_limits.check
+            limit = partial(check_saves, runtime.settings)
             routed, pending = await self._begin(
                 entry, connection, routed, before, accepts=accepts, check=limit
             )
@@ -209,14 +210,14 @@ class Operations(MemoryReads):
             Denied: the caller may not change the existing fact.
             Invalid: there is no room for another fact.
         """
-        limits = self._runtime.fact_limits
+        settings = self._runtime.settings
         own: list[Record] = []
-        if pair_of(request.content.strip()) or has_limit(request.scope, limits):
+        if pair_of(request.content.strip()) or has_limit(request.scope, settings):
             own = await own_facts(connection, request.scope)
         # A copy is stored beside a fact of the same key.
         same = [] if copied else of_same_key(own, request)
         if not same:
-            check_room(own, request, limits)
+            check_room(own, request, settings)
             return request
         await self._runtime.may_change(entry.caller, [one.scope for one in same])
         refuse_several(same, request)
@@ -303,7 +304,7 @@ class Operations(MemoryReads):
         if text is not None:
             log_text(entry, text, withheld=is_org(record.scope))
             if record.kind == FACT:
-                check_text(text, runtime.fact_limits)
+                check_text(text, runtime.settings)
         entry.take_source(record.source)
         old = record.handle
         entry.about([old])

@@ -241,7 +241,7 @@ class PluginLedger(ServiceModule):
     def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
         """Map memory ids to records, replacing earlier entries of either. Nothing if read-only."""
         noted = list(names)
-        if not noted or self._runtime.read_only:
+        if not noted or self._runtime.settings.read_only:
             return
         self._runtime.visibility(caller)
         # Entries without a mark need not be durable: the next read of the record rebuilds them.

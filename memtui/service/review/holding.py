@@ -36,7 +36,7 @@ from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTe
 from memtui.service.connections import Connection
 from memtui.service.operations.fact_keys import of_same_key, own_facts
 from memtui.service.recorder import Check, RunningOperation
-from memtui.service.review.save_limits import CAPTURING_CHANNEL
+from memtui.service.review.save_limits import CAPTURING_CHANNEL, check_saves
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import AGENT_PREFIX, readable
 from memtui.store import appending, pending
@@ -438,14 +438,15 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
     with runtime.database.write() as database:
         appending.hold(database, company_id)
         if entry.operation_type is OperationType.WRITE:
-            runtime.save_limits.check(database, entry)
+            check_saves(runtime.settings, database, entry)
         likeness = pending.likeness(database, company_id, likely)
         known = pending.alike(database, company_id, likeness)
         pending_id = known or entry.operation_id
         if known is not None:
             pending.ask_again(database, company_id, known, entry.started_at)
         else:
-            _refuse_full(pending.count(database, company_id, key), runtime.pending_max_count, key)
+            most = runtime.settings.pending_max_count
+            _refuse_full(pending.count(database, company_id, key), most, key)
             row = PendingRow(
                 company_id=company_id,
                 pending_id=pending_id,

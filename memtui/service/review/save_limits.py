@@ -10,7 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from memtui.contract import Denied, Model
+from memtui.config import Settings
+from memtui.contract import Denied
 from memtui.service.recorder import RunningOperation
 from memtui.store import appending
 from memtui.store.database import DatabaseConnection
@@ -22,34 +23,31 @@ CAPTURING_CHANNEL = "hook"
 _HOUR = timedelta(hours=1)
 
 
-class SaveLimits(Model):
-    """How many memories an agent may write; 0 sets no limit."""
+def check_saves(
+    settings: Settings, connection: DatabaseConnection, entry: RunningOperation
+) -> None:
+    """Refuse a write beyond a limit, in the transaction that writes its intent.
 
-    per_run: int = 50
-    per_hour: int = 200
-
-    def check(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
-        """Refuse a write beyond a limit, in the transaction that writes its intent.
-
-        Raises:
-            Denied: the agent has reached the limit.
-        """
-        caller, run_id = entry.caller, entry.scope.run_id
-        if not caller.by_ai or caller.channel == CAPTURING_CHANNEL:
-            return
-        appending.hold(connection, caller.company_id)
-        written = partial(
-            appending.writes,
-            connection,
-            caller.company_id,
-            caller.principal,
-            excluding=CAPTURING_CHANNEL,
-        )
-        who = visible(caller.principal)
-        if self.per_run and run_id is not None and written(run_id) >= self.per_run:
-            raise _refused(who, self.per_run, "this run", "saves_per_run")
-        if self.per_hour and written(entry.started_at - _HOUR) >= self.per_hour:
-            raise _refused(who, self.per_hour, "the last hour", "saves_per_hour")
+    Raises:
+        Denied: the agent has reached the limit.
+    """
+    caller, run_id = entry.caller, entry.scope.run_id
+    per_run, per_hour = settings.saves_per_run, settings.saves_per_hour
+    if not caller.by_ai or caller.channel == CAPTURING_CHANNEL:
+        return
+    appending.hold(connection, caller.company_id)
+    written = partial(
+        appending.writes,
+        connection,
+        caller.company_id,
+        caller.principal,
+        excluding=CAPTURING_CHANNEL,
+    )
+    who = visible(caller.principal)
+    if per_run and run_id is not None and written(run_id) >= per_run:
+        raise _refused(who, per_run, "this run", "saves_per_run")
+    if per_hour and written(entry.started_at - _HOUR) >= per_hour:
+        raise _refused(who, per_hour, "the last hour", "saves_per_hour")
 
 
 def _refused(who: str, most: int, within: str, setting: str) -> Denied:

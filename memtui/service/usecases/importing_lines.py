@@ -72,7 +72,7 @@ async def plan_import(
         return
     scope, binding_key = asked[0][1].scope, asked[0][1].binding_key
     present, _ = await owned_records(service, caller, scope, kind=kind, binding_key=binding_key)
-    limits = service.runtime.fact_limits
+    settings = service.runtime.settings
     known = {one.text for one in present}
     facts = [one for one in present if one.kind == FACT]
     of_key: dict[str | None, list[Record]] = defaultdict(list)
@@ -92,10 +92,10 @@ async def plan_import(
             alike = of_key[_key_of(made)]
             same = of_same_key(alike, request)
             try:
-                check_text(text, limits)
+                check_text(text, settings)
                 refuse_several(same, request)
                 if not same:
-                    check_room(facts, request, limits)
+                    check_room(facts, request, settings)
             except (Conflict, Invalid) as error:
                 line.refuse(str(error))
                 continue
