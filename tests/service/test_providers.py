@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -7,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Adapter, Invalid
-from memtui.service import providers
 from memtui.service.providers import GROUP, Providers
 from tests.service.fake import FakeAdapter
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **values: str) -> Providers:
     entries = [EntryPoint(name, value, GROUP) for name, value in values.items()]
-    monkeypatch.setattr(providers, "entry_points", lambda group: entries)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
     return Providers()
 
 
