@@ -106,6 +106,9 @@ async def test_a_first_start_adds_all_that_was_found_with_one_yes(
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert [one.key for one in await service.bindings.all(caller)] == ["default"]
         await pilot.press("y")
+        await until(pilot, lambda: "all bindings" in screen_text(app))
+        await until(pilot, lambda: "Deploys on Fridays." in screen_text(app))
+        await pilot.press("1")
         screen = app.frame
         assert isinstance(screen, BindingsScreen)
         await until(pilot, lambda: len(screen.view.bindings) == 1 + logs)

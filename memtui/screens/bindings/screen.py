@@ -437,15 +437,19 @@ class BindingsScreen(MemtuiScreen):
         done = await self.change(lambda: service.add_found(caller, found))
         if done.added:
             keys = ", ".join(view.key for view in done.added)
+            label = self.state.keymap.label
+            everywhere, target = label("app.everywhere"), label("bindings.target")
             self.toast(
-                f"Added {keys}, read-only. 0 on screens 3 and 4 asks and shows all at once, "
-                "b shows the records of one, and t sets whom one serves."
+                f"Added {keys}, read-only. All bindings are shown at once; {everywhere} shows one "
+                f"again, and {target} on screen 1 sets whom one serves."
             )
             self._show_added(done.added)
         for problem in done.problems:
             self.toast(problem, severity="warning")
         self.post_message(ConfigurationChanged())
         self.load()
+        if done.added:
+            self.post_message(GoTo("records", everywhere=True))
 
     async def _add_found(self, finding: DiscoveredMemory) -> None:
         """Add a finding as a read-only binding, directly or with a form of its settings."""
