@@ -122,7 +122,7 @@ def _sessions(parts: Iterator[tuple[str, str, int]]) -> ParsedFile:
         start = line + len(part) - len(noted)
         record = _session(noted, f"{RAW}#{thread}", start, "raw memory", thread)
         if record is None:
-            flaws.append(Flaw("This session is noted without any text.", line))
+            flaws.append(Flaw("The entry of this session has no text.", line))
         else:
             records.append(record)
     return ParsedFile(tuple(records), tuple(flaws))

@@ -52,7 +52,7 @@ _NOT_OURS = (
     "It holds no collections of agent-queue; memsearch's are searched through the binding of its "
     "logs."
 )
-_OLD_MILVUS = "It was made by Milvus Lite before version 3, which nothing newer opens."
+_OLD_MILVUS = "It was made by Milvus Lite before version 3; newer versions cannot open it."
 _AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
 """Folders of Claude Code with one folder per subagent that has a memory."""
 _OBSIDIAN_LISTS = (
@@ -81,7 +81,7 @@ _PACKAGE = "@modelcontextprotocol/server-memory"
 _PLACEHOLDER = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _KEY_LIMIT = 48
 _HOMES = (Path("/home"), Path("/Users"))
-_ANOTHERS = "It lies in another user's folder, which is not looked into."
+_ANOTHERS = "It is in another user's folder, so it was not searched."
 _HOSTED = {"openmemory": "OpenMemory", "mem0": "mem0"}
 """Words in an MCP server's entry that identify mem0."""
 _MEM0 = "https://api.mem0.ai"
@@ -93,8 +93,8 @@ _HOW_MEM0 = {
         f"`memtui bindings add mem0 mem0 --set api_key_secret={_MEM0_KEY}` opens it."
     ),
     "library": (
-        "It takes the configuration of the program that keeps it: "
-        "`memtui bindings add mem0 mem0 --set library=FILE` opens it."
+        "It needs the mem0 configuration of the program that writes it: `memtui bindings add mem0 "
+        "mem0 --set library=FILE` opens it."
     ),
 }
 
@@ -156,7 +156,7 @@ def discover(
         searching.result(seconds)
     except TimeoutError:
         searching.cancel()
-        problem = f"Looking took longer than {seconds:g} s; the rest was not looked at."
+        problem = f"The search stopped after {seconds:g} s; the rest was not searched."
         found = [*found, _named("discovery", cwd, "This machine", "It was searched.", problem)]
     finally:
         threads.shutdown(wait=False)
@@ -562,7 +562,7 @@ class _Search:
         listing = _list_folder(root)
         notes = listing.problems
         if listing.capped:
-            notes = (f"{root} holds more than {ENTRY_LIMIT} projects; the rest was not looked at.",)
+            notes = (f"{root} holds more than {ENTRY_LIMIT} projects; the rest was not searched.",)
         if notes:
             yield _found(provider, root, "projects", "Claude Code projects", why, problems=notes)
         for slug in listing.names:

@@ -57,7 +57,7 @@ class FactProvider(Adapter):
         """Return the owner. Raises `Invalid` if the scope has neither a project nor a subject."""
         if scope.project_id is None and scope.subject_id is None:
             raise Invalid(
-                "This provider stores facts of projects and users only; this scope names neither."
+                "This provider stores facts of projects and users only; name one of them."
             )
         return " ".join(fact_owner(scope))
 
@@ -131,7 +131,4 @@ def check_line(text: str) -> None:
         if char in "\n\r\x0b\x0c\x85\u2028\u2029":
             raise Invalid("A fact is one line; split it into several facts, or write a note.")
         if unicodedata.category(char) in _REFUSED:
-            raise Invalid(
-                f"A fact holds no control characters, and this one has U+{ord(char):04X}; "
-                "take it out."
-            )
+            raise Invalid(f"A fact cannot contain control characters; remove U+{ord(char):04X}.")

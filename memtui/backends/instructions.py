@@ -300,7 +300,7 @@ def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
             elif Path(quoted).suffix.lower() in _DOCUMENTS:
                 plain = quoted.replace(" ", "\\ ")
                 flaws.append(
-                    Flaw(f"A path in quotes is not imported; write @{plain} to have it read.", at)
+                    Flaw(f"A path in quotes is not imported; write @{plain} to import it.", at)
                 )
     if len(imports) > _IMPORT_COUNT:
         _, at = imports[_IMPORT_COUNT]

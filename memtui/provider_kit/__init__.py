@@ -124,13 +124,13 @@ def read_only(abilities: Capabilities) -> Capabilities:
 def require_writable(context: BindingContext, what: str) -> None:
     """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
     if context.read_only:
-        raise Unsupported(f"{what} open read-only; open the binding writable first.")
+        raise Unsupported(f"{what} open read-only here; open the binding for writing first.")
 
 
 def require_whole(source: SourceRef | None) -> None:
     """Raise `Unsupported` for a sync of one source; for providers that always read all."""
     if source is not None:
-        raise Unsupported("It reads everything again and no single source; leave the source out.")
+        raise Unsupported("This provider always reads everything again; leave the source out.")
 
 
 def require_unprotected(path: Path, name: str) -> None:
@@ -154,7 +154,7 @@ def refused_by_system(name: str, error: OSError) -> MemtuiError:
     """
     problem = f"{name} cannot be changed ({error.strerror or type(error).__name__})"
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return Denied(f"{problem}; look at its rights and at those of its folder.")
+        return Denied(f"{problem}; check its permissions and those of its folder.")
     return Unavailable(f"{problem}; nothing was changed there.")
 
 

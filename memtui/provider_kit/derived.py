@@ -88,7 +88,9 @@ class DerivedDatabase:
                         raise self._fault(error) from error
                 finally:
                     self._give_back(connection)
-        raise Unavailable(f"{self._where} is replaced again and again; try again.")
+        raise Unavailable(
+            f"{self._where} keeps being replaced by another program; try again later."
+        )
 
     def discard(self) -> None:
         """Delete the file; the next call creates it anew. Raises `Broken`."""
@@ -161,7 +163,7 @@ class DerivedDatabase:
             ):  # fmt: skip
                 yield
         except filelock.Timeout as error:
-            raise Unavailable(f"{self._where} is held by another program; try again.") from error
+            raise Unavailable(f"{self._where} is locked by another program; try again.") from error
         except OSError as error:
             raise Broken(f"{path}: {error.strerror or error}") from error
         except sqlite3.Error as error:

@@ -210,14 +210,14 @@ class JsonApi:
         """Return the contract's error for a status that is not a success."""
         status, who, said = reply.status, self._who, _said(reply.body)
         if status in {401, 403}:
-            hint = "check the token" if status == 401 else "ask an owner for the right"
+            hint = "check the token" if status == 401 else "ask its owner for permission"
             return Denied(f"{who} refused{said}; {hint}.")
         if status == 404:
-            return NotFound(f"{who} does not know it{said}; check the id and the url.")
+            return NotFound(f"{who} has no such record or address{said}; check the id and the url.")
         if status == 409:
-            return Conflict(f"{who} has a conflict{said}; read it again.")
+            return Conflict(f"{who} reports a conflict{said}; read the record again.")
         if status in {400, 413, 422}:
-            return Invalid(f"{who} does not take it{said}.")
+            return Invalid(f"{who} refused the request{said}.")
         if 300 <= status < 400:
             return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
         is_sent = changes and status != 429  # 429 is refused before it begins
@@ -231,8 +231,8 @@ def json_bytes(body: Json) -> bytes:
         return words.encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise Invalid(
-            "The record holds something that JSON cannot carry, such as a number that is not "
-            "finite or half a character; take it out."
+            "The record contains a value that JSON cannot represent, such as an infinite number or "
+            "half a character; remove it."
         ) from error
 
 
@@ -265,7 +265,9 @@ def _said(body: bytes) -> str:
 def path_segment(name: str, *, what: str) -> str:
     """Return an id quoted as one segment of a URL path. Raises `Invalid` if impossible."""
     if name in {"", ".", ".."} or any("\ud800" <= char <= "\udfff" for char in name):
-        raise Invalid(f"{what} has the id {name!r}, which no address can carry; use another.")
+        raise Invalid(
+            f"{what} has the id {name!r}, which cannot be part of an address; use another."
+        )
     return quote(name, safe="")
 
 

@@ -226,7 +226,7 @@ async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Pat
     index = "Above.\n- [Plain](plain.md) — x\nBelow.\n"
     adapter = await opened(tmp_path, FILES | {"MEMORY.md": index})
     [between] = [one for one in (await every(adapter)).values() if one.kind == "index"]
-    with pytest.raises(Invalid, match="in the file itself"):
+    with pytest.raises(Invalid, match="edit the file itself"):
         await adapter.correct(correction(between, "Other."))
     assert held(tmp_path)["MEMORY.md"] == index
 
@@ -323,7 +323,7 @@ async def test_what_is_killed_between_index_and_file_can_be_done_again(
     between = held(tmp_path)
     assert {name for name in FILES if before.get(name) != between.get(name)} == {"MEMORY.md"}
     told = [one.message for one in await adapter.problems(ACME)]
-    assert any("which is not there" in one for one in told) is (change in {"write", "restore"})
+    assert any("which does not exist" in one for one in told) is (change in {"write", "restore"})
     await do()
     done = held(tmp_path)
     assert done["MEMORY.md"].count("(project_deploy.md)") == (change != "forget")

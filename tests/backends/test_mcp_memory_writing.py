@@ -174,7 +174,7 @@ async def test_what_is_written_goes_where_it_says(tmp_path: Path, opened: Opened
     with pytest.raises(Invalid, match="arrows"):
         await adapter.write(note("says this", kind="relation"))
     await adapter.write(note("ana", kind="entity", topic="person"))
-    with pytest.raises(Conflict, match="ana already"):
+    with pytest.raises(Conflict, match="ana exists already"):
         await adapter.write(note("ana", kind="entity"))
     entities = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(one["name"], one["entityType"]) for one in entities] == [

@@ -507,7 +507,7 @@ async def until(done: Callable[[], bool]) -> None:
 async def test_no_other_program_is_run(
     tmp_path: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Invalid, match="is called memsearch"):
+    with pytest.raises(Invalid, match="must be memsearch"):
         await open_adapter(MemsearchAdapter, path=tmp_path, command="/bin/rm")
     monkeypatch.setenv("PATH", str(tmp_path))
     adapter = await open_adapter(MemsearchAdapter, path=tmp_path)

@@ -371,7 +371,10 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 fresh.write_bytes(written)
             sync_folder(path.parent)
         except UnicodeEncodeError as error:
-            problem = "The text has half of a character, which no file can hold."
+            problem = (
+                "The text contains half a character (a lone surrogate), which no file can store; "
+                "remove it."
+            )
             raise Invalid(problem) from error
         except OSError as error:
             raise self._cannot(name, error) from error
@@ -396,8 +399,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         real, root = resolved(self._place(name)), resolved(self.config.path)
         if real is None or root is None or not real.is_relative_to(root):
             raise Invalid(
-                f"{self._place(name)} leads nowhere or out of its folder, so it is not changed; "
-                "put a file there."
+                f"{self._place(name)} is a link that leads nowhere or out of its folder; replace "
+                "it with a file first."
             )
         SharedFile(real, marker=self.marker).change(changed)
 
@@ -409,7 +412,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         if isinstance(error, OSError):
             return refused_by_system(str(path), error)
         why = str(error).rstrip(".")
-        return Unavailable(f"{path} cannot be changed ({why}); look at its rights.")
+        return Unavailable(f"{path} cannot be changed ({why}); check its permissions.")
 
 
 def _known_then(taken: Snapshot) -> WrittenRecord | None:

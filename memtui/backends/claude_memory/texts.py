@@ -119,7 +119,7 @@ def parse_index(text: str, names: frozenset[str]) -> MemoryIndex:
             if "://" in match[2] or name == INDEX:
                 continue
             if name not in names:
-                flaws.append(Flaw(f"The index points at {match[2]}, which is not there.", number))
+                flaws.append(Flaw(f"The index points at {match[2]}, which does not exist.", number))
                 continue
             hook = line[match.end() :].strip(" \t—–-:")
             links.setdefault(name, IndexLine(match[1], hook, number, number <= loaded))
@@ -128,7 +128,9 @@ def parse_index(text: str, names: frozenset[str]) -> MemoryIndex:
     used = len(lines) - (lines[-1] == "")
     if used > loaded:
         limit = f"Claude Code loads only the first {LOADED_LINES} lines or {LOADED_BYTES:,} bytes"
-        flaws.append(Flaw(f"{limit} of this index, so nothing from here on.", loaded + 1))
+        flaws.append(
+            Flaw(f"{limit} of this index; everything from here on is left out.", loaded + 1)
+        )
     entries = _index_entries("\n".join(kept), loaded)
     return MemoryIndex(links, ParsedFile(tuple(entries), tuple(flaws)))
 
@@ -201,8 +203,8 @@ def _refuse_changed(content: str, text: str) -> None:
     said = [one.text for one in parse_memory(content.replace("\r\n", "\n"), "").records]
     if said != [text] or "\r" in text:
         raise Invalid(
-            "This text cannot be kept exactly in a markdown file; take blank lines off its ends, "
-            "and carriage returns out."
+            "A markdown file cannot keep this text exactly; remove carriage returns, and blank "
+            "lines at its start and end."
         )
 
 
@@ -220,7 +222,9 @@ def with_body(content: str, record: Record, text: str) -> str:
     if now.strip("\n") == text:
         return content
     if now.strip("\n") != record.text:
-        raise Conflict("The file changed while you did; look at both versions.", proposed=text)
+        raise Conflict(
+            "The file changed while you edited it; compare both versions.", proposed=text
+        )
     before = now[: len(now) - len(now.lstrip("\n"))]
     after = now[len(now.rstrip("\n")) :]
     body = markdown.with_line_ends_of(parts, f"{before}{text}{after}")
@@ -338,8 +342,8 @@ def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
     lines = content.split("\n")[at : at + size]
     if "\n".join(line.rstrip("\r") for line in lines) != record.text:
         raise Invalid(
-            f"This part of {INDEX} stands between lines that point at memories, or changed just "
-            "now; change it in the file itself."
+            f"This part of {INDEX} has lines that point at memories around it, or it changed just "
+            "now; edit the file itself."
         )
     return at, lines
 

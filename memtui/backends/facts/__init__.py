@@ -59,11 +59,11 @@ USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
 _ID_CHARS = 500
 _SHARED = (
     "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
-    "and backups as long as they are kept; ask who runs it."
+    "and backups keep them longer; ask its administrator."
 )
 _READ_ELSEWHERE = (
-    "Another program reads the facts of {}, whose write-ahead log may keep deleted rows until it "
-    "is done; end it and purge again."
+    "Another program has the facts of {} open, so their write-ahead log may keep deleted rows; "
+    "close that program and purge again."
 )
 
 
@@ -165,8 +165,8 @@ class FactsAdapter(FactProvider):
         config = FactsConfig.of(context)
         if config.url and has_password(config.url):
             raise Invalid(
-                "The url holds a password; keep the whole URL as a secret and name that in "
-                "url_secret."
+                "The url contains a password; store the whole URL as a secret and set url_secret "
+                "to the secret's name."
             )
         url = config.find_url(context)
         database = FactsDatabase.open(
@@ -308,15 +308,15 @@ class FactsAdapter(FactProvider):
     def _put_back(self, rows: FactRows, now: MemoryRow | None, wanted: MemoryRow) -> None:
         if wanted.details is not None and not self._database.has_details:
             raise Invalid(
-                "The fact had a pin, tags or a source, and the table that held them is gone; set "
-                "create to true to have it again."
+                "The fact had a pin, tags or a source, and the table for them is gone; set create "
+                "to true to create it again."
             )
         # A fact of the other table is no conflict: a bare id means the user's fact first.
         if now is None or now.scope != wanted.scope:
             rows.add(wanted, [wanted.created_by, *([None] if wanted.created_by else [])])
         elif (now.owner, now.created_at) != (wanted.owner, wanted.created_at):
             raise Conflict(
-                f"Another fact has taken the place of {wanted.record_id}; look at it first.",
+                f"Another fact has the id {wanted.record_id} now; look at it first.",
                 current=self._record(now),
                 proposed=wanted.text,
             )
@@ -390,8 +390,8 @@ class FactsAdapter(FactProvider):
     def _refuse_unkept(self, *, pinned: bool, expiring: bool, labelled: bool = False) -> None:
         if not self._database.has_details and (pinned or expiring or labelled):
             raise Unsupported(
-                "This database has no place for pins, expiry, topics and tags; set create to true "
-                "to have memtui add a table of its own for them."
+                "This database has no table for pins, expiry, topics and tags; set create to true "
+                "to have memtui add one."
             )
 
 
@@ -410,8 +410,8 @@ def _checked_id(record_id: str) -> str:
         record_id.isprintable() and record_id.strip() and len(record_id) <= _ID_CHARS
     ):
         raise Invalid(
-            f"A fact's id is printable, has {_ID_CHARS} characters at most and does not begin "
-            f"with {DRIVE_PREFIX!r}; leave it out to get one."
+            f"A fact's id is printable, has {_ID_CHARS} characters at most and does not begin with "
+            f"{DRIVE_PREFIX!r}; leave the id out to get a new one."
         )
     return record_id
 
@@ -435,11 +435,11 @@ def _row_in(snapshot: Snapshot, scope: Scope) -> MemoryRow:
     try:
         fact = MemoryRow.model_validate(snapshot.state)
     except ValidationError as error:
-        raise Invalid("The snapshot is not one of a fact; it cannot be put back.") from error
+        raise Invalid("The snapshot is not of a fact; it cannot be restored.") from error
     named = [
         owner for owner in (("drive", scope.project_id), ("user", scope.subject_id)) if owner[1]
     ]
     is_outside = named and (fact.scope, fact.owner) not in named
     if fact.record_id != snapshot.handle.provider_record_id or is_outside:
-        raise Invalid("The snapshot is of another scope; it cannot be put back here.")
+        raise Invalid("The snapshot is of another scope; it cannot be restored here.")
     return fact

@@ -238,7 +238,7 @@ def _missing(connection: Connection) -> list[Table]:
             if isinstance(column.type, Text) and column.type is not MOMENT and not is_text:
                 raise Invalid(
                     f"The column {column.name} of {table.name} is of the type {found}, and memtui "
-                    "reads and writes it as text; give memtui tables whose columns are text."
+                    "needs text there; use tables whose columns are text."
                 )
     return missing
 
@@ -371,7 +371,10 @@ def translated(*, sent: bool = False) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise Invalid("The text holds a lone surrogate, which no database keeps.") from error
+        raise Invalid(
+            "The text contains half a character (a lone surrogate), which no database stores; "
+            "remove it."
+        ) from error
     except DBAPIError as error:
         raise _translate(error, sent=sent) from error
 
@@ -379,13 +382,15 @@ def translated(*, sent: bool = False) -> Iterator[None]:
 def _translate(error: DBAPIError, *, sent: bool) -> MemtuiError:
     code, reason = code_of(error), _reason(error)
     if code in _DENIED:
-        return Denied(f"The database does not allow it ({reason}); ask its owner for the right.")
+        return Denied(f"The database refused permission ({reason}); ask its owner to grant it.")
     if code in _CLASH:
-        return Conflict("A fact of the same id is there already; read it and try again.")
+        return Conflict("A fact with the same id exists already; read it and try again.")
     if code in _CHANGED:
-        return Unavailable(f"The fact tables are not what they were ({reason}); open them again.")
+        return Unavailable(
+            f"The fact tables were changed while memtui had them open ({reason}); try again."
+        )
     if code.startswith(("22", "23")) or "NUL" in reason:
-        return Invalid(f"The database does not take it ({reason}).")
+        return Invalid(f"The database refused the values ({reason}); change them.")
     return Unavailable(
         f"The facts' database failed ({reason}); check its disk or server and try again.", sent=sent
     )

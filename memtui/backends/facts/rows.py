@@ -301,7 +301,8 @@ class FactRows:
                     continue
                 if fact.record_id in found:
                     raise Invalid(
-                        f"Two facts go by the id {fact.record_id}; change one in the database."
+                        f"Two facts have the id {fact.record_id}; change one of them in the "
+                        "database."
                     )
                 found[fact.record_id] = fact
         return found
@@ -473,7 +474,7 @@ class FactRows:
             taken = select(table.c.id).where(table.c.id == record_id)
             if self._connection.execute(taken).first():
                 raise Conflict(
-                    f"There is already a fact {record_id}; write it with mode upsert in its own "
+                    f"A fact {record_id} exists already; write it with mode upsert in that fact's "
                     "scope, or leave the id out."
                 )
 

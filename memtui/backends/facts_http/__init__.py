@@ -93,7 +93,10 @@ class FactsHttpConfig(Model):
         """Return the bearer token. Raises `Invalid` if there is none, or it cannot be sent."""
         token = need_secret(context, self.token_secret, "the server's token")
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise Invalid(f"The secret {self.token_secret} has characters that no token can have.")
+            raise Invalid(
+                f"The secret {self.token_secret} contains characters that no token can have; store "
+                "the token again."
+            )
         return token
 
 
@@ -153,12 +156,12 @@ class FactsHttpAdapter(FactProvider):
         self.require_writable()
         check_line(request.content)
         if request.pinned or request.expires_at is not None:
-            raise Unsupported("The facts' server has no pins and no expiry; write it without.")
+            raise Unsupported("The facts' server supports no pins and no expiry; leave them out.")
         kind, owner = fact_owner(request.scope)
         if kind == "user" and owner != self._config.subject_id:
             raise Denied(
-                f"The token of this binding is {self._config.subject_id}'s, so it keeps no facts "
-                f"about {owner}; use a binding for that owner."
+                f"The token of this binding belongs to {self._config.subject_id}, so it cannot "
+                f"store facts about {owner}; use a binding for that owner."
             )
         stored = await self._client.add(kind, owner, request.content)
         return WriteReply(records=(stored,), usage=(USAGE,))
@@ -266,8 +269,8 @@ class FactsHttpAdapter(FactProvider):
                 record = _record(fact, kind, owner, self.context.company_id)
                 if record.handle in records:
                     raise Unavailable(
-                        f"The facts' server lists two facts with the id {fact.id}; it has to be "
-                        "put right there."
+                        f"The facts' server lists two facts with the id {fact.id}; correct this on "
+                        "the server."
                     )
                 records[record.handle] = record
         return records
@@ -412,12 +415,14 @@ class _Replacement:
             except MemtuiError as second:
                 failed = second
             else:
-                kept = type(error)(f"{error} The old text is kept, as {handle.provider_record_id}.")
+                kept = type(error)(
+                    f"{error} The old text is still stored, as {handle.provider_record_id}."
+                )
                 kept.moved = handle
                 return kept
         return Unavailable(
-            f"The list was full, so the fact was deleted first, and then neither the new text nor "
-            f"the old one was taken ({failed}) Write it again: {self._old.text}",
+            "The list was full, so the old fact was deleted first; then the server refused the new "
+            f"text and the old one ({failed}) Write the old one again: {self._old.text}",
             sent=True,
         )
 

@@ -177,7 +177,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         Capability `agents_search`. Blocking.
         """
         del query, records
-        raise Unsupported(f"How its agents search {self.key} is not known.")
+        raise Unsupported(f"memtui does not know how agents search {self.key}.")
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
@@ -283,7 +283,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
                 continue
             except (OSError, RuntimeError) as error:
                 raise Unavailable(
-                    f"The system does not let files be watched ({error}); refresh by hand."
+                    f"The system does not allow watching files ({error}); refresh by hand."
                 ) from error
 
     @blocking

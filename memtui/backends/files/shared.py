@@ -96,8 +96,8 @@ class SharedFile:
             why = str(error).rstrip(".")
             raise Unavailable(f"{self._path} cannot be changed ({why}).") from error
         raise Conflict(
-            f"Another program rewrites {self._path} again and again, and the change was lost each "
-            "time; try again when its agents rest."
+            f"Another program keeps rewriting {self._path}, so the change was lost each time; try "
+            "again when that program is idle."
         )
 
     def _put(

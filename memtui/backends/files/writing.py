@@ -117,8 +117,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             if own and asked and own != asked:
                 what = field.removesuffix("_id")
                 raise Invalid(
-                    f"{self.config.path} belongs to the {what} {own}, so nothing of the {what} "
-                    f"{asked} is written to it; choose another binding."
+                    f"{self.config.path} belongs to the {what} {own}, so memories of the {what} "
+                    f"{asked} cannot be written to it; choose another binding."
                 )
             named[field] = own or asked
         return WrittenRecord(
@@ -147,8 +147,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
                 fresh.write_text(json.dumps(document), "ascii")
         except OSError as error:
             raise Unavailable(
-                f"Whose the memory is could not be kept in {path} ({error.strerror}); fix that, "
-                "and look whether the change was made.",
+                f"The owner of the memory could not be saved in {path} ({error.strerror}); fix "
+                "that, then check whether the change was made.",
                 sent=True,
             ) from error
         self._known = kept
@@ -203,9 +203,9 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             why = getattr(error, "strerror", None) or "it is damaged"
             raise Unavailable(
-                f"Whose the memories in {self.config.path} are cannot be read from {path} ({why}); "
-                "bring it back from a backup, or remove it, and all of them belong to whom the "
-                "binding names."
+                f"The owners of the memories in {self.config.path} cannot be read from {path} "
+                f"({why}); restore that file from a backup, or remove it to give all of them to "
+                "the owner that the binding names."
             ) from error
 
     @blocking

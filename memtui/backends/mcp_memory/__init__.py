@@ -130,7 +130,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         """Raise `Invalid` for a record that the graph cannot represent."""
         del config
         if record.pinned or record.expires_at is not None:
-            raise Invalid("The knowledge graph keeps no pins and no expiry.")
+            raise Invalid("A knowledge graph stores no pins and no expiry; leave them out.")
         if record.kind == RELATION:
             relation_ends(record.text)
 
@@ -211,7 +211,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             if not count:
                 there.extend(self._upserted(graph, same, request))
                 if same and wanted.kind == ENTITY and not there:
-                    raise Conflict(f"There is an entity {wanted.entity} already; add to it.")
+                    raise Conflict(f"The entity {wanted.entity} exists already; add to it.")
                 count = len(same) + (not there)
             if len(same) >= count:
                 return
@@ -553,7 +553,7 @@ def _corrected(graph: Graph, old: GraphRecord, text: str | None) -> GraphRecord:
     new = _entity(text) if old.kind == ENTITY else _relation(text)
     if new.kind == ENTITY and graph.is_named(new.entity):
         raise Conflict(
-            f"The graph names {new.entity} already; move the observations there one by one."
+            f"The graph has an entity {new.entity} already; move the observations there one by one."
         )
     return new
 

@@ -578,7 +578,7 @@ def _matches(entity: Json, needle: str, number: int) -> bool:
 
 def _fails(number: int, why: str) -> Unavailable:
     return Unavailable(
-        f"Its agents find nothing: the memory server fails at line {number}, since {why}; fix "
+        f"Agents find nothing here: the memory server fails at line {number}, because {why}; fix "
         "that line."
     )
 
@@ -623,7 +623,7 @@ def _observation(base: GraphRecord, value: Any, at: int) -> GraphRecord | None:
 def _relation(value: Json, number: int) -> GraphRecord:
     start, end, kind = (value.get(key) for key in ("from", "to", "relationType"))
     if not (isinstance(start, str) and start and isinstance(end, str) and end):
-        raise _Unreadable("The relation does not say from what to what.")
+        raise _Unreadable("The relation has no source or no target.")
     relation = kind if isinstance(kind, str) and kind else _UNNAMED
     extra = _extra(value, _RELATION_KEYS)
     return GraphRecord(
@@ -696,4 +696,7 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise Invalid("The text has half of a character, which no file can hold.") from error
+        raise Invalid(
+            "The text contains half a character (a lone surrogate), which no file can store; "
+            "remove it."
+        ) from error

@@ -166,7 +166,7 @@ class Mem0Adapter(Adapter):
     def _without_model(self, error: Unavailable) -> Unavailable:
         if not (self._config.infer and error.sent):
             return error
-        hint = "With infer on, mem0 needs a model; see that it has one, or turn infer off."
+        hint = "With infer on, mem0 needs a model; configure one in mem0, or turn infer off."
         return Unavailable(f"{error} {hint}", sent=True)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
@@ -187,7 +187,7 @@ class Mem0Adapter(Adapter):
             stages = [
                 ExplainStage(
                     name=name.replace("_", " "),
-                    detail="A part of mem0's score, as it tells it.",
+                    detail="A component of mem0's score, as mem0 reports it.",
                     scores={one.id: one.parts[name] for one in found if name in one.parts},
                 )
                 for name in dict.fromkeys(name for one in found for name in one.parts)
@@ -375,12 +375,12 @@ class Mem0Adapter(Adapter):
 
 
 _KEEPS = (
-    "mem0 keeps the old texts of what {} has forgotten or corrected, in its history; ask who runs "
-    "it to erase them."
+    "mem0's history keeps the old texts of memories that {} has forgotten or corrected; ask its "
+    "administrator to erase them."
 )
 _STORE_KEEPS = (
-    "The files of mem0's vector store behind {} may hold words of deleted memories until it uses "
-    "their space again."
+    "The files of mem0's vector store behind {} may contain words of deleted memories until their "
+    "space is used again."
 )
 
 
@@ -391,9 +391,9 @@ def _unread(rows: MemoryPage, config: Mem0Config) -> tuple[str, ...]:
         hint = (
             "raise the binding's max_listed to read further."
             if len(rows.memories) >= config.max_listed
-            else "mem0's server has no pages, and may have cut its list there."
+            else "mem0's server returns no pages and may have cut the list there."
         )
         said.append(f"{len(rows.memories):,} memories were read; {hint}")
     if rows.unreadable:
-        said.append(f"{rows.unreadable:,} memories came that could not be read.")
+        said.append(f"{rows.unreadable:,} memories that mem0 returned could not be read.")
     return tuple(said)

@@ -275,15 +275,15 @@ def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
     said = _short(error)
     if "already accessed by another instance" in said:
         return Unavailable(
-            "Another program, or another binding, has mem0's store open, and a store of files is "
-            "one's at a time; try again when it is done, or let both use a server."
+            "Another program, or another binding, has mem0's store open, and a store of files can "
+            "be open only once; try again when it is closed, or let both use a server."
         )
     if isinstance(error, ImportError):
         return Invalid(f"mem0's library lacks a package that its config needs: {said}.")
     if isinstance(error, ValueError):  # includes the validation errors of pydantic and mem0
-        return Invalid(f"mem0's library does not take it: {said}.")
+        return Invalid(f"mem0's library refused the request: {said}.")
     return Unavailable(
-        f"mem0's library failed ({type(error).__name__}: {said}); see that its store, its "
+        f"mem0's library failed ({type(error).__name__}: {said}); check that its store, its "
         "embedder and its model can be reached.",
         sent=changes,
     )

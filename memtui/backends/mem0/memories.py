@@ -172,11 +172,13 @@ def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, st
     owners = {own: value for name, own in names.items() if (value := getattr(scope, name))}
     for name, value in owners.items():
         if value == "*" or any(char.isspace() for char in value):
-            raise Invalid(f"mem0 takes no {name} {value!r}; its ids have no spaces and are no *.")
+            raise Invalid(
+                f"mem0 takes no {name} {value!r}; an id of mem0 contains no spaces and is not *."
+            )
     if owners.get("user_id") == shared_user:
         raise Invalid(
-            f"mem0's user {shared_user} holds the company's memories here; for a subject of that "
-            "name, set the binding's shared_user to another."
+            f"mem0's user {shared_user} has the company's memories here; to store memories of a "
+            "user of that name, set the binding's shared_user to another name."
         )
     return owners or {"user_id": shared_user}
 
@@ -277,7 +279,10 @@ def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0
 def check_text(text: str) -> None:
     """Raise `Invalid` for a text that some store of mem0 cannot store."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise Invalid("mem0 cannot keep a NUL or half a character; take it out of the text.")
+        raise Invalid(
+            "mem0 cannot store a NUL or half a character (a lone surrogate); remove it from the "
+            "text."
+        )
 
 
 def written(details: Mem0Details) -> Json:

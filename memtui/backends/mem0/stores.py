@@ -258,8 +258,8 @@ class PlatformStore(Mem0Store):
         added = read_added(made)
         if added.event and not infer:
             raise Unavailable(
-                f"mem0 has taken the memory and stores it later (event {added.event}); look for "
-                "it in a moment.",
+                f"mem0 accepted the memory and stores it later (event {added.event}); look for it "
+                "in a moment.",
                 sent=True,
             )
         return added

@@ -74,7 +74,7 @@ class MemsearchConfig(FilesConfig):
     def _is_memsearch(cls, command: Path | None) -> Path | None:
         """Ensure that a binding's config cannot run another program."""
         if command is not None and command.stem != PROGRAM:
-            raise ValueError(f"the program is called {PROGRAM}, in whatever folder it is")
+            raise ValueError(f"the file's name must be {PROGRAM}, in any folder")
         return command
 
 
@@ -145,8 +145,8 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
 
 def _behind(stale: int, found: int, path: Path, scope: Scope) -> Problem:
     return Problem(
-        message=f"{stale} of {found} results of memsearch are not in the files as it knows them; "
-        "`memsearch index` brings its index up to date.",
+        message=f"{stale} of {found} results of memsearch no longer match the files; run "
+        "`memsearch index` to update its index.",
         location=Location(path=str(path)),
         scope=scope,
     )
@@ -195,7 +195,7 @@ def parse_day(text: str, name: str) -> ParsedFile:
             blocks = [_Block({}, section.line, section.heading)]
         for block in blocks:
             if not block.text:
-                flaws.append(Flaw("This turn is recorded without any text.", block.line))
+                flaws.append(Flaw("The entry of this turn has no text.", block.line))
                 continue
             entries.append(_entry(section, block, name, day, time))
     return ParsedFile(tuple(entries), tuple(flaws))

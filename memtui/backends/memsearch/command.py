@@ -84,12 +84,12 @@ async def search(
         code, out, err = await _run((program, "search", *asked), folder, seconds)
     except TimeoutError as error:
         raise Unavailable(
-            f"memsearch did not answer within {seconds:g} s; it may load a model; raise the "
+            f"memsearch did not answer within {seconds:g} s; if it was loading a model, raise the "
             "binding's search_seconds.",
             sent=True,
         ) from error
     except OSError as error:
-        said = f"memsearch cannot be run ({error.strerror}); see {program}."
+        said = f"memsearch cannot be run ({error.strerror}); check {program}."
         raise Unavailable(said, sent=True) from error
     if len(out) > _MOST_BYTES:
         said = f"memsearch answered more than {_MOST_BYTES:,} bytes; ask for less."
@@ -147,12 +147,12 @@ def _failed(said: str, collection: str) -> NotFound | Unavailable:
     last = " ".join((lines or ["it does not say why"])[-1].split())[:_SAID_CHARS].rstrip(".")
     if "does not exist" in last and collection in last:
         return NotFound(
-            f"memsearch has no index {collection}; `memsearch index --collection {collection}` "
-            "with the folder makes it, or set the binding's collection to the one in use."
+            f"memsearch has no index {collection}; `memsearch index --collection {collection}` and "
+            "the folder creates it, or set the binding's collection to the one in use."
         )
     return Unavailable(
-        f"memsearch's search failed ({last}); see that its index and its embedding model can be "
-        "had (`memsearch config list`).",
+        f"memsearch's search failed ({last}); check that its index and its embedding model are "
+        "available (`memsearch config list`).",
         sent=True,
     )
 
@@ -166,7 +166,7 @@ def _read(out: bytes) -> list[Chunk]:
     except (ValueError, TypeError, RecursionError, ValidationError) as error:
         start = " ".join(text.split())[:60] or "nothing"
         raise Unavailable(
-            f"memsearch did not answer with a list of chunks ({start}); memtui may not know this "
-            "version of it.",
+            f"memsearch did not answer with a list of chunks ({start}); memtui may not support "
+            "this version.",
             sent=True,
         ) from error

@@ -248,7 +248,10 @@ class MilvusAdapter(Adapter):
                 "usage": (self._usage,),
                 "at_least": is_cut,
                 "unread": (
-                    f"Of a collection the first {most:,} entries were read; max_listed reads more.",
+                    (
+                        f"Only the first {most:,} entries of each collection were read; raise "
+                        "max_listed to read more."
+                    ),
                 ) if is_cut else (),
             }
         )  # fmt: skip
@@ -360,7 +363,7 @@ class MilvusAdapter(Adapter):
             if collection.unfillable:
                 raise Invalid(
                     f"The collection {name} was made by another program and needs a value for "
-                    f"{', '.join(collection.unfillable)}; memtui knows none."
+                    f"{', '.join(collection.unfillable)}; memtui cannot write to it."
                 )
             changes = self._changes(collection)
             if is_fact:
@@ -396,7 +399,9 @@ class MilvusAdapter(Adapter):
         self._store.create(name, dimensions, model.name if model else "")
         collection = self._known(name)
         if collection is None:
-            raise Unavailable(f"The collection {name} is not there right after it was made.")
+            raise Unavailable(
+                f"The collection {name} was not found right after it was created; try again."
+            )
         return collection
 
     @blocking
@@ -501,7 +506,7 @@ class MilvusAdapter(Adapter):
         if collection is None:
             if entries is not None and entries.rows:
                 raise NotFound(
-                    f"The collection {place.collection} is gone; nothing can be put back."
+                    f"The collection {place.collection} is gone; nothing can be restored."
                 )
             return
         changes = self._changes(collection)
@@ -556,7 +561,9 @@ class MilvusAdapter(Adapter):
         """Continue the re-index, until the configured model answers everywhere."""
         own = self._models.own
         if own is None:
-            raise Unsupported("No embedding is set; set one to search by meaning.")
+            raise Unsupported(
+                "This binding has no embedding model; set embedding to search by meaning."
+            )
         usage = self._reindex(most) if most and self._outdated() else ()
         return EmbedReply(embedding=self._embedding_state(own), usage=usage)
 

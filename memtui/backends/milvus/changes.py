@@ -125,7 +125,10 @@ class EntryChanges:
         """Number a second fact of one key; return the ended fact of that name, if any."""
         if not self._collection.keeps_details:
             raise Conflict(
-                "There is a fact of that key, and this collection keeps one; update it instead.",
+                (
+                    "A fact with that key exists, and this collection stores one for each key; "
+                    "update it instead."
+                ),
                 proposed=row["content"],
             )
         number = 2
@@ -275,8 +278,8 @@ class EntryChanges:
         if not self._collection.keeps_details:
             if asked := [name for name in _KEPT_APART if known.get(name)]:
                 raise Unsupported(
-                    f"The collection {self._collection.name} was made by another program and keeps "
-                    f"no {' and no '.join(sorted(asked)).replace('_', ' ')}; leave that out."
+                    f"The collection {self._collection.name} was made by another program and "
+                    f"stores no {' and no '.join(sorted(asked)).replace('_', ' ')}; leave it out."
                 )
             return
         merged = {**details_of(row), **known}

@@ -71,8 +71,8 @@ def _out_of_files(store: MilvusStore, collection: Collection, *, apply: bool) ->
     name = collection.name
     if not store.is_file:
         return (
-            f"The server keeps deleted entries of {name} until it compacts them, and in its "
-            "backups; its administrator has to see to both."
+            f"The server keeps deleted entries of {name} until it compacts them, and its backups "
+            "keep them longer; ask its administrator to erase both."
         )
     if collection.model is None:
         return (

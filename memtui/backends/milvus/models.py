@@ -55,7 +55,9 @@ class Models:
             Invalid: the collection's vectors have another size, or no model is set.
         """
         if self.own is None:
-            raise Invalid("No embedding is set, so nothing new can be written; set one.")
+            raise Invalid(
+                "This binding has no embedding model, so nothing new can be written; set embedding."
+            )
         if collection is not None and (said := self.mismatch(collection)):
             raise Invalid(said)
         if collection is not None and self.is_outdated(collection):
@@ -72,7 +74,7 @@ class Models:
         if lacks := [one for one in collection.lacks if one in {"content", VECTOR}]:
             return f"The collection {name} has no field {' and no '.join(lacks)}."
         if collection.dimensions is None:
-            return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
+            return f"The vectors of the collection {name} are not 32-bit numbers, or have no index."
         if own is None or self.is_outdated(collection):
             return None
         if own.dimensions not in {None, collection.dimensions}:

@@ -27,8 +27,8 @@ def collection_of(prefix: str, scope: Scope) -> str:
             name = f"{prefix}{ORCHESTRATOR if is_named else part + _encoded(value)}"
             if not value or len(name) > _MOST_CHARS:
                 raise Invalid(
-                    f"The id {value[:40]!r} gives no name of a collection, which has at most "
-                    f"{_MOST_CHARS} characters; use a shorter one."
+                    f"The id {value[:40]!r} is empty or makes the collection's name longer than "
+                    f"{_MOST_CHARS} characters; use another id."
                 )
             return name
     return f"{prefix}{SYSTEM}"
@@ -55,7 +55,7 @@ def _encoded(value: str) -> str:
         return name if _unhexed(name) == value else _FOREIGN_OR_BAR.sub(_hexed, value)
     except UnicodeEncodeError:
         raise Invalid(
-            "The id holds a character that UTF-8 cannot carry; choose another id."
+            "The id contains a character that UTF-8 cannot encode; choose another id."
         ) from None
 
 

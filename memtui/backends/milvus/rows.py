@@ -303,22 +303,23 @@ def check_row(row: Row, sizes: Mapping[str, int | None]) -> None:
             size = len(value.encode())
         except UnicodeEncodeError as error:
             raise Invalid(
-                "The record holds half a character, which Milvus cannot keep; take it out."
+                "The record contains half a character (a lone surrogate), which Milvus cannot "
+                "store; remove it."
             ) from error
         if most is not None and size > most:
             raise Invalid(
-                f"The record's {_WORDS.get(name, name)} has {size:,} bytes, and Milvus takes "
-                f"{most:,}; shorten it."
+                f"The record's {_WORDS.get(name, name)} has {size:,} bytes, and Milvus takes at "
+                f"most {most:,}; shorten it."
             )
     try:
         size = len(json.dumps(details_of(row), ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, TypeError, RecursionError) as error:
         raise Invalid(
-            "The record's metadata holds something that JSON cannot carry; take it out."
+            "The record's metadata contains a value that JSON cannot represent; remove it."
         ) from error
     if size > _DETAILS_BYTES:
         raise Invalid(
-            f"What is known of the record beside its text has {size:,} bytes, and Milvus takes "
+            f"The record's details besides its text have {size:,} bytes, and Milvus takes at most "
             f"{_DETAILS_BYTES:,}; shorten its metadata."
         )
 

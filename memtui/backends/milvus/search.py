@@ -234,7 +234,7 @@ def stages_of(found: MilvusHits, top_k: int) -> tuple[ExplainStage, ...]:
     ]
     if found.by_words:
         named = ", ".join(found.by_words)
-        detail = f"By words alone, as the vectors cannot be compared: {named}."
+        detail = f"Searched by words only, because the vectors cannot be compared: {named}."
         stages.append(ExplainStage(name="needs re-index", detail=detail))
     if found.is_topic_dropped:
         detail = f"Fewer than {ENOUGH_OF_TOPIC} in the topic, so every topic was searched."

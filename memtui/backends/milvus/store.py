@@ -470,14 +470,14 @@ def _check_file(path: Path) -> None:
         )
     if path.is_file():
         raise Invalid(
-            f"{path} was made by Milvus Lite before version 3, which nothing newer opens; export "
-            "it with the program that keeps it, and set path to a new folder."
+            f"{path} was made by Milvus Lite before version 3, and newer versions cannot open it; "
+            "export it with the program that made it, and set path to a new folder."
         )
     if not path.parent.is_dir():
         raise Invalid(f"The folder {path.parent} does not exist; create it, or set another path.")
     others = [one.name for one in path.iterdir()] if path.is_dir() else []
     if others and "collections" not in others:
-        raise Invalid(f"{path} is a folder of something else; set path to one of Milvus Lite.")
+        raise Invalid(f"{path} is not a folder of Milvus Lite; set path to one.")
 
 
 def _locked(opener: Any, path: Path, seconds: float) -> Any:
@@ -491,13 +491,13 @@ def _locked(opener: Any, path: Path, seconds: float) -> Any:
         except DataDirLockedError as error:
             if time.monotonic() > until:
                 raise Unavailable(
-                    f"{path} is open in {_holder(path)}, and Milvus Lite is one process's at a "
-                    "time; try again when it is done, or run a Milvus server for both."
+                    f"{path} is open in {_holder(path)}, and only one process can open Milvus "
+                    "Lite; try again when it is closed, or run a Milvus server for both."
                 ) from error
         except OSError as error:
             raise Invalid(
-                f"{path} cannot be opened ({error.strerror}); check its rights, or set another "
-                "path."
+                f"{path} cannot be opened ({error.strerror}); check its permissions, or set "
+                "another path."
             ) from error
         time.sleep(_POLL_SECONDS)
 
@@ -562,13 +562,15 @@ def _refusal(error: Exception, who: str, *, changes: bool) -> MemtuiError:
     said = " ".join(str(getattr(error, "message", "") or error).split())[:_ERROR_CHARS].rstrip(".")
     folded = said.casefold()
     if any(word in folded for word in ("unauthenticated", "auth check", "permission", "privilege")):
-        return Denied(f"{who} refuses the token ({said}); set token_secret to one with the right.")
+        return Denied(
+            f"{who} refuses the token ({said}); set token_secret to a token with that permission."
+        )
     if "database" in folded and ("not found" in folded or "does not exist" in folded):
-        return NotFound(f"{who} has no such database ({said}); make it there, or set database.")
+        return NotFound(f"{who} has no such database ({said}); create it there, or set database.")
     if "exceeds max" in folded or "length of varchar" in folded:
-        return Invalid(f"{who} does not take it: {said}.")
+        return Invalid(f"{who} refused the request: {said}.")
     return Unavailable(
-        f"{who} failed ({type(error).__name__}: {said}); see that it runs and can be reached, "
+        f"{who} failed ({type(error).__name__}: {said}); check that it runs and can be reached, "
         "then try again.",
         sent=changes,
     )

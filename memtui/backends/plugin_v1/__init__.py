@@ -57,8 +57,8 @@ from .plugin import Plugin
 
 _CACHE = "plugin.sqlite3"
 _PLUGINS_OWN = (
-    "What the plugin of {} keeps of forgotten memories (its log, its backups) is not in memtui's "
-    "reach; ask who runs it."
+    "The plugin of {} may keep forgotten memories in its log and backups, which memtui cannot "
+    "reach; ask its administrator."
 )
 
 
@@ -206,7 +206,9 @@ class PluginAdapter(Adapter):
 
     def _require_exact(self) -> None:
         if not self._plugin.abilities.is_exact:
-            raise Unsupported("This plugin keeps no ids or no propagation, so nothing is restored.")
+            raise Unsupported(
+                "This plugin stores no ids or no propagation, so nothing can be restored."
+            )
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:

@@ -140,8 +140,8 @@ async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, fou
         taken = (await unsent(plugin.find(elsewhere, text=request.content))).memory
     if taken is not None:
         raise Conflict(
-            f"There is already another record {request.record_id}; write it with mode upsert in "
-            "its own scope, or give another id.",
+            f"Another record {request.record_id} exists already; write with mode upsert in that "
+            "record's scope, or give another id.",
             current=plugin.record(taken),
             proposed=request.content,
         )
@@ -192,7 +192,7 @@ async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
         Unavailable: with `sent` if the memory may have been stored.
     """
     if _NUL.search(json_bytes(body)):
-        raise Invalid("A memory plugin cannot keep a NUL character; take it out of the record.")
+        raise Invalid("A memory plugin cannot store a NUL character; remove it from the record.")
     plugin.generation += 1
     try:
         stored = await _post_somewhere(plugin, namespace, body)
@@ -406,7 +406,8 @@ async def _remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[boo
     except Unavailable as error:
         if any(done):
             raise Unavailable(
-                f"{sum(done)} of {len(done)} records are forgotten, then: {error}", sent=True
+                f"{sum(done)} of {len(done)} records were forgotten, then it failed: {error}",
+                sent=True,
             ) from error
         raise
     return done
@@ -445,13 +446,13 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
         if memory is not None:
             # A deleted namespace is no longer known; a company-wide restore creates it again.
             if memory.namespace not in readable and not plugin.is_company_wide(scope):
-                raise NotFound(f"The namespace {memory.namespace} is not of this scope.")
+                raise NotFound(f"The namespace {memory.namespace} does not belong to this scope.")
             back.append(memory)
             continue
         if one.state.get("unknown"):
             raise Conflict(
-                f"memtui could not see whether there was a record "
-                f"{one.handle.provider_record_id} before, so it cannot be put back."
+                f"memtui could not see whether a record {one.handle.provider_record_id} existed "
+                "before, so it cannot be restored."
             )
         gone.append(places(one.handle.provider_record_id, readable))
     try:

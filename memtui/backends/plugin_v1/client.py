@@ -42,12 +42,11 @@ _KINDS = {401: Denied, 403: Denied, 404: NotFound, 405: Unsupported, 408: Unavai
           410: NotFound, 425: Unavailable, 429: Unavailable}  # fmt: skip
 """The error for a status; any other refusal is `Invalid`."""
 _NO_REPLY = {
-    "unreachable": "cannot be reached; see that it runs and that the binding's address is right",
+    "unreachable": "cannot be reached; check that it runs and that the binding's address is right",
     "late": "did not answer within {0.timeout_seconds:g} s; raise the binding's timeout_seconds if "
     "it needs longer",
-    "broken": "broke its answer off ({error}); look at its log",
-    "compressed": "answered compressed, which memtui does not read; turn compression off between "
-    "the two",
+    "broken": "broke off its answer ({error}); check its log",
+    "compressed": "sent a compressed answer, which memtui does not read; turn compression off",
     "long": "answered with more than {0.max_reply_mb:g} MB; raise the binding's max_reply_mb to "
     "read it",
 }
@@ -167,8 +166,8 @@ class PluginClient:
     def _check(self, reply: HttpReply, *, changes: bool = True) -> None:
         if reply.status == _PENDING and '"pending"' in _text(reply):
             raise Denied(
-                f"The memory plugin at {self._config.place} holds it for review by a person; "
-                "nothing is changed until then."
+                f"The memory plugin at {self._config.place} holds the change for review by a "
+                "person; nothing changes until it is accepted."
             )
         if 200 <= reply.status < 300:
             return

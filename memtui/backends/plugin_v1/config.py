@@ -44,7 +44,7 @@ def _checked_url(url: str) -> str:
     if parts.username or parts.password:
         raise ValueError("a plugin has no login; take the user and password out of the URL")
     if parts.query or parts.fragment:
-        raise ValueError("a plugin's URL ends before any ? or #")
+        raise ValueError("a plugin's URL contains no ? or #; remove that part")
     return url.rstrip("/")
 
 
@@ -69,7 +69,7 @@ class Templates(Model):
             names = _PLACEHOLDER.findall(template)
             own = f"{part}_id"
             if part != "company" and names.count(own) != 1:
-                raise ValueError(f"the template {template!r} must hold {{{own}}} once")
+                raise ValueError(f"the template {template!r} must contain {{{own}}} once")
             if set(names) - {own, "company_id"} or not is_namespace(
                 _PLACEHOLDER.sub("x", template)
             ):

@@ -40,7 +40,7 @@ _SCANNED = 20_000
 
 
 def _notes(path: Path | None) -> DerivedDatabase:
-    what = "The file of what memtui remembers of the plugin,"
+    what = "The file with memtui's notes on the plugin,"
     return DerivedDatabase(path, _SCHEMA, version=0, what=what, synchronous="OFF")
 
 

@@ -101,7 +101,8 @@ def _served(hits: Hits, limit: int, request: QueryRequest) -> ExplainStage:
     more = "; it may hold more" if hits.capped else ""
     return ExplainStage(
         name="plugin",
-        detail=f"Of at most {limit} for the query{how} it returned {len(hits.memories)}{more}.",
+        detail=f"For the query{how} it returned {len(hits.memories)} of at most {limit} records"
+        f"{more}.",
         scores={
             handle_of(one).provider_record_id: one.score
             for one in hits.memories
@@ -169,17 +170,17 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
     """Yield sentences on memories that may be missing, and on the setting to read further."""
     if unlisted:
         yield (
-            "A plugin cannot list its namespaces: those that memtui has not met and that "
-            "`namespaces` in the binding's config does not name are not read."
+            "A plugin cannot list its namespaces, so memtui reads only those that it has used "
+            "before and those that `namespaces` in the binding's config names."
         )
     if listing.larger:
         names = listing.larger[0]
         if more := len(listing.larger) - 1:
             names += f" and {more:,} more"
         yield (
-            f"{names} may hold more than what the words of the records found lead to, because a "
-            f"search shows {plugin.page_rows:,} at most; a larger `page_size` in the binding's "
-            "config reads further where the plugin gives more."
+            f"{names} may contain more records than were found, because a search returns "
+            f"{plugin.page_rows:,} at most; raise `page_size` in the binding's config if the "
+            "plugin allows more."
         )
     if not listing.finished:
         yield (
@@ -187,6 +188,6 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
             "`search_seconds` and `max_searches` in the binding's config."
         )
     if listing.endless:
-        yield "The plugin's pages go on without end and without anything new."
+        yield "The plugin kept returning pages without new records, so memtui stopped reading."
     if listing.unreadable:
-        yield f"{listing.unreadable:,} records came in a form that cannot be read."
+        yield f"{listing.unreadable:,} records that the plugin returned could not be read."

@@ -263,7 +263,8 @@ class VaultAdapter(Adapter):
             model = open_embedder(config, context) if config.embedding else None
             if scratch is not None and model is not None and not model.is_instant:
                 trouble = (
-                    f"{context.data_dir} cannot be written, so it keeps no vectors of {model.name}."
+                    f"{context.data_dir} cannot be written, so vectors of {model.name} cannot "
+                    "be stored."
                 )
             elif model is not None:
                 another = partial(open_embedder, config, context)
@@ -560,7 +561,7 @@ class VaultAdapter(Adapter):
         """Embed the next texts, and return the progress."""
         if self._vectors is None:
             raise Unsupported(
-                self._trouble or "This vault has no embedding; set one in its config."
+                self._trouble or "This vault has no embedding model; set embedding in its config."
             )
         self._index.refresh()
         usage = self._vectors.embed(most)
@@ -576,8 +577,8 @@ class VaultAdapter(Adapter):
         if self._vectors is not None:
             if self._vectors.asks_a_server():
                 raise Unsupported(
-                    f"{self._context.binding_key} finds by meaning, and its model's server would "
-                    "be sent the questions again."
+                    f"{self._context.binding_key} searches by meaning, so a replay would send the "
+                    "queries to its model's server again."
                 )
             self._vectors.fill()
         return _StillVault(
@@ -662,19 +663,19 @@ class VaultAdapter(Adapter):
                 self._remove_empty(request.scope)
                 self._folder.drop_notes()
         beyond = [
-            f"The vault {root} lies in the git repository {above}: its history and "
-            "its copies elsewhere keep what was committed; `git filter-repo` takes it out."
+            f"The vault {root} lies in the git repository {above}: its history and its copies "
+            "elsewhere keep committed texts; remove them with `git filter-repo`."
             for above in (root, *root.parents)
             if (above / ".git").exists()
         ][:1]
         if request.apply and not self._scrub():
             beyond.append(
-                f"Another program reads the index {self._context.data_dir / INDEX}, which may keep "
-                "old words until it is done; end it and purge again."
+                f"Another program has the index {self._context.data_dir / INDEX} open, so old "
+                "words may stay in it; close that program and purge again."
             )
         beyond += [
-            f"Texts of this vault may go to {address} to be embedded; what it keeps of them, only "
-            "its owner can erase."
+            f"Texts of this vault may go to {address} to be embedded; ask its administrator to "
+            "erase copies there."
             for address in sorted(self._context.agreed)
         ]
         return EraseReply(

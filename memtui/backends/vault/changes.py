@@ -180,7 +180,9 @@ def _write_window(
     document.note_hand_edits()
     begin = version.valid_from
     if begin is None or (version.valid_to is not None and version.valid_to <= begin):
-        raise Invalid("What holds ends after it begins; give a later end, or an earlier begin.")
+        raise Invalid(
+            "The validity window must end after it begins; give a later end, or an earlier begin."
+        )
     if old is not None and old.recorded is None:
         document.ledger.append(old.current)
     lines: list[tuple[VaultVersion, str]] = []
@@ -190,10 +192,10 @@ def _write_window(
         if not rest and one.valid_from != one.valid_to:
             since = one.valid_from
             raise Invalid(
-                f"All of what it said from {since:%Y-%m-%d %H:%M} UTC on would be lost; give a "
-                "window that leaves some of it, or correct it."
+                f"The value that is valid from {since:%Y-%m-%d %H:%M} UTC would be lost entirely; "
+                "give a window that leaves part of it, or correct it."
                 if since
-                else "All of what it said would be lost; give a later begin, or correct it."
+                else "The earlier value would be lost entirely; give a later begin, or correct it."
             )
         for part in rest:
             seen = part.seen_at(now)
@@ -277,7 +279,7 @@ def _check_edit(
     found = [bullet.text for bullet in facts.parse(content).bullets]
     if (sorted([*wanted, added]) != sorted(found)) if added else (wanted != found):
         raise Invalid(
-            "This text cannot be kept as one bullet of the facts file; write it as a note."
+            "This text does not fit into one bullet of the facts file; write it as a note."
         )
 
 
@@ -292,7 +294,7 @@ def correct(folder: VaultFolder, request: CorrectRequest, path: str, name: str) 
     rival = _rival(document, fact, text)
     if rival is not None:
         raise Conflict(
-            "Another fact in this namespace says that, or has that key, already.",
+            "Another fact in this namespace already has that text or that key; correct that one.",
             current=document.record_of(rival),
             proposed=text,
         )
@@ -304,7 +306,7 @@ def correct(folder: VaultFolder, request: CorrectRequest, path: str, name: str) 
         )
         asked = set(map(folded, request.tags))
         if lost := [tag for tag in document.content.tags if folded(tag) not in asked]:
-            raise Invalid(f"The tag {lost[0]} is in the frontmatter of {path}; take it out there.")
+            raise Invalid(f"The tag {lost[0]} is in the frontmatter of {path}; remove it there.")
         changes["tags"] = _own_tags(document, kept)
     if text != fact.bullet.text and request.source:
         changes["source"] = source_fields(request.source)
@@ -488,9 +490,9 @@ def check_restore(
             continue
         reason = ""
         if fact.recorded is None or fact.recorded.text != fact.bullet.text:
-            reason = "The fact was changed by hand since; look at both before undoing."
+            reason = "The fact was changed by hand since; compare both versions before undoing."
         elif state.lines and _created(fact) != state.created:
-            reason = "Another fact has taken its place by now."
+            reason = "Another fact is in its place now; look at it before undoing."
         if reason:
             text = readable(state.lines[0]).strip() if state.lines else None
             raise Conflict(reason, current=document.record_of(fact), proposed=text)

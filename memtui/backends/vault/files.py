@@ -344,8 +344,8 @@ class VaultFolder:
         target, raw = self._writable(path), encoded(content)
         if len(raw) > self._max_bytes:
             raise Invalid(
-                f"{target.name} would be larger than {self._max_bytes // 1_000_000} MB, and then "
-                "it is not read; store less in it, or raise the binding's max_file_mb."
+                f"{target.name} would be larger than {self._max_bytes // 1000000} MB, and memtui "
+                "reads no larger files; store less in it, or raise the binding's max_file_mb."
             )
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
         with self._readable_errors(path):

@@ -87,7 +87,7 @@ class VaultVersion(Model):
             line.encode()
         except UnicodeEncodeError as error:
             raise Invalid(
-                "The fact's metadata holds a character that UTF-8 cannot carry; remove it."
+                "The fact's metadata contains a character that UTF-8 cannot encode; remove it."
             ) from error
         return line
 

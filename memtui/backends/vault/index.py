@@ -276,7 +276,7 @@ class VaultIndex:
                 self._scanned = time.monotonic()
                 self._trouble = ""
                 return
-        raise Unavailable(f"The index {self._path} breaks again and again; `memtui doctor` helps.")
+        raise Unavailable(f"The index {self._path} keeps breaking; run `memtui doctor`.")
 
     def _follow_files(self) -> None:
         found = self._folder.scan()
@@ -364,11 +364,11 @@ class VaultIndex:
         if self._unusable:
             message = (
                 f"The index cannot be used ({self._unusable}), so the files themselves are read; "
-                "make room for it or open its folder for writing."
+                "free some disk space, or make its folder writable."
             )
             found.append(Problem(message=message, location=Location(path=str(self._path))))
         if self._trouble:
-            found.append(Problem(message=f"Search may be behind: {self._trouble}"))
+            found.append(Problem(message=f"Search may miss recent changes: {self._trouble}"))
         found += [
             Problem(
                 message=f"A manual edit is missing from its history: {message}",

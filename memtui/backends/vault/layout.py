@@ -169,7 +169,7 @@ def encode_name(value: str, what: str) -> str:
         size = len(encoded.encode())
     except UnicodeEncodeError:
         raise Invalid(
-            f"The {what} id contains a character that UTF-8 cannot carry; choose another id."
+            f"The {what} id contains a character that UTF-8 cannot encode; choose another id."
         ) from None
     if not 0 < size <= MAX_NAME_BYTES:
         raise Invalid(

@@ -168,9 +168,7 @@ def with_text(document: VaultDocument, text: str) -> VaultDocument:
         changed = replace(changed, trail=newline)
     reread = split(changed.joined())
     if isinstance(reread, Problem) or reread.text != text:
-        raise Invalid(
-            "This text cannot be kept exactly in the file; change its first or last line."
-        )
+        raise Invalid("The file cannot keep this text exactly; change its first or last line.")
     return changed
 
 

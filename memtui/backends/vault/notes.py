@@ -73,7 +73,7 @@ def read(
         return file
     document, fields, problem = markdown.read(file.content)
     if problem and _may_name_owner(document):
-        return Problem(message=f"{problem} It may say whose the note is, which is not shown.")
+        return Problem(message=f"{problem} It may name the note's owner, so the note is not shown.")
     stored = _record(folder, path, document, fields, file)
     if problem:
         record = stored.record.model_copy(update={"problem": problem})
@@ -339,7 +339,7 @@ def check_utf8(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise Invalid(
-            f"The text holds a character that UTF-8 cannot carry (at {error.start}); remove it."
+            f"The text contains a character that UTF-8 cannot encode (at {error.start}); remove it."
         ) from None
 
 
@@ -377,7 +377,9 @@ def _save(
     for key in fields.keys() & there.keys():
         if not _is_used(key, there):
             written = markdown.as_written(there[key])[:100]
-            raise Invalid(f"The note's {key} says {written}; change that in its file, {path}.")
+            raise Invalid(
+                f"memtui cannot read the note's {key} ({written}); change it in its file, {path}."
+            )
     changed = markdown.with_fields(document, fields)
     if text is not None and text != document.text:
         check_utf8(text)
@@ -436,7 +438,7 @@ def check_restore(
             continue
         note = read(folder, path, file)
         raise Conflict(
-            f"{path} was changed since, or is another note by now; look before undoing.",
+            f"{path} was changed or replaced since; look at it before undoing.",
             current=None if isinstance(note, Problem) else note[1].record,
             proposed=readable(state.content) if state else None,
         )

@@ -624,13 +624,13 @@ def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
             )
         )
     if found.trouble:
-        detail = f"Words alone, as the model could not be asked: {found.trouble}"
+        detail = f"Searched by words only, because the model could not be used: {found.trouble}"
         stages.append(ExplainStage(name="meaning", detail=detail))
     stages += [
         ExplainStage(
             name="neighbours",
-            detail=f"What stands next to one of the best in its run or file gets {LIFT:.0%} of "
-            "its score.",
+            detail=f"A record next to one of the best in its run or file gets {LIFT:.0%} of that "
+            "score.",
             scores={hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
         ),
         ExplainStage(

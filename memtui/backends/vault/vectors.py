@@ -292,7 +292,8 @@ class Vectors:
                 if is_mine:
                     shutil.rmtree(serving.shelf.folder)
             raise Invalid(
-                f"Another model is {serving.model.name} now; everything is embedded again."
+                f"The server has changed the model {serving.model.name}; all texts are "
+                "embedded again."
             )
         cosines = serving.cosines(found.vectors[0])
         model = serving.model

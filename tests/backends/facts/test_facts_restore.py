@@ -111,13 +111,13 @@ async def test_restore_is_all_or_nothing_and_never_over_another(
     await facts.forget(ForgetRequest(scope=EVERYONE, handles=tuple(handles)))
     await add(facts, "A stranger.", record_id=handles[0].provider_record_id)
     before = dump(opening["where"])
-    with pytest.raises(Conflict, match="Another fact has taken the place"):
+    with pytest.raises(Conflict, match="Another fact has the id"):
         await facts.restore(list(reversed(taken)), EVERYONE)
     assert dump(opening["where"]) == before
     with pytest.raises(Invalid, match="another scope"):
         await facts.restore(taken[1:], ANA)
     broken = taken[1].model_copy(update={"state": {}})
-    with pytest.raises(Invalid, match="not one of a fact"):
+    with pytest.raises(Invalid, match="not of a fact"):
         await facts.restore([broken], EVERYONE)
 
 

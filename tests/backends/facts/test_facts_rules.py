@@ -143,7 +143,7 @@ async def test_scopes_are_apart(facts: FactsAdapter) -> None:
 async def test_an_id_is_never_in_both_tables(facts: FactsAdapter) -> None:
     await add(facts, "First.", record_id="same")
     for mode in (WriteMode.APPEND, WriteMode.UPSERT):
-        with pytest.raises(Exception, match="already a fact same"):
+        with pytest.raises(Exception, match="A fact same exists"):
             await add(facts, "Second.", APOLLO, record_id="same", mode=mode)
     with pytest.raises(Invalid, match="does not begin"):
         await add(facts, "Third.", record_id="drive:same")

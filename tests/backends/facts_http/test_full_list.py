@@ -71,7 +71,7 @@ async def test_what_a_full_list_refuses_is_put_back(
     facts: FactsHttpAdapter, server: Server, old: RecordHandle
 ) -> None:
     server.refused.add("New.")
-    with pytest.raises(Invalid, match="The old text is kept, as user:id/") as caught:
+    with pytest.raises(Invalid, match="The old text is still stored, as user:id/") as caught:
         await facts.correct(change(old))
     assert await texts(facts) == ["Old.", "Other."]
     assert caught.value.moved is not None
@@ -84,7 +84,7 @@ async def test_what_breaks_off_in_a_full_list(
     facts: FactsHttpAdapter, server: Server, old: RecordHandle
 ) -> None:
     server.rude["POST"] = [FULL, FULL, BROKEN, BROKEN]
-    with pytest.raises(Unavailable, match="The old text is kept") as caught:
+    with pytest.raises(Unavailable, match="The old text is still stored") as caught:
         await facts.correct(change(old))
     assert await texts(facts) == ["Old.", "Other."]
     assert caught.value.moved is not None
@@ -93,7 +93,7 @@ async def test_what_breaks_off_in_a_full_list(
         await facts.correct(change(caught.value.moved))
     assert await texts(facts) == ["Old.", "Other."]
     server.rude["POST"] = [FULL, FULL] + 4 * [BROKEN]
-    with pytest.raises(Unavailable, match=r"Write it again: Old\.") as lost:
+    with pytest.raises(Unavailable, match=r"Write the old one again: Old\.") as lost:
         await facts.correct(change(caught.value.moved))
     assert lost.value.sent
 

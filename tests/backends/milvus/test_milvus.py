@@ -464,7 +464,7 @@ async def test_one_process_has_the_file_without_a_port_and_a_kill_loses_nothing(
     try:
         assert other.stdout
         assert other.stdout.readline() == "0\n", "it has a TCP socket"
-        with pytest.raises(Unavailable, match=rf"process {other.pid} .*one process's at a time"):
+        with pytest.raises(Unavailable, match=rf"process {other.pid} .*only one process can open"):
             await opened(lock_seconds=0)
     finally:
         os.kill(other.pid, signal.SIGKILL)
@@ -482,7 +482,7 @@ async def test_what_is_no_file_of_this_milvus_lite_is_left_alone(
     (other / "note.md").write_text("Mine.")
     with pytest.raises(Invalid, match="before version 3"):
         await opened(path=str(old))
-    with pytest.raises(Invalid, match="folder of something else"):
+    with pytest.raises(Invalid, match="not a folder of Milvus Lite"):
         await opened(path=str(other))
     with pytest.raises(Invalid, match="does not exist; create it"):
         await opened(path=str(tmp_path / "missing" / "milvus.db"))

@@ -35,5 +35,5 @@ def test_plain_ids_are_named_as_the_seed_says() -> None:
     for name, ids in names.items():
         assert collection_of("aq_", Scope(company_id="acme", **ids)) == name
     assert owner_of_collection("aq_", "other_system", "acme") is None
-    with pytest.raises(Invalid, match="shorter"):
+    with pytest.raises(Invalid, match="longer than"):
         collection_of("aq_", Scope(company_id="acme", project_id="x" * 300))

@@ -155,7 +155,7 @@ async def test_what_cannot_be_restored(serving: Serve, open_plugin: Open) -> Non
     with pytest.raises(Invalid, match="not of a memory plugin"):
         await adapter.restore([foreign], SCOPE)
     elsewhere = Scope(company_id="acme", project_id="b")
-    with pytest.raises(NotFound, match="not of this scope"):
+    with pytest.raises(NotFound, match="not belong to this scope"):
         await adapter.restore([taken], elsewhere)
     server.spoil("POST", "/v1/namespaces", lambda _: error(500, "internal", "disk"))
     with pytest.raises(Unavailable) as caught:

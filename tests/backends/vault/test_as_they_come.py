@@ -134,7 +134,7 @@ async def test_a_property_that_says_something_else_is_not_overwritten(
     before = path.read_bytes()
     adapter = await open_vault()
     [record] = (await adapter.browse(BrowseRequest(scope=COMPANY))).records
-    with pytest.raises(Invalid, match="change that in its file"):
+    with pytest.raises(Invalid, match="change it in its file"):
         await adapter.correct(CorrectRequest(scope=COMPANY, handle=record.handle, **change))
     assert path.read_bytes() == before
 

@@ -499,7 +499,7 @@ async def test_metadata_as_large_as_a_plugin_takes_it(
     assert (found.tags, found.metadata["deep"]) == (("b",), large["deep"])
     before = contents(root)
     if kind == "fact":
-        with pytest.raises(Invalid, match="UTF-8 cannot carry"):
+        with pytest.raises(Invalid, match="UTF-8 cannot encode"):
             await note(adapter, "Half.", kind=kind, metadata={"x": "\ud800"})
     with pytest.raises(Invalid, match="larger than 20 MB"):
         await note(adapter, "Larger.", kind=kind, metadata={"x": "y" * 21_000_000})

@@ -106,7 +106,7 @@ async def test_no_server_is_sent_a_question_anew(open_vault: Open) -> None:
         await (await vault.without(())).close()  # words alone answer as yet
         await vault.embed(10)
         calls = len(server.calls)
-        with pytest.raises(Unsupported, match="would be sent"):
+        with pytest.raises(Unsupported, match="would send the queries"):
             await vault.without(())
         assert len(server.calls) == calls
     finally:

@@ -28,7 +28,7 @@ def test_a_model_is_set_built_and_changed(here: Run, server: Embeddings) -> None
     assert here("note", "The sky is blue.").code == 0
     bare = here(*SHOW)
     assert (bare.code, bare.out) == (2, "")
-    assert "has no embedding; set one" in bare.err
+    assert "has no embedding model; set embedding" in bare.err
     assert set_model(here, "words") == 2
     assert set_model(here, "static") == 0
     built = here(*SHOW, "--build", "--json")

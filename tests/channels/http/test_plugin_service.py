@@ -171,7 +171,7 @@ async def test_what_a_client_asks_is_held_for_review(
             source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local"),
             content="It is green.",
         )
-        with pytest.raises(Denied, match="holds it for review"):
+        with pytest.raises(Denied, match="holds the change for review"):
             await adapter.write(request)
         await adapter.close()
 
