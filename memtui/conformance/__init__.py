@@ -187,7 +187,7 @@ class _Run:
         killer = ""
         for check in (one for one in checks if one.alone):
             if killer and check.name != _AFTERWARDS:
-                gone = f"Not run: the server does not answer any more since {killer}."
+                gone = f"Not run: the server stopped answering at {killer}."
                 self._note(check, "not_applicable", gone)
                 continue
             await self._one(check)
@@ -253,7 +253,7 @@ async def _greet(wire: ProbeClient, place: str) -> ServerSeen:
         reply = await wire.send("GET", "/v1/health")
     except Silent as error:
         raise Unavailable(
-            f"The memory plugin at {place} does not answer; see that it runs and that the "
+            f"The memory plugin at {place} does not answer; check that it runs and that the "
             f"address is right. {error}"
         ) from error
     if reply.status == 503:

@@ -97,13 +97,13 @@ class Exchange:
         """Return self. Raises `Failed` for any other status."""
         if self.status not in statuses:
             due = " or ".join(str(status) for status in statuses)
-            self.fail(f"Answered {self.status}{when and f' {when}'}; {due} is due.")
+            self.fail(f"Answered {self.status}{when and f' {when}'}; {due} is expected.")
         return self
 
     def expect_ok(self) -> Self:
         """Return self. Raises `Failed` unless the status is a success."""
         if not self.is_ok:
-            self.fail(f"Answered {self.status} to a good request.")
+            self.fail(f"Answered {self.status} to a valid request.")
         return self
 
     def expect_fields(self, wanted: Json, row: Json | None = None) -> None:
@@ -111,13 +111,13 @@ class Exchange:
         row = self.fields if row is None else row
         for field, value in wanted.items():
             if row.get(field) != value:
-                self.fail(f"{field} is {quoted(row.get(field))}; {quoted(value)} is due.")
+                self.fail(f"{field} is {quoted(row.get(field))}; {quoted(value)} is expected.")
 
     def expect_expiry(self, wanted: datetime, row: Json | None = None) -> None:
         """Raise `Failed` unless the body, or an object in it, expires at this moment."""
         moment = self.moment("expires_at", row)
         if abs(moment - wanted) > _SECOND:
-            self.fail(f"expires_at is {moment.isoformat()}; {wanted.isoformat()} is due.")
+            self.fail(f"expires_at is {moment.isoformat()}; {wanted.isoformat()} is expected.")
 
     def expect_message(self) -> None:
         """Raise `Failed` for a refusal without a message."""
@@ -197,8 +197,8 @@ class ProbeClient:
         except NoReply as error:
             sentences = {
                 "late": f"No answer within {longest:g} s.",
-                "unreachable": "The server takes no connection.",
-                "broken": f"The server broke the connection off ({error}).",
+                "unreachable": "The server accepts no connection.",
+                "broken": f"The server broke off the connection ({error}).",
                 "long": f"The reply is longer than {_MOST_BYTES // 1_000_000} MB.",
             }
             raise Silent(sentences[error.why], sent) from error

@@ -54,7 +54,7 @@ async def error_bodies(probe: Probe) -> None:
         for field in ("code", "message"):
             value = reply.fields.get(field)
             if not isinstance(value, str) or not value:
-                reply.fail(f"{field} is {quoted(value)}; a text is due.")
+                reply.fail(f"{field} is {quoted(value)}; a string is expected.")
 
 
 @check(ERRORS)
@@ -65,7 +65,7 @@ async def error_codes(probe: Probe) -> None:
         code = reply.fields.get("code") if reply.body.lstrip().startswith(b"{") else None
         due = _CODES.get(reply.status)
         if due is not None and isinstance(code, str) and code != due:
-            reply.fail(f"The code of this {reply.status} is {quoted(code)}; {due} is due.")
+            reply.fail(f"The code of this {reply.status} is {quoted(code)}; {due} is expected.")
 
 
 @check(CONTRACT)
@@ -136,7 +136,7 @@ async def parallel_writes(probe: Probe) -> None:
     if not same_items([row.get("content") for row in found.rows], contents):
         found.fail("A memory of many that were stored at once is missing or twice there.")
     if not same_items(found.ids, [str(reply.fields.get("id")) for reply in replies]):
-        found.fail("The ids that were answered are not the ids that are found.")
+        found.fail("The ids that the writes returned are not the ids that the search returns.")
 
 
 @check(IDEMPOTENCY, alone=True)
@@ -147,7 +147,10 @@ async def parallel_upserts(probe: Probe) -> None:
     await _at_once(probe, space, bodies)
     found = await probe.search(space)
     if len(found.rows) != 1:
-        found.fail(f"One id was written at once {_SAME_ID} times; {len(found.rows)} rows came.")
+        found.fail(
+            f"One id was written {_SAME_ID} times at once, and {len(found.rows)} rows were "
+            "returned."
+        )
 
 
 async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Exchange]:
@@ -162,9 +165,9 @@ async def search_no_silent_cap(probe: Probe) -> None:
     made = await probe.fill(space, [f"row {number}" for number in range(_ROWS)])
     found = await probe.search(space, limit=100)
     if len(found.rows) != 100:
-        found.fail(f"{len(found.rows)} of {_ROWS} rows came, and 100 were asked for.")
+        found.fail(f"{len(found.rows)} of {_ROWS} rows were returned; 100 were requested.")
     if len(set(found.ids)) != 100 or not set(found.ids) <= set(made):
-        found.fail("A row came twice, or one that nobody wrote.")
+        found.fail("A row was returned twice, or a row that nobody wrote.")
 
 
 @check(CARE, alone=True)
@@ -181,7 +184,7 @@ async def write_content_large(probe: Probe) -> None:
     stored = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
     if stored != content:
         size = len(stored) if isinstance(stored, str) else 0
-        probe.fail(f"{len(content):,} characters were stored; {size:,} came back, or others.")
+        probe.fail(f"{len(content):,} characters were stored; {size:,} or others came back.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,7 @@ async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
     for case in cases:
         reply = await probe.call(case.method, case.path, case.body, case.content_type)
         if case.must_refuse and not reply.is_refusal:
-            reply.fail(f"Answered {reply.status} to malformed input; a refusal (4xx) is due.")
+            reply.fail(f"Answered {reply.status} to malformed input; a refusal (4xx) is expected.")
         if not (reply.is_ok or reply.is_refusal):
             reply.fail(f"Answered {reply.status} to malformed input.")
     await _alive(probe)
@@ -312,7 +315,7 @@ async def malformed_nul(probe: Probe) -> None:
     if reply.is_ok:
         stored = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
         if stored != content:
-            probe.fail("Content with a NUL came back changed.")
+            probe.fail("Content with a NUL was returned changed.")
     signed = encoded({"requested_by_namespace": space})
     cases = [
         _post(space, memory("x", propagation={"a\0b": "c\0d"})),
@@ -401,7 +404,7 @@ async def recovery(probe: Probe) -> None:
     space = await probe.space()
     reply = await probe.post(space, b'{"content": "broken off')
     if reply.is_ok:
-        reply.fail("A body that breaks off was taken.")
+        reply.fail("An incomplete body was accepted.")
     identity = await probe.write(space, "still here")
     await probe.stored(space, identity)
     (await probe.forget(identity, space)).expect_ok()

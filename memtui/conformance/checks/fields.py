@@ -60,7 +60,7 @@ async def ttl_zones(probe: Probe) -> None:
     found = await probe.search(space)
     found.row(identity)
     if len(found.rows) != 1:
-        found.fail("A memory whose expiry is past, east of Greenwich, is returned.")
+        found.fail("An expired memory is returned; its expiry has a time zone east of Greenwich.")
 
 
 @check(PUT, "ttl")
@@ -73,7 +73,9 @@ async def ttl_namespace(probe: Probe) -> None:
     reply = await probe.call("POST", "/v1/search", {"namespaces": [space]})
     reply.expect(200, 404)
     if reply.status == 200 and reply.fields.get("memories"):
-        probe.remark = "Memories are shown past their namespace's expiry; the contract leaves that."
+        probe.remark = (
+            "Memories are returned after their namespace has expired; the contract allows both."
+        )
 
 
 @check(PUT, "ttl")
@@ -104,7 +106,7 @@ async def _hides(probe: Probe, moment: datetime, *, wait: bool) -> None:
     for fields in ({}, {"query": shared}, {"kinds": ["fact"]}):
         found = await probe.search(space, **fields)
         if any(row.get("id") != kept for row in found.rows):
-            found.fail("A memory whose expiry is past is returned.")
+            found.fail("An expired memory is returned.")
     (await probe.search(space)).row(kept)
 
 
@@ -140,7 +142,7 @@ async def pin_first(probe: Probe) -> None:
         found.fail("The pinned memory is not the first row.")
     first = await probe.search(space, limit=1)
     if first.ids[:1] != [pinned]:
-        first.fail("With a limit of 1 the pinned memory is not the row that comes.")
+        first.fail("With a limit of 1 the pinned memory is not the returned row.")
 
 
 @check(CAPABILITIES, "pin")
@@ -156,7 +158,7 @@ async def pin_query(probe: Probe) -> None:
     for limit in (100, 1):
         found = await probe.search(space, query=wanted, limit=limit)
         if found.ids[:1] != [pinned]:
-            found.fail("The pinned memory that holds the word is not the first row.")
+            found.fail("The pinned memory with the word is not the first row.")
 
 
 @check(CAPABILITIES, "pin")
@@ -195,7 +197,7 @@ async def propagation_nested(probe: Probe) -> None:
     """Nested objects, lists, nulls and odd keys in propagation come back as they were."""
     returned = await _round_trip(probe, _NESTED)
     if list(returned) != list(_NESTED):
-        probe.remark = "The keys come back in another order, which JSON allows."
+        probe.remark = "The keys are returned in another order, which JSON allows."
 
 
 @check(CAPABILITIES, "propagation")
@@ -219,7 +221,7 @@ async def propagation_replaced(probe: Probe) -> None:
     found = await probe.search(space)
     for row in found.rows:
         if row.get("content") == "second" and row.get("propagation") != {"b": 3}:
-            found.fail(f'propagation is {quoted(row.get("propagation"))}; {{"b": 3}} is due.')
+            found.fail(f'propagation is {quoted(row.get("propagation"))}; {{"b": 3}} is expected.')
 
 
 @check(CAPABILITIES, "propagation", alone=True)
@@ -233,7 +235,7 @@ async def propagation_large(probe: Probe) -> None:
         if reply.is_ok:
             returned = (await probe.stored(space, str(reply.fields.get("id")))).get("propagation")
             if returned != given:
-                probe.fail(f"About {size:,} characters of propagation came back as others.")
+                probe.fail(f"About {size:,} characters of propagation came back changed.")
             most = size
             continue
         reply.expect(400, 413, when=f"to propagation of {size:,} characters")
@@ -249,13 +251,13 @@ async def _round_trip(probe: Probe, given: Json) -> Json:
     found = await probe.search(space)
     returned = found.row(identity).get("propagation")
     if not isinstance(returned, dict):
-        found.fail(f"propagation is {quoted(returned)}; an object is due.")
+        found.fail(f"propagation is {quoted(returned)}; an object is expected.")
     for key, value in given.items():
         if key not in returned or _exact(returned[key]) != _exact(value):
             lost = quoted(returned[key]) if key in returned else "nothing"
-            found.fail(f"Under {quoted(key)} {quoted(value)} was given, and {lost} came back.")
+            found.fail(f"{quoted(key)} was {quoted(value)}, and {lost} was returned.")
     if returned.keys() != given.keys():
-        found.fail(f"propagation came back with the keys {quoted(list(returned))}.")
+        found.fail(f"propagation was returned with the keys {quoted(list(returned))}.")
     return returned
 
 

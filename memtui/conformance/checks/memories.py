@@ -48,7 +48,7 @@ async def write_created(probe: Probe) -> None:
     reply = (await probe.post(space, memory("new"))).expect(201)
     identity = reply.fields.get("id")
     if not isinstance(identity, str) or not identity:
-        reply.fail(f"id is {quoted(identity)}; a text is due.")
+        reply.fail(f"id is {quoted(identity)}; a string is expected.")
     reply.expect_fields({"namespace": space})
 
 
@@ -73,7 +73,7 @@ async def write_id_kept(probe: Probe) -> None:
     space, identity = await probe.space(), fresh_id()
     reply = (await probe.post(space, memory("mine", id=identity))).expect_ok()
     if _plain(reply.fields.get("id")) != identity:
-        reply.fail(f"The id {identity} came back as {quoted(reply.fields.get('id'))}.")
+        reply.fail(f"The id {identity} was returned as {quoted(reply.fields.get('id'))}.")
     found = await probe.search(space)
     if [_plain(one) for one in found.ids] != [identity]:
         found.fail("The memory is not found under the id that it was given.")
@@ -238,9 +238,9 @@ async def search_shape(probe: Probe) -> None:
     found.reply.expect_fields(wanted, row)
     found.reply.moment("created_at", row)
     if not isinstance(row.get("pin", False), bool):
-        found.fail(f"pin is {quoted(row['pin'])}; true, false or nothing is due.")
+        found.fail(f"pin is {quoted(row['pin'])}; true, false or no value is expected.")
     if not isinstance(row.get("propagation") or {}, dict):
-        found.fail(f"propagation is {quoted(row['propagation'])}; an object is due.")
+        found.fail(f"propagation is {quoted(row['propagation'])}; an object is expected.")
 
 
 @check(SEARCH, "fts")
@@ -251,7 +251,7 @@ async def search_query(probe: Probe) -> None:
     await probe.fill(space, [f"The {word()} lamp number {number}." for number in range(3)])
     found = await probe.search(space, query=wanted)
     if not same_items(found.ids[:2], hits):
-        found.fail(f"Two memories hold {wanted}, and they are not what is found first.")
+        found.fail(f"Two memories contain {wanted}, and they are not returned first.")
 
 
 @check(SEARCH)
@@ -261,7 +261,7 @@ async def search_without_hits(probe: Probe) -> None:
     for fields in ({}, {"query": word()}, {"kinds": ["summary"]}):
         found = await probe.search(space, **fields)
         if found.reply.fields.get("memories") != []:
-            found.fail(f"memories is {quoted(found.reply.fields.get('memories'))}; [] is due.")
+            found.fail(f"memories is {quoted(found.reply.fields.get('memories'))}; [] is expected.")
 
 
 @check(SEARCH)
@@ -274,7 +274,9 @@ async def search_kinds(probe: Probe) -> None:
         found = await probe.search(space, kinds=kinds)
         stored = [row.get("kind") for row in found.rows]
         if not same_items(stored, kinds):
-            found.fail(f"The kinds {quoted(kinds)} were asked for, and {quoted(stored)} came.")
+            found.fail(
+                f"The kinds {quoted(kinds)} were requested, and {quoted(stored)} were returned."
+            )
 
 
 @check(SEARCH)
@@ -285,7 +287,7 @@ async def search_limit(probe: Probe) -> None:
     for limit in (1, 3):
         found = await probe.search(space, limit=limit)
         if len(found.rows) != limit:
-            found.fail(f"The limit is {limit}, and {len(found.rows)} of 5 rows came.")
+            found.fail(f"The limit is {limit}, and {len(found.rows)} of 5 rows were returned.")
 
 
 @check(SEARCH)
@@ -297,7 +299,7 @@ async def search_limit_default(probe: Probe) -> None:
     rows = reply.expect(200).fields.get("memories")
     count = len(rows) if isinstance(rows, list) else 0
     if count != 20:
-        reply.fail(f"{count} of 24 rows came without a limit; 20 are due.")
+        reply.fail(f"{count} of 24 rows were returned without a limit; 20 are expected.")
 
 
 @check(SEARCH)
@@ -319,7 +321,7 @@ async def search_namespaces(probe: Probe) -> None:
     made = [await probe.write(space, f"in {number}") for number, space in enumerate(spaces)]
     found = await probe.search(*spaces)
     if not same_items(found.ids, made):
-        found.fail(f"Three namespaces hold a memory each, and {len(found.rows)} came.")
+        found.fail(f"Three namespaces hold a memory each, and {len(found.rows)} were returned.")
 
 
 @check(CARE)

@@ -37,12 +37,12 @@ async def health_shape(probe: Probe) -> None:
     reply = (await probe.call("GET", "/v1/health")).expect(200)
     fields = reply.fields
     if fields.get("status") not in ("ok", "degraded"):
-        reply.fail(f"status is {quoted(fields.get('status'))}; ok or degraded is due.")
+        reply.fail(f"status is {quoted(fields.get('status'))}; ok or degraded is expected.")
     if not isinstance(fields.get("version"), str) or not fields["version"]:
-        reply.fail(f"version is {quoted(fields.get('version'))}; a text is due.")
+        reply.fail(f"version is {quoted(fields.get('version'))}; a string is expected.")
     listed = fields.get("capabilities")
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        reply.fail(f"capabilities is {quoted(listed)}; a list of names is due, [] for none.")
+        reply.fail(f"capabilities is {quoted(listed)}; a list of names is expected, [] for none.")
 
 
 @check(CAPABILITIES)
@@ -93,7 +93,7 @@ async def _embedding(probe: Probe) -> None:
         await probe.write(space, "far", embedding=far)
         found = await probe.search(space, embedding=near)
         if not found.ids or found.ids[0] != identity:
-            found.fail("The memory with the very embedding that was asked for is not the first.")
+            found.fail("The memory with exactly the requested embedding is not the first.")
         return
     probe.fail(f"No embedding of {', '.join(map(str, tried))} numbers is accepted.")
 
@@ -110,7 +110,7 @@ async def _fts(probe: Probe) -> None:
     await probe.write(space, f"The {word()} is kept in the attic.")
     found = await probe.search(space, query=wanted)
     if not found.ids or found.ids[0] != identity:
-        found.fail("The only memory with the word that was asked for is not the first.")
+        found.fail("The only memory with the requested word is not the first.")
 
 
 def _keeps(field: str, given: Callable[[], object]) -> Try:
@@ -319,7 +319,7 @@ async def _apart(probe: Probe, name: str, other: str) -> None:
     for one, identity in ((name, mine), (other, theirs)):
         found = await probe.search(one)
         if found.ids != [identity]:
-            found.fail(f"{quoted(one)} holds one memory, and {len(found.rows)} came.")
+            found.fail(f"{quoted(one)} holds one memory, and {len(found.rows)} were returned.")
     crossed = await probe.forget(theirs, name)
     crossed.expect(403, 404, when="to forgetting in the name of the other namespace")
     (await probe.delete(name)).expect_ok()
@@ -333,7 +333,7 @@ async def _patch(probe: Probe, name: str, body: Json) -> Exchange:
 def _has_metadata(reply: Exchange, wanted: Json) -> None:
     metadata = reply.fields.get("metadata")
     if (metadata or {}) != wanted:
-        reply.fail(f"metadata is {quoted(metadata)}; {quoted(wanted)} is due.")
+        reply.fail(f"metadata is {quoted(metadata)}; {quoted(wanted)} is expected.")
 
 
 def _same_creation(first: Exchange, later: Exchange) -> None:
