@@ -80,34 +80,34 @@ class Settings(Model):
     principal: str = Field(default_factory=_default_principal)
     """Who you are in the operation log."""
     acts_for: str = ""
-    """The person, as a principal, on whose behalf an agent acts, and whose rights it then has."""
+    """The person, such as `user:ana`, for whom an agent acts and whose rights it has."""
     read_only: bool = False
     """Refuse every change, whatever the channel."""
     database_url: str = ""
     """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
     provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
-    """How long one call to a provider may take in all, in milliseconds."""
+    """How long one call to a provider may take, in milliseconds."""
     all_bindings_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 5_000
-    """How long one binding may take where all are asked at once, in milliseconds."""
+    """How long one binding may take when all are queried at once, in milliseconds."""
     scope_weights: dict[
         Literal["project", "user", "agent", "orchestrator", "company"],
         Annotated[float, Field(ge=0, le=1)],
     ] = {}
-    """How much a record counts where all bindings are asked, by whose it is: `agent = 0.7` under
+    """Weight of a record by its scope when all bindings are queried: `agent = 0.7` under
     `[scope_weights]`. Not set: project and user 1.0, agent 0.7, orchestrator 0.5, company 0.4."""
     hook_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     """How long a hook may take before it ends without an answer, in milliseconds."""
     mcp_answer_characters: Annotated[int, Field(ge=1_000)] | None = None
-    """How many characters a tool's answer over MCP may have. Not set: 8,000, and 24,000 for Claude
-    Code, which shows its model that much."""
+    """Longest answer of a tool over MCP, in characters. Not set: 8,000, and 24,000 for Claude Code,
+    which shows its model that much."""
     timezone: str = ""
     """IANA name of the zone that days and clock times are shown in; empty means the system's."""
     theme: str = "memtui"
     """The terminal app's theme; `ansi` uses the terminal's own colours."""
     mouse: bool = True
-    """Whether the terminal app takes the mouse."""
+    """Whether the terminal app uses the mouse."""
     notify_saves: bool = True
-    """Whether the terminal app tells at once what agents and other processes save."""
+    """Whether the terminal app shows a notice when agents and other processes save memories."""
     editor: str = ""
     """The command that `E` opens; empty means $VISUAL, else $EDITOR, else vi."""
     fact_max_chars: Annotated[int, Field(ge=0)] = 200
@@ -123,19 +123,20 @@ class Settings(Model):
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""
     context_model: str = "claude-sonnet-4-5"
-    """The model whose tokens and prices the context is counted in."""
+    """The model whose tokenizer and prices are used for contexts."""
     score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """From this score on a returned record counts as a hit where no better sign exists."""
+    """Lowest score at which a returned record counts as a hit where no better sign exists."""
     score_thresholds: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
-    """The same for single bindings, by key: `research-kb = 0.7` under `[score_thresholds]`."""
+    """The `score_threshold` of single bindings: `research-kb = 0.7` under `[score_thresholds]`."""
     archive_url: str = ""
-    """An object store that gets a copy of what is sealed, as a URL that fsspec knows."""
+    """URL, in fsspec's form, of an object store that gets a copy of the sealed log."""
     hot_days: Annotated[int, Field(ge=0)] = 90
     """How many days of operations stay in the database when the log is sealed."""
     purge_after_days: Annotated[int, Field(ge=0)] = 0
-    """How many days the texts of operations are kept; 0 keeps them. Needs `memtui purge` first."""
+    """After how many days the texts of operations are purged; 0: never. Once, allow it with
+    `memtui purge --texts-older-than 90d --keep-doing`."""
     helper_idle_s: Annotated[int, Field(ge=0, le=86_400)] = 900
-    """How many seconds the helper that makes hooks quick waits for the next; 0 starts none."""
+    """Seconds without a hook after which the helper that speeds up hooks ends; 0: no helper."""
     keymap: dict[str, str] = {}
     """Action id to keys, comma separated: `records.forget = "d,delete"` under `[keymap]`."""
 

@@ -179,17 +179,18 @@ def prefixes_of(model: str) -> Prefixes:
 
 
 class EmbeddingConfig(Model):
-    """What a provider's config says of the model that its texts are embedded with."""
+    """Settings of the model that embeds a provider's texts."""
 
     embedding: Annotated[str | None, AfterValidator(_checked)] = None
-    """The model that texts are found by meaning with: static, fastembed:MODEL or
-    openai:URL#MODEL; unset searches by words alone."""
+    """The model for search by meaning: static, fastembed:MODEL or openai:URL#MODEL; unset: search
+    by words only."""
     embedding_secret: str | None = None
     """The name of the secret, in the keyring or the environment, that holds the server's key."""
     embedding_prefixes: tuple[str, str] | None = None
-    """What the model wants in front of a query and of a text; unset takes what its name tells."""
+    """What the model expects before a query and before a text; unset: chosen by the model's
+    name."""
     embedding_usd: Decimal | None = Field(default=None, ge=0)
-    """US dollars for a million tokens; unset takes the table of prices, and nothing for this
+    """US dollars for a million tokens; unset: from the table of prices, and free on this
     machine."""
 
 

@@ -70,7 +70,7 @@ _MOST_FOLDERS = 2_000
 
 
 class InstructionsConfig(FilesConfig):
-    """What coding agents are told: the CLAUDE.md, AGENTS.md and rules of a project or a person.
+    """Instructions of coding agents: the CLAUDE.md, AGENTS.md and rules of a project or a person.
 
     `path` is the project's folder, or the person's `.claude`.
     """

@@ -75,14 +75,13 @@ class FactsConfig(Model):
     """
 
     url: str | None = None
-    """The database's URL, `postgresql://user@host/name`, where it holds no password."""
+    """The database's URL, `postgresql://user@host/name`, if it contains no password."""
     url_secret: str | None = None
     """The name of the secret that holds the URL, password and all."""
     create: bool = False
-    """Create what is missing of the two tables and of memtui's own `memtui_fact_details`, which
-    keeps what they have no column for: sources, tags, topics, pins, expiry, times of change. On
-    SQLite that is always done; in PostgreSQL nothing is created without it, and no table that
-    exists is ever changed."""
+    """Create missing tables: the two of facts, and memtui's own `memtui_fact_details` for sources,
+    tags, topics, pins, expiry and times of change. In SQLite they are always created; in PostgreSQL
+    nothing is created without this, and existing tables are never changed."""
     max_chars: int = Field(default=200, ge=1, le=10_000)
     """The longest fact, in Unicode code points (what Python and PostgreSQL count as characters;
     an emoji that JavaScript counts as two is one)."""
@@ -90,7 +89,8 @@ class FactsConfig(Model):
     """How many facts one user or one drive may have."""
     templates: Json = {}
     """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
-    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
+    `{"project": "workspace:acme-{project_id}"}`; a part that is left out keeps its usual
+    namespace."""
 
     @classmethod
     def of(cls, context: BindingContext) -> Self:

@@ -59,7 +59,7 @@ _PROBLEM_LIMIT = 500
 
 
 class FilesConfig(Model):
-    """What every provider of files is told."""
+    """Settings that all providers of files share."""
 
     path: LocalPath
     """The folder or file to read; absolute, or from `~`."""
@@ -68,7 +68,7 @@ class FilesConfig(Model):
     agent_id: str | None = None
     """The agent that the memories belong to; unset means every agent."""
     subject_id: str | None = None
-    """Whom the memories are about; unset means nobody in particular."""
+    """The user that the memories are about; unset means nobody in particular."""
 
 
 ConfigT = TypeVar("ConfigT", bound=FilesConfig)

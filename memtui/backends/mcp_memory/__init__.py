@@ -81,11 +81,11 @@ class McpMemoryConfig(FilesConfig):
     """The knowledge graph of an MCP memory server: the file that `MEMORY_FILE_PATH` names."""
 
     entity: str | None = None
-    """The entity that gets an observation which is written without a title; unset: the one that
-    bears the name of the project, user, agent or company that it is written for."""
+    """The entity that gets observations without a title; unset: the entity named after the project,
+    user, agent or company that they are written for."""
     settle_ms: int = Field(default=100, ge=0, le=10_000)
-    """How long each change watches, in milliseconds, whether the server undoes it; a second at
-    least where the server has just written. 0: not at all."""
+    """How long to watch after each change, in milliseconds, whether the server undoes it; at least
+    a second if the server has just written. 0: not at all."""
 
 
 class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):

@@ -20,10 +20,10 @@ class Mem0Config(Model):
     url: str = PLATFORM
     """Where mem0 answers: its platform, or the address of your own server."""
     api: Literal["platform", "server"] | None = None
-    """The API at `url`; unset: the platform's at api.mem0.ai, else the open server's."""
+    """Which API `url` has; unset: the platform's at api.mem0.ai, else the open server's."""
     library: LocalPath | None = None
-    """A config file of mem0's own library (JSON or YAML, as for `Memory.from_config`); its store is
-    opened here, instead of `url`."""
+    """A config file of mem0's own library (JSON or YAML, as for `Memory.from_config`); memtui opens
+    its store itself, instead of `url`."""
     api_key_secret: str | None = None
     """The name of the secret that holds the API key; the platform wants one."""
     infer: bool = False

@@ -63,9 +63,9 @@ class MemsearchConfig(FilesConfig):
     """The daily logs of memsearch: a folder `.memsearch/memory`."""
 
     command: LocalPath | None = None
-    """Where the program memsearch is, whose search the agents use; unset: on the PATH."""
+    """Path of the program memsearch, with which agents search; unset: on the PATH."""
     collection: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """The collection that it searches; unset: the one its plugins make of the project's folder."""
+    """The collection to search; unset: the one that its plugins make for the project's folder."""
     search_seconds: float = Field(default=9.0, gt=0)
     """How long a search by the program may take, in seconds."""
 

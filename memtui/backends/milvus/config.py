@@ -33,7 +33,7 @@ class MilvusConfig(EmbeddingConfig):
     database: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
     """The database within Milvus; unset is its default one."""
     prefix: str = Field(default="aq_", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """What the names of the collections begin with."""
+    """The beginning of each collection's name."""
     embedding: str | None = STATIC
     """The model of the documents' vectors: static, fastembed:MODEL or openai:URL#MODEL;
     without a model: search by words only, and no documents can be written."""

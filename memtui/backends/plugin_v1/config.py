@@ -190,22 +190,22 @@ class PluginConfig(Model):
     read_wider: bool = True
     """A project, an agent and a subject also see the company's namespace."""
     timeout_seconds: float = Field(default=5.0, gt=0, le=600)
-    """How long one request may take in all, its body included."""
+    """How long one request may take, body included, in seconds."""
     max_reply_mb: float = Field(default=32.0, gt=0, le=1024)
-    """A longer reply is refused."""
+    """The largest reply that is read, in megabytes."""
     refresh_seconds: float = Field(default=300.0, ge=0)
-    """How old the plugin's list of capabilities may be."""
+    """Seconds after which the plugin's list of capabilities is read again."""
     local_fallback: bool = True
     """Where the plugin finds nothing for a query, look through its newest records here."""
     page_size: int = Field(default=MOST_ROWS, ge=1, le=10_000)
-    """How many records one search asks for. The contract's most is 100; set more for a plugin that
-    gives more, less for one that refuses so many."""
+    """How many records one search requests. The contract allows 100; set more if the plugin returns
+    more, less if it refuses so many."""
     max_searches: int = Field(default=1000, ge=1, le=100_000)
-    """How many searches one call of a list may make; the next call goes on from there."""
+    """How many searches one call of a list may make; the next call continues."""
     search_seconds: float = Field(default=4.0, gt=0, le=600)
-    """How long one call of a list may go on searching; the next call goes on from there."""
+    """How long one call of a list may search, in seconds; the next call continues."""
     cost: Literal["unknown", "free"] = "unknown"
-    """A plugin does not say what a call costs, so calls are unpriced unless it is free."""
+    """The price of calls, which a plugin does not report: unpriced, unless it is free."""
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:

@@ -133,7 +133,7 @@ class _FolderConfig(Model):
     path: LocalPath | None = None
     """The vault's folder; unset keeps it in the binding's own data folder."""
     exclude: tuple[str, ...] = ("node_modules",)
-    """Names of folders that hold no records. Folders with a leading dot hold none either."""
+    """Names of folders that are not read. Folders with a leading dot are not read either."""
     refresh_seconds: float = Field(default=2.0, ge=0)
     """Seconds before outside edits are noticed."""
     lock_seconds: float = Field(default=10.0, gt=0)
@@ -141,11 +141,12 @@ class _FolderConfig(Model):
     max_file_mb: int = Field(default=20, ge=1)
     """Larger files are listed as problems, not read."""
     workspaces: dict[str, WorkspaceConfig] = {}
-    """Projects whose own specs and docs are read where they lie, by their id:
-    `{"web": "~/src/web"}`, or `{"web": {"path": "~/src/web", "patterns": ["/docs/**/*.md"]}}`."""
+    """Projects whose specs and docs are read in place, by project id: `{"web": "~/src/web"}`, or
+    `{"web": {"path": "~/src/web", "patterns": ["/docs/**/*.md"]}}`."""
     templates: Json = {}
     """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
-    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
+    `{"project": "workspace:acme-{project_id}"}`; a part that is left out keeps its usual
+    namespace."""
 
 
 class VaultConfig(EmbeddingConfig, _FolderConfig):

@@ -41,7 +41,7 @@ class WorkspaceConfig(Model):
         "/specs/**/*.md",
         "/adr/**/*.md",
     )
-    """As in a .gitignore: `/*.md` is a file of the folder itself, `!` takes files out again."""
+    """As in a .gitignore: `/*.md` is a file of the folder itself, `!` excludes files."""
 
     @model_validator(mode="before")
     @classmethod
