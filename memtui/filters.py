@@ -149,8 +149,8 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
     idle = unsupported(chosen, target)
     if target is FilterTarget.QUESTIONS and "words" in idle:
         raise Invalid(
-            "words cannot narrow a question; put all that is asked in quotes, "
-            'such as "which branch do we deploy".'
+            'words cannot narrow a query; put the whole query in quotes, such as "which branch do '
+            'we deploy".'
         )
     if idle:
         supported = [f"{word}:" for field, word in WORD_OF.items() if field in SUPPORTED[target]]
@@ -163,9 +163,8 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
         )
         tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in SUPPORTED[target] else ""
         raise Invalid(
-            f"{' and '.join(idle)} cannot narrow {target}; take it out.{tokens} "
-            f"What can is {' '.join(supported)} and "
-            f"{'' if 'text' in SUPPORTED[target] else '~'}words.{only}"
+            f"{' and '.join(idle)} cannot narrow {target}; remove it.{tokens} What can is "
+            f"{' '.join(supported)} and {'' if 'text' in SUPPORTED[target] else '~'}words.{only}"
         )
 
 
@@ -315,7 +314,9 @@ class _Line:
         term = written[out:]
         if (comparison := _comparison(term)) is not None:
             if out:
-                raise Invalid(f"{written} has a sign to turn round; write it without the -.")
+                raise Invalid(
+                    f"{written} cannot be excluded; remove the - and turn its sign round."
+                )
             self.compared[comparison] = None
         elif term.startswith("~") and not term.startswith("~/"):
             (self.excluded["fuzzy"] if out else self.fuzzy).append(_fuzzy_word(_unquoted(term[1:])))
@@ -328,7 +329,7 @@ class _Line:
 
     def _take_word(self, word: str, *, out: bool) -> None:
         if out and not word:
-            raise Invalid("- needs a word or a field behind it, such as -draft or -type:query.")
+            raise Invalid("- needs a word or a field after it, such as -draft or -type:query.")
         (self.excluded["text"] if out else self.words).append(word)
 
     def _take_field(self, name: str, written: str, *, out: bool) -> None:
@@ -353,7 +354,7 @@ class _Line:
     def _take_moment(self, name: str, taken: Sequence[str], *, out: bool) -> None:
         if out or len(taken) > 1:
             other = "until" if name == "since" else "since"
-            raise Invalid(f"{name}: takes one moment and no -; {other}: is the other side of it.")
+            raise Invalid(f"{name}: takes one time and no -; use {other}: for the other side.")
         moment = parse_when(taken[0], now=self.now, zone=self.zone)
         if self.moments.setdefault(name, moment) != moment:
             raise Invalid(f"The filter gives {name}: twice; take one out.")
@@ -399,7 +400,7 @@ def _use(name: str, written: str, *, out: bool) -> UseTest:
         sign, number = asked[1], int(asked[2]) * int(_SPAN_UNITS[asked[3]].total_seconds())
     else:
         example = "stale:>30d" if name == "stale" else _USE_EXAMPLES[use]
-        raise Invalid(f"{name}:{written} says nothing of a record's use; write {example}.")
+        raise Invalid(f"{name}:{written} does not fit; write {example}.")
     if number > MOST_OF_A_USE:
         raise Invalid(f"{name}:{written} is beyond the 300 years that can be asked for.")
     return UseTest.model_validate({"use": use, "sign": sign, "value": number, "excluded": out})
@@ -444,7 +445,7 @@ def _refuse_joined(terms: Sequence[str]) -> None:
                 "word. -type:query excludes, and agent:a,b lets either through."
             )
         if term[0] == "!" and _is_term(term[1:]):
-            raise Invalid(f"What is left out has a - before it: -{term[1:]}.")
+            raise Invalid(f"A term is excluded by a - before it: -{term[1:]}.")
 
 
 def _is_term(term: str) -> bool:
@@ -459,11 +460,13 @@ def _is_term(term: str) -> bool:
 
 def _fuzzy_word(word: str) -> str:
     if not word:
-        raise Invalid("~ needs a word behind it, such as ~deploy; in quotes it is found as it is.")
+        raise Invalid(
+            "~ needs a word after it, such as ~deploy; quote it to search for the sign itself."
+        )
     if len(word) > MOST_CHARACTERS:
         raise Invalid(
-            f"A fuzzy word has at most {MOST_CHARACTERS} characters; "
-            f"without the ~, {word[:20]}… is found as it is."
+            f"A fuzzy word has at most {MOST_CHARACTERS} characters; remove the ~ to search for "
+            f"{word[:20]}… as it is."
         )
     return word
 
@@ -478,13 +481,13 @@ def _comparison(term: str) -> Comparison | None:
     if name not in MEASURES:
         near = difflib.get_close_matches(name, MEASURES, n=1, cutoff=0.75)
         if near and amount is not None:
-            raise Invalid(f"Nothing is called {name} to compare; did you mean {near[0]}{sign}?")
+            raise Invalid(f"{name} cannot be compared; did you mean {near[0]}{sign}?")
         return None
     measure = MEASURES[name]
     if amount is None or (amount[2] and measure is not Measure.LATENCY):
         raise Invalid(
-            f"{name}{sign} needs a number, such as {_EXAMPLES[measure]}; "
-            "in quotes it is searched for as a word."
+            f"{name}{sign} needs a number, such as {_EXAMPLES[measure]}; quote it to search for it "
+            "as a word."
         )
     value = Decimal(amount[1]) * _MILLISECONDS[amount[2]]
     try:
@@ -551,9 +554,12 @@ def taken_for_words(chosen: Filter) -> Iterator[str]:
     """Yield a notice for each word that may have been meant as a time or an operation."""
     for word in (chosen.text or "").split():
         if _SEQ.fullmatch(word):
-            yield f"{word} is looked for as a word; `memtui ops show {word[1:]}` is the operation."
+            yield (
+                f"{word} is searched for as a word; `memtui ops show {word[1:]}` shows the "
+                "operation."
+            )
         if word.lower() in _DAYS_BACK or _SPAN.fullmatch(word):
-            yield f"{word} is looked for as a word; since:{word} is the time."
+            yield f"{word} is searched for as a word; since:{word} filters by time."
 
 
 def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
@@ -674,7 +680,7 @@ def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datet
         if day := _DAY_AHEAD.fullmatch(written.lower()):
             return _start_of_next(day, now.astimezone(zone))
     except OverflowError as error:
-        raise Invalid(f"{written} lies outside of the calendar; give a nearer time.") from error
+        raise Invalid(f"{written} is outside of the calendar; give a nearer time.") from error
     try:
         return parse_when(written, now=now, zone=zone)
     except Invalid as error:
@@ -724,7 +730,7 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> dateti
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError as error:
-        raise Invalid(f"{text} lies outside of the calendar; give a nearer time.") from error
+        raise Invalid(f"{text} is outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
             f"{text!r} is not a time; try 7d, 3 weeks ago, today, last monday, 14:30, 2026-03-01 "

@@ -283,23 +283,23 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("source:nowhere", "for source does not fit"),
         ("since:soon", "is not a time"),
         ("since:7x", "is not a time"),
-        ("cost>", "cost> needs a number, such as cost>0.01; in quotes"),
+        ("cost>", "cost> needs a number, such as cost>0.01; quote it"),
         ("cost>much", "cost> needs a number"),
         ("cost>1s", "cost> needs a number"),
         ("took>2d", "took> needs a number, such as latency>200 or took>2s"),
         ("tokens>1.5", "tokens>1.5 does not fit: tokens are whole numbers"),
         ("cost>9000001", "cost goes up to 9,000,000 dollars"),
         ("score>0.0000000000001", "does not fit"),
-        ("a ~", "~ needs a word behind it, such as ~deploy; in quotes"),
-        ("~''", "~ needs a word behind it"),
-        (f"~{'x' * 33}", "A fuzzy word has at most 32 characters; without the ~"),
+        ("a ~", "~ needs a word after it, such as ~deploy; quote it"),
+        ("~''", "~ needs a word after it"),
+        (f"~{'x' * 33}", "A fuzzy word has at most 32 characters; remove the ~"),
         ("read:often", "write read:never, read:<30d or read:>30d"),
         ("stale:never", "write stale:>30d"),
         ("cost:>$5", "write cost:>20, which are tokens; dollars are cost>0.01"),
         ("cost:20", "write cost:>20"),
         ("dup:", "write dup:yes or dup:no"),
         ("raed:never", "did you mean read:?"),
-        ("costs>1", "Nothing is called costs to compare; did you mean cost>?"),
+        ("costs>1", "costs cannot be compared; did you mean cost>?"),
         (
             "word " * 1000,
             "word word…' for text does not fit: a filter takes at most 200 words or values",
@@ -454,16 +454,16 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
         ("agent:a and -draft", "remove “and”"),
         ("agent:a or draft", "remove “or”"),
         ("!agent:bob", "a - before it: -agent:bob"),
-        ("-cost>1", "turn round; write it without the -"),
-        ("-since:7d", "since: takes one moment and no -; until:"),
-        ("until:7d,3d", "until: takes one moment"),
+        ("-cost>1", "cannot be excluded; remove the -"),
+        ("-since:7d", "since: takes one time and no -; use until:"),
+        ("until:7d,3d", "until: takes one time"),
         ("agent:a,", "needs a value before and after each comma"),
         ("agent:,a", "before and after each comma"),
         ("agent:a,''", "before and after each comma"),
         ("-type:write,wrote", "There is no type wrote; did you mean type:write?"),
         ("-agnt:a", "did you mean agent:?"),
-        ("-''", "- needs a word or a field behind it"),
-        ("-~", "~ needs a word behind it"),
+        ("-''", "- needs a word or a field after it"),
+        ("-~", "~ needs a word after it"),
     ],
 )
 def test_what_leaves_out_or_chooses_in_another_way_is_told_how(line: str, told: str) -> None:
@@ -558,7 +558,7 @@ def test_dollars_of_records_are_answered_with_how_their_tokens_are_written() -> 
     chosen = parse_filter("cost>20", now=NOW)
     with pytest.raises(Invalid, match="Tokens are cost:>20"):
         refuse_unsupported(chosen, FilterTarget.RECORDS)
-    with pytest.raises(Invalid, match=r"cannot narrow a question; take it out\. What"):
+    with pytest.raises(Invalid, match=r"cannot narrow a question; remove it\. What"):
         refuse_unsupported(chosen, FilterTarget.QUESTIONS)
 
 
@@ -614,7 +614,7 @@ def test_what_a_refusal_says_to_try_is_taken() -> None:
         ("soon", "is not a time; try 30d, in 3 weeks, tomorrow"),
         ("-3d", "is not a time"),
         ("\x1b[31m", "is not a time"),
-        ("999999y", "lies outside of the calendar"),
+        ("999999y", "is outside of the calendar"),
         ("0d", "is past; give a time that is still to come"),
         ("3 weeks ago", "is past"),
         ("2020-01-01", "is past"),

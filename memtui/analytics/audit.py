@@ -207,8 +207,8 @@ def _write(database: Database, root: Path, company_id: str, file: Any, visible: 
                 raise Conflict(f"Operation {seq} of {company_id} is missing; nothing was exported.")
             if problem := _misfit(operation, previous, log.head.salt):
                 raise Conflict(
-                    f"{problem} Nothing was exported, as it would prove nothing; `memtui ops "
-                    "export` writes the operations as they are."
+                    f"{problem} Nothing was exported, because an export would prove nothing; "
+                    "`memtui ops export` writes the operations as they are."
                 )
             previous = operation.digest
             file.write(_line(operation, log.head.salt, visible=visible(operation)))
@@ -302,8 +302,8 @@ class _Proof:
                 path = folder.file(segment, table)
                 if not path.is_file() or sha256_of(path) != logged["files"][table]["sha256"]:
                     return segment.first_seq, (
-                        f"The file {path} of segment {segment.name} is not the one whose SHA-256 "
-                        f"operation {seq} tells."
+                        f"The file {path} of segment {segment.name} does not have the SHA-256 that "
+                        f"operation {seq} names."
                     )
         for seq, logged in self._segments.values():
             return seq, (
@@ -356,6 +356,6 @@ def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int |
         why = "its end was cut off" if is_cut else "it was rewritten"
         return min(noted.seq, seq + 1), (
             f"This machine has seen operation {noted.seq}, {but}: {why}, or an older database was "
-            "brought back."
+            "restored."
         )
     return broken or (None, None)

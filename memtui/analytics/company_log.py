@@ -157,7 +157,7 @@ class CompanyLog:
                 f"There is no operation {asked}; `memtui ops list` shows those there are."
             )
         if len(found) > 1:
-            raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
+            raise Invalid(f"Several operation ids begin with {asked}; give more of it.")
         return found[0]
 
     def by_ids(

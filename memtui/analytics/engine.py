@@ -170,7 +170,7 @@ class Interrupted(Unavailable):
     """A newer query replaced this one."""
 
     def __init__(self) -> None:
-        super().__init__("A newer question took the place of this one.")
+        super().__init__("A newer query replaced this one.")
 
 
 class Stop:

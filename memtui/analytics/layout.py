@@ -164,8 +164,8 @@ class ArchiveFolder:
         for file in files:
             if not file.is_file():
                 raise Unavailable(
-                    f"The file {file} is missing; restore it from a backup, and see with "
-                    "memtui archive verify whether others are."
+                    f"The file {file} is missing; restore it from a backup, then check the others "
+                    "with memtui archive verify."
                 )
         return f"read_parquet([{', '.join(map(quoted, files))}])"
 
@@ -189,7 +189,7 @@ class ArchiveFolder:
             return Manifest(company_id=self.company_id)
         except PermissionError as error:
             raise Unavailable(
-                f"The archive {self.path} may not be read; let its owner open it to you."
+                f"The archive {self.path} may not be read; ask its owner for permission."
             ) from error
         except (OSError, ValueError, ValidationError) as error:
             raise Unavailable(
@@ -265,6 +265,6 @@ def usable(folder: ArchiveFolder) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unavailable(
-            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); "
-            "check its rights and its disk."
+            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); check "
+            "its permissions and its disk."
         ) from error

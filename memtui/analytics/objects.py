@@ -51,7 +51,7 @@ class ObjectStore:
             extra = "s3" if url.startswith("s3") else "archive"
             raise missing_extra(f"archive_url {url}", extra) from error
         except ValueError as error:
-            raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
+            raise Invalid(f"The setting archive_url {url} cannot be used: {error}.") from error
 
     def keep(self, folder: ArchiveFolder) -> tuple[Segment, ...]:
         """Copy the segments that the store lacks, then its manifest; returns the segments.
@@ -150,9 +150,15 @@ class ObjectStore:
             self._refuse_missing_bucket()
             return Manifest(company_id=folder.company_id)
         except (ValueError, ValidationError) as error:
-            raise Unavailable(f"The manifest in {self._url} cannot be read.") from error
+            raise Unavailable(
+                f"The manifest in {self._url} cannot be read; restore it, or name another "
+                "archive_url."
+            ) from error
         if found.company_id != folder.company_id or found.version != 1:
-            raise Conflict(f"{self._url} holds the log of another company or a newer memtui.")
+            raise Conflict(
+                f"{self._url} has the log of another company or of a newer memtui; name another "
+                "archive_url, or upgrade memtui."
+            )
         return found
 
     def _name(self, folder: ArchiveFolder, manifest: Manifest) -> None:
@@ -176,7 +182,10 @@ class ObjectStore:
             self._files.get_file(source, str(path))
             path.chmod(0o600)
             if sha256_of(path) != segment.files[table].sha256:
-                raise Unavailable(f"{source} in {self._url} was changed; nothing of it is used.")
+                raise Unavailable(
+                    f"{source} in {self._url} was changed, so it is not used; restore it from a "
+                    "backup."
+                )
         sync_folder(work)
         work.rename(folder.segment(segment))
         sync_folder(folder.path)
@@ -186,7 +195,7 @@ class ObjectStore:
         bucket = self._root.partition("/")[0]
         if bucket and not self._files.exists(bucket):
             raise Unavailable(
-                f"There is no bucket {bucket} for {self._url}, or it may not be listed; make it "
+                f"There is no bucket {bucket} for {self._url}, or it may not be listed; create it "
                 "first, or name another archive_url."
             )
 

@@ -81,8 +81,8 @@ def _segment(duck: Any, manifest: Manifest, path: Path, named: dict[str, _Named]
         if segment is not None and segment.proof() == logged.proof:
             return segment
     raise Unavailable(
-        f"{path} is not what the log says was sealed, so no manifest was written; bring the "
-        "archive back from a backup."
+        f"{path} does not match the log, so no manifest was written; restore the archive from a "
+        "backup."
     )
 
 

@@ -168,7 +168,7 @@ def _refuse_altered(duck: Any, manifest: Manifest, span: tuple[int, int]) -> Non
 def _altered(manifest: Manifest, span: tuple[int, int], which: str, why: str) -> Conflict:
     return Conflict(
         f"{which} of {manifest.company_id} was altered: {why}, so nothing from {span[0]} on was "
-        "sealed. `memtui audit verify` tells more; bring the log back with `memtui restore`."
+        "sealed. `memtui audit verify` tells more; restore the log with `memtui restore`."
     )
 
 
@@ -361,8 +361,8 @@ def rewrite(
             for operation in fetch(duck, files, among(part)).values():
                 if not is_intact(operation, company):
                     raise Conflict(
-                        f"Operation {operation.seq} of {folder.company_id} does not fit its digest "
-                        "without what was to be erased; find the place with memtui audit verify."
+                        f"Operation {operation.seq} of {folder.company_id} would not match its "
+                        "digest after the erasure; find the place with memtui audit verify."
                     )
     return Rewritten(fresh, gone)
 

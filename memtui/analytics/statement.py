@@ -109,7 +109,9 @@ def check_statement(
     if len(sql) > LONGEST:
         raise Invalid(f"The {what} is longer than {LONGEST:,} characters; shorten it.")
     if _UNREADABLE.search(sql):
-        raise Invalid(f"The {what} has a NUL or half a character in it; take it out.")
+        raise Invalid(
+            f"The {what} contains a NUL or half a character (a lone surrogate); remove it."
+        )
     try:
         row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         tree = json.loads(row[0])
@@ -158,7 +160,7 @@ def check_expression(connection: Any, expression: str, table: str, *, what: str)
     except (KeyError, ValueError):
         is_one = False
     if not is_one:
-        raise Invalid(f"The {what} has to be one expression.")
+        raise Invalid(f"The {what} must be one expression.")
 
 
 def _refuse_unreadable(tree: dict[str, Any], what: str) -> None:
@@ -170,7 +172,7 @@ def _refuse_unreadable(tree: dict[str, Any], what: str) -> None:
     if not tree["statements"]:
         raise Invalid("There is no statement; write one such as SELECT * FROM operations.")
     if len(tree["statements"]) > 1:
-        raise Denied("Only one statement at a time is allowed here; run them one by one.")
+        raise Denied("Only one statement at a time is allowed; run them one by one.")
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -188,7 +190,9 @@ def _refuse_more_than_reading(nodes: list[dict[str, Any]]) -> None:
     for node in nodes:
         kind = str(node.get("type"))
         if kind.endswith("_NODE") and kind not in _NODES:
-            raise Denied("A statement here only reads: it may not change anything, not in WITH.")
+            raise Denied(
+                "A statement may only read; remove the part that changes something, in WITH too."
+            )
         if kind == "SHOW_REF" and node.get("query") is None:
             raise Denied("SHOW is not allowed here; use DESCRIBE with the name of a view.")
 

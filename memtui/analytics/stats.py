@@ -171,7 +171,7 @@ class Rollups:
             Unavailable: the log cannot be read, or the figures by day cannot be cached.
         """
         if bucket is Bucket.HOUR:
-            raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
+            raise Invalid("The dashboard shows days, weeks and months; `memtui stats` shows hours.")
         with self.log.reading() as state:
             cursor, manifest, last = state
             if before is not None or last <= self.short:

@@ -28,8 +28,8 @@ FAR_OVER = 2
 """More tokens than this multiple of the budget get a separate warning (seed 002)."""
 TRUNCATED = "[truncated]"
 """The line that marks where a text was cut."""
-GIVEN_BEFORE = "This run was given it before."
-NO_ROOM = "It does not fit what is left of the budget."
+GIVEN_BEFORE = "It was delivered to this run before."
+NO_ROOM = "It does not fit into the rest of the budget."
 """Reasons to leave out a record that has no fault."""
 ORDER: tuple[frozenset[str], ...] = (
     frozenset({"rule", "rules"}),
@@ -538,7 +538,7 @@ def unread_warning(problem: Problem) -> ContextWarning:
 def late_warning(kind: SectionKind) -> ContextWarning:
     """Warn that a section is missing or incomplete because reading it took too long."""
     title = RULES[kind].title
-    message = f"What belongs to {title} was not there in time and is left out."
+    message = f"What belongs to {title} was not read in time and is left out."
     return ContextWarning(kind=WarningKind.LATE, section=title, message=message)
 
 

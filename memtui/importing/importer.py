@@ -259,7 +259,7 @@ class Import:
         rows = f"1 row does not fit: {place}"
         if self.bad_count > 1:
             rows = f"{self.bad_count:,} rows do not fit; the first is {place}"
-        error = Invalid(f"{rows}. Nothing was imported; say --skip-bad to import the others.")
+        error = Invalid(f"{rows}. Nothing was imported; add --skip-bad to import the others.")
         error.details = {"bad_count": self.bad_count, "bad": self.bad}
         return error
 
@@ -304,8 +304,8 @@ def _refuse_missing(rows: MappedRows, expressions: Mapping[str, str]) -> None:
         examples = zip(missing, rows.columns, strict=False)
         maps = [f"--map {shlex.quote(f'{name}={column}')}" for name, column in examples]
         raise Invalid(
-            f"{rows.described()}, but not {' and '.join(missing)}; say which column or SQL "
-            f"expression that is, such as {' '.join(maps)}."
+            f"{rows.described()}, but not {' and '.join(missing)}; name its column or SQL "
+            f"expression, such as {' '.join(maps)}."
         )
 
 

@@ -60,8 +60,8 @@ def format_of(path: Path) -> FormatName:
         return "claude-code"
     found = _ENDINGS.get(path.suffix.lower())
     if found is None:
-        untold = f"The name of {path} does not tell its format; give --format."
-        raise Invalid(untold if path.exists() else f"There is no file {path}.")
+        untold = f"The name of {path} does not show its format; add --format."
+        raise Invalid(untold if path.exists() else f"There is no file {path}; check its path.")
     return "claude-code" if found == "jsonl" and _is_transcript(path) else found
 
 
@@ -190,7 +190,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             except csv.Error as error:
                 raise Invalid(f"{path} is not CSV ({error}).") from error
             if len(set(names)) < len(names) or not all(names):
-                raise Invalid(f"The first line of {path} has to name every column, each once.")
+                raise Invalid(f"The first line of {path} must name every column exactly once.")
             yield from _csv_body(reader, names)
     except OSError as error:
         raise _unreadable(path, error) from error

@@ -51,20 +51,23 @@ def _refuse_unverified(endpoints: Endpoints, state: MigrationState) -> None:
     pair = f"{endpoints.source.key} {endpoints.destination.key}"
     if state.verified_at is None:
         raise Conflict(
-            f"{endpoints.destination.key} was not found to hold all of {endpoints.source.key} "
+            f"{endpoints.destination.key} has not been verified against {endpoints.source.key} "
             f"since the last migration; run `memtui migrate {pair} --verify` first, or add --force."
         )
     if not state.verified_whole:
         raise Conflict(
-            f"{endpoints.source.key} could not be listed whole, so nobody knows whether all of it "
-            "was moved; add --force to switch all the same."
+            f"{endpoints.source.key} cannot be listed completely, so memtui cannot tell whether "
+            "all of it was moved; add --force to switch all the same."
         )
 
 
 async def _take_over(endpoints: Endpoints, kept: ProgressFile, state: MigrationState) -> Switched:
     targets = endpoints.source.targets
     if not targets:
-        raise Conflict(f"{endpoints.source.key} serves nothing, so there is nothing to switch.")
+        raise Conflict(
+            f"{endpoints.source.key} serves no company, project or agent, so there is nothing to "
+            "switch."
+        )
     closes = not endpoints.source.read_only
     # Saved before the switch: an interrupted switch can still be undone in full.
     both = tuple(dict.fromkeys((*state.switched, *targets)))

@@ -150,7 +150,7 @@ async def check_writable(endpoints: Endpoints) -> None:
             views the past.
     """
     if endpoints.caller.as_of is not None:
-        raise Denied("This is the past, where nothing can be changed; go back to now first.")
+        raise Denied("The past cannot be changed; go back to now first.")
     if endpoints.service.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to migrate.")
     if (await endpoints.service.companies.get(endpoints.caller)).read_only:
@@ -172,7 +172,7 @@ def check_takes(binding: BindingView) -> None:
 def _own_key(key: str, caller: Caller) -> str:
     company, slash, name = key.rpartition("/")
     if slash and company != caller.company_id:
-        raise Denied(f"{key} is a binding of another company; memories never cross it.")
+        raise Denied(f"{key} is a binding of another company; name two bindings of one company.")
     return name
 
 

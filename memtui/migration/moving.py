@@ -207,8 +207,9 @@ async def _read_destination(endpoints: Endpoints, index: RecordIndex) -> None:
     async for page in endpoints.pages(endpoints.destination):
         if page.at_least and not endpoints.destination.capabilities.keeps_ids:
             raise Unsupported(
-                f"{endpoints.destination.key} keeps no ids and cannot be listed whole, so nobody "
-                "can tell what was moved before; migrate into an empty namespace."
+                f"{endpoints.destination.key} stores no ids and cannot be listed completely, so "
+                "memtui cannot tell which records were moved before; migrate into an empty "
+                "namespace."
             )
         await asyncio.to_thread(index.add, map(unpack, page.records))
 
@@ -368,7 +369,7 @@ class _Mover:
         key, metadata = self._endpoints.destination.key, envelope.record.metadata
         stored = unpack(answer.records[0])
         if print_of(stored.prints, "text") != print_of(envelope.prints, "text"):
-            raise Invalid(f"{key} stored another text than it was given.")
+            raise Invalid(f"{key} stored a different text.")
         if "metadata" in answer.filled_in:  # the answer's metadata comes from memtui's log
             self._carries = False
             self._lost |= {(envelope.record.kind, name) for name in answer.not_kept}

@@ -149,7 +149,7 @@ class _Survey:
         except Invalid as error:
             return str(error)
         except UnicodeEncodeError:
-            return "Its text holds a character that UTF-8 cannot carry."
+            return "Its text contains a character that UTF-8 cannot encode."
         return None
 
     def _too_many(self, record: Record, label: str) -> str | None:

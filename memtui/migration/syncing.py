@@ -199,7 +199,7 @@ async def resolve(endpoints: Endpoints, data: Path, record_id: str, keep: str) -
     """
     keys = (endpoints.source.key, endpoints.destination.key)
     if keep not in {*keys, BOTH}:
-        raise Invalid(f"Keep {keys[0]}, {keys[1]} or {BOTH}; {keep} is none of them.")
+        raise Invalid(f"{keep} is no version to keep; name {keys[0]}, {keys[1]} or {BOTH}.")
     for one in (endpoints, _turned(endpoints)):
         await check_writable(one)
     with ProgressFile(data, endpoints).alone():
@@ -556,7 +556,7 @@ class _Sync:
         request = self._request(record, to, mode, record_id)
         answer = await self._service.write(self._caller, request, copied=True)
         if not answer.records:
-            raise Unavailable(f"{self._sides[to].key} stored it and does not say where yet.")
+            raise Unavailable(f"{self._sides[to].key} stored it, but has not returned its id yet.")
         return answer.records[0]
 
     async def _paired(self, record: Record, stored: Record, to: int) -> None:
@@ -660,10 +660,10 @@ class _Sync:
         if self._rebuild:
             return "A rebuild deletes nothing."
         if not side.is_whole:
-            return f"{side.key} could not be read whole. {' '.join(side.unread)}".strip()
+            return f"{side.key} could not be read completely. {' '.join(side.unread)}".strip()
         for pair, _ in ones:
             if problem := side.problem_of(pair.ids[gone]):
-                return f"{pair.ids[gone]} may be there and cannot be read. {problem.sentence()}"
+                return f"{pair.ids[gone]} may still exist, but cannot be read. {problem.sentence()}"
         if not self._sees_all:
             return (
                 f"You do not see all of {side.key}, so records missing from your view may still "
@@ -677,7 +677,7 @@ class _Sync:
         lost = {owner_of(record.scope) for _, record in ones} - side.owners
         if lost:
             names = ", ".join(sorted(name for _, name in lost))
-            return f"{side.key} holds nothing of {names} any more."
+            return f"{side.key} has no records of {names} any more."
         many = f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5%."
         return many if len(ones) > _MOST_DELETED * pairs else None
 

@@ -92,7 +92,7 @@ def verdict(found: Verified, source: str, destination: str) -> str:
     if found.problems:
         return f"✗ {same}, but not all of {source} can be read"
     if found.source_at_least:
-        return f"✗ {same}, but {source} cannot be listed whole and may hold more"
+        return f"✗ {same}, but {source} cannot be listed completely and may have more"
     if found.checked < found.source_records:
         return f"✓ {same}; the others were not compared"
     if found.destination_at_least:

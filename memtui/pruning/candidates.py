@@ -290,15 +290,15 @@ class _Search:
             sentence = f"It contains a secret in clear text: {', '.join(dict.fromkeys(secrets))}."
             yield self._found(record, Reason.HOLDS_SECRET, sentence)
         if taken_out := dict.fromkeys(_TAKEN_OUT.findall(record.text)):
-            sentence = f"A secret was taken out of it: {', '.join(taken_out)}."
+            sentence = f"A secret was redacted in it: {', '.join(taken_out)}."
             yield self._found(record, Reason.REDACTED, sentence)
         texts = (record.text, *texts_beside(record))
         if order := next(filter(None, map(order_in, texts)), None):
-            sentence = f"It reads like an order to its reader: {_quoted(order)}."
+            sentence = f"It reads like an instruction to the model: {_quoted(order)}."
             yield self._found(record, Reason.POISONED, sentence)
         if hidden := sum(map(hidden_in, texts)):
             characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
-            sentence = f"It has {characters} that a person does not see and a model reads."
+            sentence = f"It has {characters} that people do not see and models read."
             yield self._found(record, Reason.POISONED, sentence)
 
     def _of_use(self, record: Record, use: RetrievalTally) -> Iterator[PruneCandidate]:

@@ -254,7 +254,7 @@ def _near_reason(one: TextForm, other: TextForm) -> str | None:
     if not mine and not theirs:
         if reordered:
             return "The same words in another order."
-        return "The same but for words that say nothing."
+        return "The same except for words without meaning."
     if "".join(mine) == "".join(theirs) and not any(map(is_number, (*mine, *theirs))):
         return f"The same but for spaces: “{' '.join(mine)}” and “{' '.join(theirs)}”."
     if len(mine) == len(theirs) == 1 and len(shared_one) >= SLIP_CONTEXT:
@@ -500,7 +500,7 @@ def find_clusters(
             break
         forms = [form for _, form in group]
         for joined, kept, cosine in join_by_meaning(forms, vectors, threshold):
-            sentence = f"It means the same, in other words ({cosine:.0%} alike)."
+            sentence = f"It has the same meaning in other words ({cosine:.0%} alike)."
             match = Match(Likeness.MEANING, sentence)
             members[group[kept][0].id].append(Duplicate(group[joined][0], match))
     clusters = [
@@ -526,14 +526,14 @@ def _why(survivor: Item, others: Sequence[Item]) -> str:
     if survivor.pinned and not all(other.pinned for other in others):
         return "It is pinned."
     if survivor.reads > max(other.reads for other in others if other.pinned == survivor.pinned):
-        return f"It is read most, {survivor.reads:,} times."
+        return f"It was read most often: {survivor.reads:,} times."
     if survivor.at is not None and all(
         other.at is None or other.at < survivor.at for other in others
     ):
-        return f"It is the newest, of {survivor.at:%Y-%m-%d}."
+        return f"It is the newest one, from {survivor.at:%Y-%m-%d}."
     if all(len(other.text) < len(survivor.text) for other in others):
         return "It is the longest."
-    return "It is the first; nothing else tells them apart."
+    return "It is the first; they differ in nothing else."
 
 
 def _keys(form: TextForm) -> tuple[str, ...]:

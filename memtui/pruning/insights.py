@@ -113,7 +113,7 @@ def _not_updated(
     last = max((at for at in times if at is not None), default=None)
     if last is not None and None not in times and now - last >= timedelta(rules.still_days):
         sentence = (
-            f"Nothing of {_owner(own)} was written or changed for {(now - last).days:,} days: "
+            f"No record of {_owner(own)} was written or changed for {(now - last).days:,} days: "
             f"{_figures(own)}."
         )
         yield _insight(InsightKind.NOT_UPDATED, own, own, sentence)

@@ -275,7 +275,7 @@ class Connection:
             seen = await self.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
             if [snapshot.handle for snapshot in seen] != list(handles):
                 raise Unavailable(
-                    f"{self.binding.key} answered with other records than it was asked for.",
+                    f"{self.binding.key} returned other records than those that were requested.",
                     sent=True,
                 )
             return seen

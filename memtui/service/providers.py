@@ -327,8 +327,8 @@ def _check(loaded: object, name: str, package: str) -> None:
     key = getattr(loaded, "key", None)
     if key != name:
         raise Invalid(
-            f"The provider {name} of the package {package} calls itself {key!r}, and its records "
-            "would be nobody's; its class needs the key of its entry point."
+            f"The provider {name} of the package {package} calls itself {key!r}, so its records "
+            "would belong to no provider; give its class the key of its entry point."
         )
     model = getattr(loaded, "config_model", None)
     if not (isinstance(model, type) and issubclass(model, BaseModel)):

@@ -176,7 +176,9 @@ class ServiceRuntime:
             NotFound: no such company or key, or nothing serves the scope.
         """
         if scope.company_id != caller.company_id:
-            raise Denied("The scope names another company than yours; memories never cross it.")
+            raise Denied(
+                "The scope names another company than yours; use a scope of your own company."
+            )
         if caller.project_id is not None and scope.project_id not in {None, caller.project_id}:
             raise Denied(f"Your token is for the project {caller.project_id}; name no other.")
         for name, value in scope:
@@ -245,7 +247,9 @@ class ServiceRuntime:
                 source is in another company. Else as `resolve`.
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
-            raise Denied("The source names another company than yours; memories never cross it.")
+            raise Denied(
+                "The source names another company than yours; use a source of your own company."
+            )
         routed = await self.resolve(entry.caller, entry.scope, binding_key)
         memberships = memberships_of(routed.memberships, entry.caller)
         if memberships is not None:
@@ -383,7 +387,9 @@ class ServiceRuntime:
         except MemtuiError as error:
             if surely:
                 raise
-            return [Problem(message=f"Whether all of it could be read is not known: {error}")]
+            return [
+                Problem(message=f"memtui could not tell whether everything could be read: {error}")
+            ]
         searches = entry.operation_type in _SEARCHING
         return [
             one

@@ -111,7 +111,9 @@ def add_company(connection: DatabaseConnection, row: CompanyRow) -> None:
     try:
         statements.ADD_COMPANY.run(connection, **asdict(row))
     except Taken as error:
-        raise Conflict(f"There is already a company {row.company_id}.") from error
+        raise Conflict(
+            f"There is already a company {row.company_id}; choose another id."
+        ) from error
 
 
 def update_company(connection: DatabaseConnection, company_id: str, values: dict[str, Any]) -> None:

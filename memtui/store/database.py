@@ -314,7 +314,10 @@ class Database:
             Denied: the database is read-only.
         """
         if self.read_only:
-            raise Denied("This home cannot be written where it lies, so nothing can be changed.")
+            raise Denied(
+                "This home is on a read-only medium, so nothing can be changed; copy it to a place "
+                "that can be written."
+            )
         if self._sqlite is not None:
             with self._guard(), self._write_lock, self._sqlite.writing(durable) as connection:
                 connection.heads = {}
@@ -676,8 +679,8 @@ def _reading_uri(path: Path) -> str:
         unmerged = changes.exists() and changes.stat().st_size > 0
         if unmerged and not shared.exists():
             raise Unavailable(
-                f"{path} has changes in {changes.name} that can only be merged where it can be "
-                "written; copy the home to such a place and read it there."
+                f"{path} has changes in {changes.name}, which can only be merged on a medium that "
+                "can be written; copy the home to one and read it there."
             )
     except OSError as error:
         raise Invalid(f"Cannot read the database file {path} ({error.strerror}).") from error

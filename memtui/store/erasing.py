@@ -54,7 +54,7 @@ from memtui.store.tables import (
 TABLES = (OPERATIONS.name, JOURNAL.name, PENDING.name)
 """The tables that hold content of records."""
 
-IRREVERSIBLE = "What a purge erased is nowhere any more."
+IRREVERSIBLE = "A purge erases every copy, so nothing is left to restore."
 """Why no purge can be undone."""
 
 SHORTEST = 12

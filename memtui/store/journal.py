@@ -529,7 +529,7 @@ def kept(connection: DatabaseConnection, company_id: str, operation_id: str) -> 
     if irreversible is None:
         [(count,)] = statements.COUNT_STEPS.rows(connection, **place)
     if irreversible is None and not count:
-        irreversible = f"What it changed was erased by {erased_by}, so nobody can put it back."
+        irreversible = f"Its records were erased by {erased_by}, so they cannot be restored."
     return Undoable(operation_id, as_member(OperationStatus, status), count, irreversible)
 
 

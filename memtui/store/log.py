@@ -95,8 +95,8 @@ _CONSUMED = (
 T = TypeVar("T")
 
 UNREADABLE = (
-    "The log holds what memtui never writes there; `memtui audit verify` names the operation that "
-    "is damaged."
+    "The log contains values that memtui never writes; `memtui audit verify` names the operation "
+    "that is damaged."
 )
 
 

@@ -315,7 +315,7 @@ def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Opera
 def why_damaged(seq: int) -> str:
     """Return the error message for an unreadable operation."""
     return (
-        f"Operation {seq} is damaged: the database holds what memtui never writes there; "
+        f"Operation {seq} is damaged: the database contains values that memtui never writes; "
         "docs/recovery.md says what to do."
     )
 

@@ -220,7 +220,7 @@ def test_statistics_that_hide_rows_are_named(proved_log: Database, root: Path) -
     assert archive.verify(root, "acme").problems == ()
     checked = audit.verify(proved_log, root, "acme")
     assert checked.broken_seq == 21
-    assert "segment 000000000021-000000000040 is not the one" in str(checked.problem)
+    assert "segment 000000000021-000000000040 does not have" in str(checked.problem)
 
 
 def test_segments_are_those_that_the_log_tells_of(proved_log: Database, root: Path) -> None:

@@ -345,7 +345,7 @@ async def test_times_of_parquet_keep_their_zones(
         ),
         ({"agent_id": "n +"}, {}, "The expression of agent_id cannot be read: syntax error"),
         ({"agent_id": ""}, {}, "The expression of agent_id cannot be read"),
-        ({"agent_id": "n, n"}, {}, "has to be one expression"),
+        ({"agent_id": "n, n"}, {}, "must be one expression"),
         ({"agent_id": "n], [n"}, {}, "The expression of agent_id cannot be read"),
         ({"agent_id": "n] || [n"}, {}, "The expression of agent_id cannot be read"),
         ({"agent_id": "n FROM log --"}, {}, "The expression of agent_id cannot be read"),
@@ -424,8 +424,8 @@ async def test_a_file_without_the_columns_that_are_needed(
     assert str(caught.value).startswith(f"{path.name} has the columns id (VARCHAR), ts (")
     assert f"results ({kind})" in str(caught.value)
     assert str(caught.value).endswith(
-        "but not started_at and operation_type; say which column or SQL expression that is, such "
-        "as --map started_at=id --map operation_type=ts."
+        "but not started_at and operation_type; name its column or SQL expression, such as --map "
+        "started_at=id --map operation_type=ts."
     )
     with pytest.raises(Invalid, match=r"but not operation_type; .* --map operation_type=id\.$"):
         await load(path, maps={"started_at": "ts"})
@@ -434,11 +434,11 @@ async def test_a_file_without_the_columns_that_are_needed(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"x", "give --format"),
+        ("a.txt", b"x", "add --format"),
         ("a.parquet", b"PAR0", "cannot be read as Parquet"),
         ("a.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
-        ("a.csv", b"a,a\n1,2\n", "each once"),
-        ("a.csv", b"a,\n1,2\n", "each once"),
+        ("a.csv", b"a,a\n1,2\n", "exactly once"),
+        ("a.csv", b"a,\n1,2\n", "exactly once"),
     ],
 )
 async def test_a_file_of_another_kind(

@@ -496,5 +496,5 @@ async def test_what_nobody_knows_of_a_record_stays_unknown(
     [moved] = await held(service, caller, "second")
     assert (moved.source, moved.created_by) == (None, None)
     assert (await verify(ends, paths.data)).passed
-    with pytest.raises(Invalid, match="name a source"):
+    with pytest.raises(Invalid, match="needs a source"):
         await service.write(caller, write.model_copy(update={"source": None}))

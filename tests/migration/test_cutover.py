@@ -43,7 +43,7 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
     assert await serving(service, caller, project_id="p1") == "memory"
     assert await serving(service, caller, agent_id="x") == "lossy"
     assert len(await held(service, caller, "default")) == 20
-    with pytest.raises(Conflict, match="serves nothing"):
+    with pytest.raises(Conflict, match="serves no company"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
     await service.bindings.set_target(caller, "project", "p1", "second")
     back = await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
@@ -140,7 +140,7 @@ async def test_what_cannot_be_read_gives_no_leave(
     [problem] = found.problems
     assert "broken.md" in problem
     assert verdict(found, "default", "memory").endswith("but not all of default can be read")
-    with pytest.raises(Conflict, match="listed whole"):
+    with pytest.raises(Conflict, match="listed completely"):
         await switch(pair, paths.data)
 
 

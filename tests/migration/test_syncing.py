@@ -279,7 +279,7 @@ async def test_what_cannot_be_read_is_not_deleted(pair: Pair, others: int):
     await pair.service.sync(pair.caller, pair.keys[0])
     assert len(await pair.records(0)) == 2 * NUMBER - 1
     [held] = (await pair.sync()).held_back
-    assert "may be there and cannot be read" in held.reason
+    assert "may still exist, but cannot be read" in held.reason
     assert len(await pair.records(1)) == 2 * NUMBER
 
 

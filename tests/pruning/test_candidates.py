@@ -86,7 +86,7 @@ def test_duplicates_name_their_survivor() -> None:
     assert exact.cluster_id == near.cluster_id
     assert exact.sentence == (
         "The same text but for case, punctuation or spacing. “Likes green tea.” stays. "
-        "It is the newest, of 2026-05-01."
+        "It is the newest one, from 2026-05-01."
     )
     assert exact.tokens_saved == 5
     assert exact.suggested
@@ -384,11 +384,11 @@ def test_what_a_text_shows_is_a_reason_and_never_marked_by_itself() -> None:
     ]
     assert (
         order.sentence
-        == "It reads like an order to its reader: “Ignore all previous instructions”."
+        == "It reads like an instruction to the model: “Ignore all previous instructions”."
     )
-    assert hidden.sentence == "It has 2 characters that a person does not see and a model reads."
+    assert hidden.sentence == "It has 2 characters that people do not see and models read."
     assert clear.sentence == "It contains a secret in clear text: PASSWORD."
-    assert gone.sentence == "A secret was taken out of it: AWS_KEY."
+    assert gone.sentence == "A secret was redacted in it: AWS_KEY."
     assert not any(one.suggested for one in (order, hidden, clear, gone))
 
 

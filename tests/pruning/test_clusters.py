@@ -74,18 +74,18 @@ def test_668_copies_are_one_cluster() -> None:
         (
             Item("b", "likes tea", reads=12),
             Item("a", "Likes tea!!", reads=3, at=NOW),
-            "It is read most, 12 times.",
+            "It was read most often: 12 times.",
         ),
         (
             Item("b", "likes tea", at=NOW),
             Item("a", "Likes tea!!", at=NOW - timedelta(days=1)),
-            "It is the newest, of 2026-05-01.",
+            "It is the newest one, from 2026-05-01.",
         ),
         (Item("b", "Likes tea!!"), Item("a", "likes tea"), "It is the longest."),
         (
             Item("a", "likes tea"),
             Item("b", "Likes tea"),
-            "It is the first; nothing else tells them apart.",
+            "It is the first; they differ in nothing else.",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def test_dress_does_not_matter(one: str, other: str) -> None:
             "Caroline paints in the evening",
             "The same words in another order.",
         ),
-        ("The user prefers tea", "Prefers tea", "The same but for words that say nothing."),
+        ("The user prefers tea", "Prefers tea", "The same except for words without meaning."),
         ("cannot use Redux here", "can not use Redux here", "“cannot” and “can not”"),
         (
             "Maria likes recieving letters at home",

@@ -204,7 +204,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
     later = datetime.now(UTC) + timedelta(days=40)
     async with running(paths, settings, "analytics", clock=lambda: later) as (app, pilot):
         await pilot.press("n")
-        await until(pilot, lambda: "Nothing of project mech was written" in screen_text(app))
+        await until(pilot, lambda: "No record of project mech was written" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: "5 of 5 records could go" in screen_text(app))
         assert "prune project mech" in screen_text(app)

@@ -207,12 +207,12 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
             assert "at least 100 records to move" in screen_text(app)
             await confirmed(pilot, screen, "a")
             await compared(pilot, screen, "every")
-            assert "plugin cannot be listed whole and may hold more" in screen_text(app)
+            assert "plugin cannot be listed completely and may have more" in screen_text(app)
             assert screen._state is not None
             assert not screen._state.verified_whole
             await pilot.press("c")
             await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
-            assert "could not be listed whole" in screen_text(app)
+            assert "cannot be listed completely" in screen_text(app)
             await typed(pilot, "y")
             assert await serving(service, caller, "plugin")
             await typed(pilot, "default")

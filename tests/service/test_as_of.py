@@ -285,11 +285,11 @@ async def test_what_others_changed_since_is_said(service: MemoryService) -> None
     os.utime(path, (later, later))
     answer = await service.get(CALLER.at(moment), it, SCOPE)
     assert answer.record.text == "As memtui wrote it."
-    assert "changed elsewhere" in answer.problems[0].message
+    assert "changes made outside memtui" in answer.problems[0].message
     early = CALLER.at(moment - timedelta(days=1))
     assert await listed(service, "default", early) == {}
     table = await service.browse(early, BrowseRequest(scope=SCOPE, binding_key="table"))
-    assert "keeps no past of its own" in table.problems[0].message
+    assert "keeps no history" in table.problems[0].message
 
 
 async def test_figures_are_of_what_had_begun_by_the_moment(service: MemoryService) -> None:

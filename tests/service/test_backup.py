@@ -101,7 +101,7 @@ def test_the_settings_come_back_into_the_config_folder(
 def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:
     file = tmp_path / "home.zip"
     file.write_text("mine")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         write(lived, file)
     assert file.read_text() == "mine"
     file.unlink()
@@ -223,7 +223,7 @@ async def test_what_another_program_keeps_elsewhere_stays_there(
     taken = write(lived, tmp_path / "with.zip", vaults=True)
     assert taken.outside == {}
     assert taken.left_out == (
-        f"The binding local/theirs reads {theirs}, which is another program's.",
+        f"The binding local/theirs reads {theirs}, which belongs to another program.",
         "The binding local/far keeps its memories elsewhere, in mem0; back them up there.",
     )
 
@@ -368,7 +368,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "absolute": (_leads_to("/tmp/recovery-evil"), "altered"),
     "backslashes": (_leads_to("bindings\\..\\evil"), "altered"),
     "nowhere": (_leads_to("evil"), "altered"),
-    "another end": (_older_database, "does not prove itself"),
+    "another end": (_older_database, "cannot be verified"),
     "a newer one": (_newer, "upgrade memtui"),
 }
 
@@ -458,7 +458,7 @@ def test_a_changed_operation_does_not_prove_itself(
         told = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
         contents["files"]["memtui.db"].update(told)
 
-    refused(rewritten(backed, tmp_path / "eve.zip", change), there, "does not prove itself")
+    refused(rewritten(backed, tmp_path / "eve.zip", change), there, "cannot be verified")
 
 
 def test_an_altered_log_is_not_backed_up(lived: Lived, tmp_path: Path) -> None:

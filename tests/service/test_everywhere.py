@@ -344,7 +344,7 @@ async def test_each_is_asked_by_the_rights_of_who_asks(
 ) -> None:
     request = QueryRequest(scope=WEB, query="release")
     named = request.model_copy(update={"binding_key": "table"})
-    with pytest.raises(Invalid, match="name none"):
+    with pytest.raises(Invalid, match="leave out its name"):
         await service.everywhere.query(ANA, named)
     await write(service, "The release of the web", "default")
     await service.bindings.set_target(ANA, "project", "moon", "table")

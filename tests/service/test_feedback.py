@@ -89,12 +89,12 @@ async def test_an_agent_can_only_speak_of_what_it_was_given(
     say = service.feedback.say
     by_person = (await service.query(caller, ASKED)).operation_id
     agent = Caller(company_id="acme", principal="agent:x", channel="mcp", acts_for="user:ana")
-    with pytest.raises(Denied, match="what it was given"):
+    with pytest.raises(Denied, match="only on its own queries"):
         await say(agent, handle, HELPED, operation_id=by_person)
     with pytest.raises(NotFound, match="No query or context of yours"):
         await say(agent, handle, HELPED)
     plugin = Caller(company_id="acme", principal="plugin:anonymous", channel="plugin")
-    with pytest.raises(Denied, match="what it was given"):
+    with pytest.raises(Denied, match="only on its own queries"):
         await say(plugin, handle, HELPED, operation_id=by_person)
     in_run = agent.model_copy(update={"run_id": "run-1"})
     of_run = (await service.query(in_run, ASKED)).operation_id

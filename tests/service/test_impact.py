@@ -266,7 +266,7 @@ async def test_what_cannot_be_tried_is_named(
         await impact(service, note)
     with pytest.raises(Invalid, match="Name at least one record"):
         await impact(service)
-    with pytest.raises(Invalid, match="go to now"):
+    with pytest.raises(Invalid, match="go back to now first"):
         await service.impact.of(
             PERSON.at(datetime(2026, 1, 1, tzinfo=UTC)), ImpactRequest(records={"default": (note,)})
         )

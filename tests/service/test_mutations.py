@@ -644,7 +644,7 @@ async def test_nobody_can_tell_what_happened_to_a_record_that_was_changed_meanwh
     broken = await newest(service, caller)
     said = await service.check_outcome(caller, broken.operation_id)
     assert said.happened is None
-    assert said.sentence.endswith("changed since; nobody can tell whether it happened.")
+    assert said.sentence.endswith("changed since, so nobody can tell whether it happened.")
 
 
 async def test_a_text_that_a_record_held_until_it_was_forgotten_may_have_been_written(
@@ -661,7 +661,7 @@ async def test_a_text_that_a_record_held_until_it_was_forgotten_may_have_been_wr
     assert said.happened is None
     assert (
         said.sentence
-        == "A record that held the text was changed since; nobody can tell whose it was."
+        == "A record with that text was changed since, so nobody can tell who wrote it."
     )
 
 
@@ -837,7 +837,7 @@ async def test_a_provider_that_leaves_a_record_out_is_stopped_before_anything_is
         return (await plain(self, handles, scope))[:1]
 
     monkeypatch.setattr(FakeAdapter, "snapshot", snapshot)
-    with pytest.raises(Unavailable, match="other records than it was asked for"):
+    with pytest.raises(Unavailable, match="other records than those that were requested"):
         await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
     assert "forget" not in fake.calls
     assert (await newest(service, caller)).status == OperationStatus.ERROR

@@ -393,7 +393,7 @@ async def test_insights_are_of_owners_over_all_bindings(
         (InsightKind.GROWING, "ana"),
     }
     assert told[InsightKind.NOT_UPDATED, "web"].sentence == (
-        "Nothing of project web was written or changed for 40 days: 4 records (44 tokens)."
+        "No record of project web was written or changed for 40 days: 4 records (44 tokens)."
     )
     assert told[InsightKind.NEVER_READ, "ben"].sentence == (
         "User ben has 1 of 1 record (8 tokens) that no query returned in 7 days or more."

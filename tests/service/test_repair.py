@@ -180,7 +180,7 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         ("far-lines", False, False),
     ]
     assert set(company.targets) == {("company", "local", "default"), ("project", "site", "web")}
-    assert "Nobody knows what the binding strange was" in company.problems[0]
+    assert "Nothing says which provider the binding strange had" in company.problems[0]
     service = await opened(lived)
     asked = Scope(company_id="local", project_id="site")
     found = await service.resolve(ANA, asked)
@@ -398,7 +398,7 @@ async def test_a_manifest_that_is_gone_is_made_of_its_segments(lived: Lived) -> 
     file = folder.file(segment, "handles")
     whole, other = file.read_bytes(), folder.file(segment, "usage").read_bytes()
     file.write_bytes(other)
-    with pytest.raises(Unavailable, match="not what the log says was sealed"):
+    with pytest.raises(Unavailable, match="does not match the log"):
         mend(lived)
     assert not folder.manifest_file.exists()
     file.write_bytes(whole)

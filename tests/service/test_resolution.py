@@ -84,7 +84,7 @@ async def test_what_does_not_exist_is_said(routed: MemoryService, caller: Caller
     ghost = Caller(company_id="ghost", principal="p", channel="d")
     with pytest.raises(NotFound, match="no company ghost"):
         await routed.resolve(ghost, Scope(company_id="ghost"))
-    with pytest.raises(Denied, match="never cross"):
+    with pytest.raises(Denied, match="another company than yours"):
         await routed.resolve(ghost, EVERYTHING)
 
 

@@ -625,7 +625,7 @@ async def test_a_model_with_a_persons_token_is_no_person(held_all: MemoryService
     pending = await ask(held_all, "a: 1", model)
     with pytest.raises(Denied):
         await held_all.review.accept(model, pending.pending_id)
-    with pytest.raises(Denied, match="An agent purges nothing"):
+    with pytest.raises(Denied, match="An agent cannot purge"):
         await held_all.purging.plan(model, PurgeRequest(subject_id="ana"))
 
 

@@ -193,7 +193,7 @@ async def test_an_erased_text_is_gone_and_what_lives_is_still_found(
     assert step.context is not None
     assert step.context.text is None
     assert [(one.state, one.now) for one in step.records] == [("unchanged", None)]
-    with pytest.raises(Invalid, match="not kept any more"):
+    with pytest.raises(Invalid, match="no longer stored"):
         await service.runs.assembled_now(PERSON, step.operation.operation_id)
 
 

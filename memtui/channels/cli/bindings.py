@@ -573,7 +573,7 @@ async def bindings_namespace_delete(
     except Conflict as error:
         if unseen:
             raise
-        raise Conflict(f"{error} That is --unseen.") from error
+        raise Conflict(f"{error} Add --unseen to remove them too.") from error
     session.out.answer(gone, _deleted(gone))
 
 

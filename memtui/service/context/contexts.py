@@ -364,11 +364,12 @@ class Contexts(ServiceModule):
             routed = await runtime.admit(entry, request.binding_key)
             parts = _parts(request)
             if not parts:
-                raise Invalid(
-                    "A context needs somebody to be about: name a user, project or agent."
-                )
+                raise Invalid("A context is about a user, project or agent; name one.")
             if request.delivered and caller.as_of is not None:
-                raise Invalid("A model is told only the present; leave out --delivered.")
+                raise Invalid(
+                    "The context of a past moment cannot be delivered to a model; leave out "
+                    "--delivered."
+                )
             if request.skip_given and entry.scope.run_id is None:
                 raise Invalid("Name the run, so that it shows what it was given already.")
             reading = _Reading(runtime, entry, request, started)

@@ -417,7 +417,9 @@ class Impacts(ServiceModule):
             NotFound: none of the records exists.
         """
         if caller.as_of is not None:
-            raise Invalid("What forgetting would change is tried on what is there now; go to now.")
+            raise Invalid(
+                "The impact of forgetting is tried on the present records; go back to now first."
+            )
         if not any(request.records.values()):
             raise Invalid("Name at least one record.")
         records, missing, unread = await self._records(caller, request)
@@ -649,24 +651,26 @@ def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest,
     """Return the logged request of an operation. Raises `_NotTried`."""
     request = one.request
     if one.absent:
-        raise _NotTried(WhyNot.ERASED, "What was asked was erased.")
+        raise _NotTried(WhyNot.ERASED, "The text of the query was erased.")
     if request.get("as_of"):
-        raise _NotTried(WhyNot.PAST, "It was asked of the past, where nothing can be forgotten.")
+        raise _NotTried(WhyNot.PAST, "It was a query of the past, which forgetting cannot change.")
     is_query = one.operation_type is OperationType.QUERY
     if is_query and not isinstance(request.get("query"), str):
-        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.")
+        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not have the text of the query.")
     is_cut = (
         len(request.get("query", "")) >= LOGGED_CHARS
         or len(request.get("owners", ())) >= LOGGED_OWNERS
     )
     if is_cut:
-        raise _NotTried(WhyNot.CUT, "The log has the beginning of the question alone.")
+        raise _NotTried(WhyNot.CUT, "The log has only the beginning of the query.")
     try:
         if not is_query:
             return context_again(one, given.before(one)), None
         again = query_again(one)
     except Invalid as error:
-        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.") from error
+        raise _NotTried(
+            WhyNot.NOT_LOGGED, "The log does not have the text of the query."
+        ) from error
     together = request.get("together")
     fan_out = FanOut(str(together), _MOST_MS, seen_only=True) if together else None
     return again, fan_out

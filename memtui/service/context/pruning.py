@@ -151,7 +151,7 @@ class Pruning(ServiceModule):
             NotFound: there is no enabled binding.
         """
         if not is_org(request.scope) or request.binding_key is not None:
-            raise Invalid("Everything is looked through, so name no owner and no binding.")
+            raise Invalid("A review of all memories takes no owner and no binding; leave them out.")
         everywhere, settings = self._runtime.module(Everywhere), self._runtime.settings
         limit = within_ms or max(_WITHIN_MS, settings.all_bindings_timeout_ms)
         asked = await everywhere.begin(caller, limit, seen_only=True)
@@ -230,8 +230,8 @@ class Pruning(ServiceModule):
             key = connection.binding.key
             if not request.filter.allows("binding_key", key):
                 raise Invalid(
-                    f"The filter leaves out the binding {key}, which would be looked through; name "
-                    "one binding, or look through everything."
+                    f"The filter excludes {key}, the binding to review; name another binding, or "
+                    "review all memories."
                 )
             own = own_records(
                 connection,

@@ -192,8 +192,8 @@ class Analysis(ServiceModule):
 
         if caller.as_of is not None:
             raise Invalid(
-                "SQL reads the whole log, not that of a moment; go back to now first, and ask for "
-                "what started before."
+                "SQL reads the whole log, not the log of a past moment; go back to now first, and "
+                "select by started_at."
             )
 
         console = self._engine(

@@ -179,7 +179,10 @@ class BindingThen:
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page of the records that existed then."""
         if request.namespace is not None:
-            raise Unsupported("A namespace alone can only be listed as it is now.")
+            raise Unsupported(
+                "A single namespace can be listed only as it is now; go back to now, or list all "
+                "of them."
+            )
         if self._keeps and len((await self._known()).changed) <= _FEW:
             return await self._patched(request)
         return await self._whole(request)
@@ -429,16 +432,15 @@ class BindingThen:
         found = list(await self.present.problems(scope))
         if not self._keeps:
             sentence = (
-                "What was changed elsewhere than through memtui since then is not known: "
-                f"{self._binding.key} keeps no past of its own."
+                f"Changes made outside memtui since then are not known: {self._binding.key} keeps "
+                "no history."
             )
             found.append(Problem(message=sentence))
         elif self._guessed:
             many = len(self._guessed)
             what = "1 record was" if many == 1 else f"{many:,} records were"
             sentence = (
-                f"What {what} then is not known for sure: changed elsewhere than through memtui "
-                "since."
+                f"What {what} then is not certain, because of changes made outside memtui since."
             )
             found.append(Problem(message=sentence))
         return found
@@ -505,7 +507,10 @@ def _stages(
     """Return the provider's stages for the records it ranked, and one with the final scores."""
     if not stages or all(_id(one) in same for one in found):
         return tuple(stages)
-    detail = "What has changed since then is ranked by what it was; the other stages leave it out."
+    detail = (
+        "Records that changed since then are ranked by their earlier text; the other stages leave "
+        "them out."
+    )
     scores = {_id(one): round(one.score or 0.0, 4) for one in found}
     now = ExplainStage(name="as of", detail=detail, scores=scores)
     return *(one.of(same) for one in stages), now

@@ -242,7 +242,7 @@ class Past(ServiceModule):
         """
         end = later or caller.as_of or self._runtime.clock()
         if end <= earlier:
-            raise Invalid("The later moment is not after the earlier one; turn them round.")
+            raise Invalid("The later moment is not after the earlier one; swap them.")
         asked = RecordDetails(purpose="compare", earlier=earlier.isoformat(), later=end.isoformat())
         async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, asked, binding_key, needs="browse"

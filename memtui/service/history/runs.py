@@ -304,7 +304,7 @@ class Runs(ServiceModule):
                 "of a run."
             )
         if delivered.text is None:
-            raise Invalid(f"The text that {operation.operation_id} delivered is not kept any more.")
+            raise Invalid(f"The text that {operation.operation_id} delivered is no longer stored.")
 
         def given() -> list[str]:
             return Given(self._runtime.log_of(caller)).before(operation)
@@ -356,7 +356,7 @@ class Runs(ServiceModule):
                     found[key, one.handle.provider_record_id] = _There(
                         None if is_hidden else there.record,
                         None if there is one else there.handle.provider_record_id,
-                        "It may not be seen." if is_hidden else "",
+                        "You may not see it." if is_hidden else "",
                     )
                 entry.result_count = sum(one.record is not None for one in found.values())
         except MemtuiError as error:

@@ -123,7 +123,7 @@ def backup(
         Unavailable: a part of the home is damaged or cannot be read.
     """
     if os.path.lexists(target):
-        raise Conflict(f"{target} is there already; give another name.")
+        raise Conflict(f"{target} exists already; give another name.")
     work = None
     try:
         with closing(open_database(paths, settings, make=False)) as database, ExitStack() as stack:
@@ -134,7 +134,7 @@ def backup(
             with work.open("wb") as file:
                 done = _Writer(file, paths, work.parent).write(database, outside=outside, now=now)
     except FileExistsError as error:
-        raise Conflict(f"{target} is there already; give another name.") from error
+        raise Conflict(f"{target} exists already; give another name.") from error
     except OSError as error:
         raise Invalid(
             f"{target if work is None else error.filename or target}: {error.strerror}; no backup "
@@ -263,9 +263,9 @@ class _Writer:
         with closing(Database.open(copy, create=False)) if copy else nullcontext() as database:
             for problem in _log_problems(database, self._paths.archive, companies):
                 raise Unavailable(
-                    f"The log does not prove itself: {problem} No backup was made, as none of it "
-                    "could be restored; `memtui audit verify` and `memtui archive verify` tell "
-                    f"more. To keep it as it is, stop memtui and copy the folder {home}."
+                    f"The log cannot be verified: {problem} No backup was made, because it could "
+                    "not be restored; `memtui audit verify` and `memtui archive verify` tell more. "
+                    f"To keep it as it is, stop memtui and copy the folder {home}."
                 )
 
     def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:
@@ -289,12 +289,12 @@ class _Writer:
                 continue
             if not _keeps_memories(providers, row):
                 self._left_out.append(
-                    f"The binding {row.binding_id} reads {path}, which is another program's."
+                    f"The binding {row.binding_id} reads {path}, which belongs to another program."
                 )
             elif not wanted:
                 self._left_out.append(
-                    f"The binding {row.binding_id} keeps its files in {path}; --vaults takes them "
-                    "in."
+                    f"The binding {row.binding_id} keeps its files in {path}; --vaults includes "
+                    "them."
                 )
             else:
                 name = f"{_OUTSIDE}/{row.binding_id}"
@@ -451,8 +451,8 @@ def restore(source: Path, paths: Paths) -> Backup:
     for folder in dict.fromkeys((paths.data, paths.config)):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise Invalid(
-                f"{folder} is not empty, and a backup never takes the place of anything; "
-                "give an empty folder with --to."
+                f"{folder} is not empty, and a restore never replaces files; give an empty folder "
+                "with --to."
             )
     try:
         make_private(paths.data.parent)
@@ -543,10 +543,13 @@ def _prove(found: Backup, work: Path) -> None:
         with closing(Database.open(inside.database, create=False)) as database:
             problems += database.problems()
             if {one: end for one, (end, _) in _logs(database).items()} != found.logs:
-                problems.append("The operation log ends elsewhere than the backup says.")
+                problems.append("The operation log does not end where the backup says.")
             problems += _log_problems(database, inside.archive, [*found.logs])
     if problems:
-        raise Invalid(f"The backup does not prove itself: {problems[0]} Nothing was restored.")
+        raise Invalid(
+            f"The backup cannot be verified: {problems[0]} Nothing was restored; try another "
+            "backup."
+        )
 
 
 def _log_problems(database: Database | None, root: Path, companies: Sequence[str]) -> Iterator[str]:

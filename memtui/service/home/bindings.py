@@ -399,16 +399,16 @@ async def refuse_shared(runtime: ServiceRuntime, row: BindingRow) -> Look:
     theirs = await runtime.ask(_of_others, row.company_id)
     if row.binding_id in await _shared(runtime, [row], theirs, load=True):
         raise Conflict(
-            f"Where {row.key} would keep its memories, another company's already lie, in the same "
-            "place or inside it or around it; companies share no store, so choose another place."
+            f"{row.key} would keep its memories where another company keeps its own, or inside or "
+            "around that place; companies share no store, so choose another place."
         )
 
     def look_again(database: DatabaseConnection) -> None:
         table.hold_bindings(database)
         if list(map(_store_of, _of_others(database, row.company_id))) != [*map(_store_of, theirs)]:
             raise Conflict(
-                "The bindings of another company were changed at the same moment, and whether "
-                f"{row.key} would lie among its memories is not known; try again."
+                "The bindings of another company were changed at the same moment, so memtui could "
+                f"not check that {row.key} shares no store with it; try again."
             )
 
     return look_again

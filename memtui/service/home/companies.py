@@ -118,7 +118,7 @@ class Companies(ServiceModule):
             caller,
             SettingDetails(add_company=caller.company_id),
             lambda database: bindings.add_company(database, row),
-            irreversible="A company stays once it was added; only what is in it changes.",
+            irreversible="An added company cannot be removed; only its content can be changed.",
         )
         return CompanyView.like(row)
 

@@ -239,7 +239,8 @@ class Imports(ServiceModule):
                 raise Denied("An operation names another company than the one that is imported.")
             if any(one.draft.operation_type in CONTROL for one in batch):
                 raise Invalid(
-                    "Another log's sealing and erasing cannot be imported: they prove this."
+                    "Operations that seal or erase a log belong to its proof and cannot be "
+                    "imported; leave them out."
                 )
             gone_through += len(batch)
             if entry is not None:

@@ -208,7 +208,7 @@ class Purging(ServiceModule):
         """
         runtime = self._runtime
         if caller.by_ai:
-            raise Denied("An agent purges nothing; let the person do it for whom it acts.")
+            raise Denied("An agent cannot purge; let the person for whom it acts do it.")
         await asyncio.to_thread(runtime.visibility, caller)
         if request.record_id is None:
             await self._authorise(caller, request.subject_id)
@@ -292,8 +292,7 @@ class Purging(ServiceModule):
         purged = "; it never was, or was purged before" if request.record_id is not None else ""
         what = "user" if request.subject_id is not None else request.what
         raise NotFound(
-            f"Nobody knows such a {what}, and memtui keeps no copy of it{purged}. "
-            "Nothing was erased."
+            f"There is no such {what}, and memtui keeps no copy of one{purged}. Nothing was erased."
         )
 
     def _was_met(self, request: PurgeRequest, aim: Aim) -> bool:
@@ -337,8 +336,8 @@ class Purging(ServiceModule):
                 answer = await self._runtime.module(Operations).forget(caller, request)
                 if answer.refused:
                     raise Denied(
-                        f"{next(iter(answer.refused.values()))} Then purge again: the rest is only "
-                        f"forgotten, which `memtui undo {answer.operation_id}` takes back, and "
+                        f"{next(iter(answer.refused.values()))} Then purge again. So far the rest "
+                        f"is only forgotten, which `memtui undo {answer.operation_id}` takes back; "
                         "nothing was erased."
                     )
                 if answer.ghosts:
@@ -387,9 +386,9 @@ class Purging(ServiceModule):
                 continue
             if not _is_as_logged(folder, segment, proofs.get(segment.span)):
                 raise Conflict(
-                    f"The segment {segment.name} is not as the log tells, so nothing was erased "
-                    "from it; find the place with memtui audit verify, bring its files back from "
-                    "a backup and purge again."
+                    f"The segment {segment.name} does not match the log, so nothing was erased "
+                    "from it; find the place with memtui audit verify, restore its files from a "
+                    "backup and purge again."
                 )
             yield segment, here
 
@@ -654,11 +653,11 @@ def _is_of(value: dict[str, Any], aim: Aim) -> bool:
 
 
 _PENDING = (
-    "Another program reads the control plane's database, whose write-ahead log may keep what was "
-    "erased until it is done; end it and purge again."
+    "Another program has the control plane's database open, so its write-ahead log may keep erased "
+    "texts; close that program and purge again."
 )
 _POSTGRESQL = (
-    "PostgreSQL's write-ahead log, replicas and backups, as long as whoever runs it keeps them."
+    "PostgreSQL's write-ahead log, replicas and backups, as long as its administrator keeps them."
 )
 _BUCKET = (
     "Old versions of files in a bucket that keeps them: remove them there. The archive folders of "

@@ -142,7 +142,7 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
         if sealed.manifest is None:
             raise Unavailable(
                 f"{fault} The archive {sealed.folder} has no manifest that fits it, so a new log "
-                "could not go on behind it; bring its manifest.json back from a backup first."
+                "could not continue it; restore its manifest.json from a backup first."
             )
         sealed_of.append(sealed.manifest.company_id)
     known = _heads(paths.database) if not settings.database_url else {}
@@ -153,8 +153,8 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
     )
     if not companies:
         raise Invalid(
-            f"{fault} Nothing is left that it could be repaired with; "
-            "bring it back with `memtui restore`, or point MEMTUI_HOME at another folder."
+            f"{fault} Nothing is left to repair it from; restore a backup with `memtui restore`, "
+            "or point MEMTUI_HOME at another folder."
         )
     has_file = not settings.database_url and paths.database.exists()
     return Repair(
@@ -261,7 +261,10 @@ def _company(
     for key in dict.fromkeys((*logged.bindings, *folders)):
         found = logged.bindings.get(key) or _guess(key, folders[key], providers)
         if found is None:
-            problems.append(f"Nobody knows what the binding {key} was; {folders[key]} stays.")
+            problems.append(
+                f"Nothing says which provider the binding {key} had; its folder {folders[key]} "
+                "stays."
+            )
             continue
         try:
             place = folders.get(key, paths.binding_dir(f"{company_id}/{key}"))
@@ -475,7 +478,8 @@ def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now:
             manifest = ArchiveFolder(paths.archive, company.company_id).read()
             if manifest.sealed_through != company.sealed_through:
                 raise Unavailable(
-                    f"The archive of {company.company_id} changed meanwhile; look again."
+                    f"The archive of {company.company_id} changed meanwhile; start the repair "
+                    "again."
                 )
             _begin_log(connection, manifest)
             appending.append(connection, _gap(company, manifest, principal, now))

@@ -62,7 +62,9 @@ class PurgeRequest(Model):
         if sum(one is not None for one in named) != 1:
             raise Invalid("Name a record, a user, a project or an age, and one of them only.")
         if self.forget and self.before is not None:
-            raise Invalid("What an age erases is in the log, and no record is forgotten for it.")
+            raise Invalid(
+                "A purge by age erases texts of the log and forgets no record; leave out --forget."
+            )
         return self
 
     @property
@@ -266,11 +268,11 @@ async def _connections(
         )
     for row in await runtime.ask(bindings.bindings, caller.company_id):
         if not row.enabled:
-            beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
+            beyond.append(f"The binding {row.key} is disabled, so it was not searched.")
             continue
         found[row.key] = await runtime.open(row, company_read_only=read_only)
         if not found[row.key].adapter.capabilities.writable:
-            beyond.append(f"The binding {row.key} is only read; what it keeps stays.")
+            beyond.append(f"The binding {row.key} is read-only, so its records stay.")
     return found, beyond
 
 

@@ -246,13 +246,15 @@ class Asked:
         for key in chosen.any_of("binding_key"):
             if key not in self.outcomes:
                 raise NotFound(
-                    f"No binding that is on is called {key}; `memtui bindings list` shows them."
+                    f"No enabled binding is named {key}; `memtui bindings list` shows them."
                 )
         self.outcomes = {
             key: one for key, one in self.outcomes.items() if chosen.allows("binding_key", key)
         }
         if not self.outcomes:
-            raise NotFound("No binding that is on is one of those that the filter names.")
+            raise NotFound(
+                "The filter names no enabled binding; `memtui bindings list` shows them."
+            )
 
     def refuse_silence(self) -> None:
         """Raise if every binding failed: the first error if all are alike, else `Unavailable`."""
@@ -312,7 +314,9 @@ class Everywhere(ServiceModule):
             NotFound: there is no binding to query.
         """
         if request.matching is Matching.AGENTS:
-            raise Invalid("Only one provider at a time is asked as its own agents ask it.")
+            raise Invalid(
+                "Searching as agents do works with one binding at a time; name the binding."
+            )
         asked = await self._asked(caller, request, within_ms)
         weights = self._weights(request.scope)
         answers: dict[str, QueryAnswer] = {}
@@ -360,7 +364,7 @@ class Everywhere(ServiceModule):
             NotFound: there is no binding to list.
         """
         if request.namespace is not None:
-            raise Invalid("A namespace is one binding's; name the binding.")
+            raise Invalid("A namespace belongs to one binding; name the binding too.")
         first_of((), request.sort)
         begun = _read_progress(request)
         asked = await self._asked(caller, request, within_ms, seen_only=seen_only)
@@ -413,7 +417,10 @@ class Everywhere(ServiceModule):
         seen_only: bool = False,
     ) -> Asked:
         if request.binding_key is not None:
-            raise Invalid("All bindings are asked, so name none; or ask that one alone.")
+            raise Invalid(
+                "Either all bindings are queried or one; leave out its name, or query that one "
+                "alone."
+            )
         asked = await self.begin(caller, within_ms, seen_only=seen_only)
         asked.keep(request.filter)
         return asked
@@ -429,7 +436,7 @@ class Everywhere(ServiceModule):
         """
         rows = await self._bindings(caller)
         if not rows:
-            raise NotFound("There is no binding to ask; `memtui bindings enable` turns one on.")
+            raise NotFound("No binding is enabled; `memtui bindings enable` turns one on.")
         limit = within_ms or self._runtime.settings.all_bindings_timeout_ms
         return Asked(
             fan_out=FanOut(self._runtime.new_id(), limit, seen_only),
@@ -627,7 +634,7 @@ def _stages(
     )
     yield ExplainStage(
         name="scope",
-        detail="How much a record counts, by whose it is: the nearest scope's most.",
+        detail="How much a record counts by its scope: the nearest scope counts most.",
         scores={named(one.binding_key, one.handle): one.weight for one in places},
     )
     yield ExplainStage(

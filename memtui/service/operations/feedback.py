@@ -128,12 +128,12 @@ class Feedback(ServiceModule):
         judged = log.named(operation_id)
         if judged.operation_type not in READS or judged.status is not OperationStatus.OK:
             raise Invalid(
-                "Only what a query or a context returned can have helped; "
-                f"#{judged.seq} is a {judged.operation_type} that ended as {judged.status}."
+                f"Feedback is about records that a query or a context returned; #{judged.seq} is a "
+                f"{judged.operation_type} that ended as {judged.status}."
             )
         if not caller.by_person and not _was_given(caller, judged):
             raise Denied(
-                "An agent can only speak of what it was given; name an operation of its own."
+                "An agent gives feedback only on its own queries and contexts; name one of them."
             )
         together = judged.request.get("together")
         if together and _returned(judged, name, binding_key) is None:

@@ -125,7 +125,7 @@ class Operations(MemoryReads):
             if copied:
                 refuse_unreviewed(entry, "copies nothing")
             if clean.source is None and not copied:
-                raise Invalid("A memory says where it comes from; name a source.")
+                raise Invalid("A memory needs a source; name one.")
             # A copy keeps an unknown author or source, instead of getting the caller's.
             author = clean.created_by if copied else caller.author(clean.created_by)
             users = clean.users if accepts is not None else _users(entry, author)

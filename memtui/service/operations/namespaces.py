@@ -150,7 +150,7 @@ class Namespaces(ServiceModule):
         if at_least and not unseen:
             raise Conflict(
                 f"{name} holds more than the {len(handles):,} records that can be listed, and the "
-                "others could not be brought back; nothing was removed. Say that they may go too."
+                "others could not be brought back; nothing was removed."
             )
         forgotten: str | None = None
         if handles:

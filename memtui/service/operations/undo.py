@@ -58,7 +58,7 @@ _AT_ONCE = timedelta(hours=1)
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: IRREVERSIBLE,
-    OperationType.SYNC: "What it read again lies outside of memtui and is as it was.",
+    OperationType.SYNC: "A sync only reads changes made elsewhere; it has nothing to undo.",
 }
 """Types that cannot be undone, and why."""
 _SAID = ("text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at")
@@ -624,7 +624,7 @@ class Undo(ServiceModule):
         for one in await self._runtime.ask(journal.texts_since, asked):
             if one.startswith(content) if content else is_value_of(asked, CONTENT, one):
                 sentence = (
-                    "A record that held the text was changed since; nobody can tell whose it was."
+                    "A record with that text was changed since, so nobody can tell who wrote it."
                 )
                 return OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
         return OutcomeFinding(
@@ -698,7 +698,7 @@ def _compare(
     ]
     until = f"the {asked.operation_type}{' when changed next' if is_past else ''}"
     if not changed and None in after:
-        sentence = "What it was to change was changed since; nobody can tell whether it happened."
+        sentence = "Its records were changed since, so nobody can tell whether it happened."
         return OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
     if not changed:
         sentence = f"It did not happen: {_records(len(before), is_past=is_past)} as before {until}."

@@ -395,7 +395,7 @@ async def hold(
     for rule in rules:
         if rule.action is RuleAction.REFUSE and await asked.fits(rule):
             raise Denied(
-                f"{binding.key} does not take this from agents ({rule.name}); do not try again."
+                f"{binding.key} refuses this change from agents ({rule.name}); do not try again."
             )
     holding = [rule for rule in rules if rule.action is RuleAction.HOLD]
     for rule in rules:
@@ -573,9 +573,9 @@ class Acceptance:
         if state_of(now) != (self.seen or state_of(then)):
             pending_id = self.row.pending_id
             raise Conflict(
-                f"What {pending_id} would change is not what it was when it was held, or when you "
-                f"looked; `memtui review show {pending_id}` shows both, and with its --seen it is "
-                "accepted as it stands.",
+                f"The record that {pending_id} would change has changed since it was held, or "
+                f"since you looked; `memtui review show {pending_id}` shows both versions and the "
+                "--seen with which it is accepted now.",
                 current=now[0] if now else None,
                 proposed=text_of(request),
             )
@@ -639,7 +639,7 @@ def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
     if found:
         raise NotFound(f"Several ids begin with {pending_id}; give more of it.")
     raise NotFound(
-        f"Nothing waits for review as {pending_id}; `memtui review list` shows what does."
+        f"No change {pending_id} waits for review; `memtui review list` shows those that do."
     )
 
 

@@ -228,9 +228,7 @@ class Review(ServiceModule):
         row = await self._find(caller, pending_id, decision)
         request = request_of(row)
         if text is not None and not text_of(request):
-            raise Invalid(
-                f"{row.pending_id} changes no text that could be fixed; accept or refuse it."
-            )
+            raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
         request = fixed(request, text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
         operations = self._runtime.module(Operations)
@@ -360,8 +358,8 @@ class Review(ServiceModule):
             value = next(filter(None, candidates), None)
         if not value:
             raise Invalid(
-                f"A rule from this one is about its agent, channel, text or subject, and it has no "
-                f"{test}."
+                "A rule made from this change tests its agent, channel, text or subject, and it "
+                f"has no {test}."
             )
         return _checked(ReviewRule(action=action, test=test, value=value), one.binding_key)
 
@@ -396,9 +394,9 @@ class Review(ServiceModule):
 
     def _rows(self, caller: Caller) -> list[PendingRow]:
         if not caller.by_person:
-            raise Denied("What waits for review is for people; an agent sees and decides nothing.")
+            raise Denied("Only people see and decide pending changes; let a person do it.")
         if caller.as_of is not None:
-            raise Invalid("What waits for review is known of now alone; go back to now first.")
+            raise Invalid("Pending changes are known only as they are now; go back to now first.")
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
             rows = pending.waiting(database, caller.company_id)
@@ -415,7 +413,7 @@ class Review(ServiceModule):
     async def _authorise(self, caller: Caller, row: PendingRow) -> None:
         """Raise `Denied` where the caller is not a person, or may not make the change."""
         if not caller.by_person:
-            raise Denied("An agent decides on nothing that waits for review.")
+            raise Denied("An agent cannot decide on pending changes; let a person do it.")
         await self._runtime.authorise(caller, _action_of(row), _owners(row))
 
 
@@ -434,7 +432,7 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
     if not rule.test.takes_value and value:
         raise Invalid(f"The rule {rule.test} takes no value.")
     if len(value) > _MOST_CHARS:
-        raise Invalid(f"A rule's value has at most {_MOST_CHARS} characters; give less of it.")
+        raise Invalid(f"A rule's value has at most {_MOST_CHARS} characters; shorten it.")
     if redact(value)[1]:
         raise Invalid("A rule must not contain a secret; choose other words.")
     if rule.test is RuleTest.PER_RUN and not (value.isdecimal() and value.isascii()):
@@ -447,8 +445,8 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
     broad = {RuleTest.ALL, RuleTest.PER_RUN}
     if rule.action is not RuleAction.HOLD and rule.test in broad:
         raise Invalid(
-            f"{rule.test} can only hold. Without any rule all is accepted; `memtui bindings "
-            "read-only` refuses all."
+            f"{rule.test} can only hold changes. Without any rule all are accepted; `memtui "
+            "bindings read-only` refuses all."
         )
     narrow = {RuleTest.NEW_SUBJECT, RuleTest.CONTRADICTION, RuleTest.INSTRUCTION}
     if rule.action is RuleAction.ACCEPT and rule.test in narrow:
@@ -462,7 +460,7 @@ def passed_over(made: ReviewRule, rules: Rules) -> str:
     names = [one.name for one in rules if one.action is RuleAction.HOLD and one.test in looking]
     if made.action is not RuleAction.ACCEPT or not names:
         return ""
-    return f"It comes before {' and '.join(names)}: what it accepts is not looked at by these."
+    return f"It comes before {' and '.join(names)}, which do not test changes that it accepts."
 
 
 def _differences(

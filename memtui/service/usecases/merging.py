@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from memtui.service.memory import MemoryService
     from memtui.service.visibility import Caller
 
-SEVERAL_PLACES = "Facts of several places cannot become one; take those of one place."
+SEVERAL_PLACES = (
+    "Facts of different owners or bindings cannot be merged; choose facts of one owner in one "
+    "binding."
+)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 

@@ -55,4 +55,4 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     assert "shelf" in here("tags").err.splitlines()[-1]
     done = here("query", "release", "--all-bindings", "--binding", "table")
     assert (done.code, done.out) == (2, "")
-    assert "name none" in done.err
+    assert "leave out its name" in done.err

@@ -202,7 +202,7 @@ def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: D
     assert told.code == 1
     assert [line.split()[0] for line in told.out.splitlines()[1:]] == ["60", "59", "58", "57", "56"]
     assert [line for line in told.err.splitlines() if "is damaged" in line] == [
-        f"Operation {seq} is damaged: the database holds what memtui never writes there; "
+        f"Operation {seq} is damaged: the database contains values that memtui never writes; "
         "docs/recovery.md says what to do."
         for seq in (58, 57, 56)
     ]

@@ -282,7 +282,7 @@ def test_everything_is_pruned_at_once_and_comes_back_at_once(here: Run) -> None:
     alone = here("facts", "prune", *U, "binding:table", "--json").document
     assert (alone["binding_key"], alone["records"]) == ("table", 2)
     elsewhere = here("facts", "prune", *U, "--apply", "--", "-binding:default")
-    assert (elsewhere.code, "leaves out the binding default" in elsewhere.err) == (2, True)
+    assert (elsewhere.code, "excludes default, the binding to review" in elsewhere.err) == (2, True)
     refused = here("facts", "prune", "--everything", "--apply")
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     gone = here("facts", "prune", "--everything", "--apply", "--yes", "--json").document

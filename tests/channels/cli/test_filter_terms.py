@@ -99,7 +99,7 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert "Nothing has topic:deplyo; near is topic:deploy." in done.err
     assert "agent:" not in done.err.partition("near is")[2]
     assert "Nothing has kind:notes; near is kind:note." in here("browse", "kind:notes").err
-    assert "is called nope" in here("browse", "binding:default,nope").err
+    assert "is named nope" in here("browse", "binding:default,nope").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
 
     everywhere = ["query", "coffee", "--all-bindings"], ["browse", "--all-bindings"]
@@ -151,8 +151,8 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     done = here("facts", "prune", "--project", "nope")
     assert (done.code, "default remembers nothing of project nope." in done.err) == (1, True)
     done = here("ops", "list", "yesterday", "type:write")
-    assert "since:yesterday is the time" in done.err
-    assert "`memtui ops show 7` is the operation" in here("ops", "list", "#7").err
+    assert "since:yesterday filters by time" in done.err
+    assert "`memtui ops show 7` shows the operation" in here("ops", "list", "#7").err
 
 
 def test_browse_takes_binding_issue_and_run_of_line_and_option(here: Run) -> None:
@@ -178,4 +178,4 @@ def test_a_question_is_narrowed_by_the_same_terms(here: Run) -> None:
 
     done = here("query", "deploy", "from", "release")
     assert (done.code, done.out) == (2, "")
-    assert "put all that is asked in quotes" in done.err
+    assert "put the whole query in quotes" in done.err

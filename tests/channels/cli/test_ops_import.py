@@ -17,7 +17,7 @@ def test_a_log_from_the_first_look_to_the_list(here: Run, tmp_path: Path) -> Non
     missing = here("ops", "import", str(path))
     assert (missing.code, missing.out) == (2, "")
     assert "has the columns ts (VARCHAR), tool (VARCHAR), query" in missing.err
-    assert "but not started_at and operation_type; say which column" in missing.err
+    assert "but not started_at and operation_type; name its column" in missing.err
     given = (
         "ops", "import", str(path), "--map", "started_at=ts", "--map",
         "operation_type=map {'memory_search': 'query', 'add': 'write'}[tool]",

@@ -39,7 +39,7 @@ def test_it_shows_what_would_go_and_erases_it_on_yes(
     assert gone.document["found"]["texts"] == 2
     again = here("purge", told, "--yes")
     assert again.code == 1
-    assert "memtui keeps no copy of it; it never was, or was purged before." in again.err
+    assert "memtui keeps no copy of one; it never was, or was purged before." in again.err
     assert not any(
         b"garden gate" in path.read_bytes() for path in home.rglob("*") if path.is_file()
     )
@@ -62,7 +62,7 @@ def test_the_log_says_when_and_by_whom_and_undo_why_it_cannot(here: Run, told: s
     assert document["erasures"][0]["fields"] == sorted(document["absent"])
     undone = here("undo", written["operation_id"])
     assert undone.code == 2
-    assert "was erased by" in undone.err
+    assert "were erased by" in undone.err
     [purge, *_] = here("ops", "list", "type:purge", "--json").document["operations"]
     refused = here("undo", purge["operation_id"])
     assert (refused.code, "cannot be undone" in refused.err) == (2, True)
@@ -78,7 +78,7 @@ def test_the_log_says_when_and_by_whom_and_undo_why_it_cannot(here: Run, told: s
         ((), "Say what"),
         (("x", "--subject", "y"), "one of them only"),
         (("--texts-older-than", "2099-01-01"), "yet to come"),
-        (("--texts-older-than", "90d", "--forget"), "no record is forgotten"),
+        (("--texts-older-than", "90d", "--forget"), "forgets no record"),
         (("x", "--keep-doing"), "--keep-doing goes with"),
     ],
 )
@@ -111,11 +111,11 @@ def test_a_name_that_nothing_has_is_told_with_what_is_near(here: Run) -> None:
             done = here("purge", option, name, *options)
             assert done.code == 1
             assert f"no {kind} {name}; did you mean {near}?" in done.err
-            assert f"Nobody knows such a {kind}" in done.err
+            assert f"There is no such {kind}" in done.err
             assert not done.out
         assert here("purge", "nosuch", *options).code == 1
     log = here("ops", "list", "--internal", "--json").out
-    assert "Nobody knows such a record" in log
+    assert "There is no such record" in log
     assert not any(name in log for name in ('apolo"', "apolo;", "nosuch")), "it may be secret"
 
 

@@ -74,7 +74,7 @@ def test_wrong_words_are_one_sentence(vaults: Run) -> None:
         (["sync", "copy", "--delete", "2"], 2, "held back is 0, not 2"),
         (["sync", "other/copy", *own], 4, "another company"),
         (["resolve", "copy", "x", "--keep", "copy"], 1, "`memtui vault conflicts copy` lists"),
-        (["resolve", "copy", "x", "--keep", "nope"], 2, "nope is none of them"),
+        (["resolve", "copy", "x", "--keep", "nope"], 2, "nope is no version to keep"),
         (["resolve", "copy", "x"], 2, "--keep"),
     ):
         ran = vaults("vault", *words)

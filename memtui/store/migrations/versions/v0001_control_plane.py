@@ -68,4 +68,4 @@ def downgrade() -> None:
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError("The first schema has nothing below it; delete the database instead.")
+    raise RuntimeError("The first schema cannot be downgraded; delete the database instead.")
