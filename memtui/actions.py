@@ -176,7 +176,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("help", "question_mark f1", "Show every key of this screen."),
         _do("tour", "f3", "Show what memtui is in one screen, and what to try first."),
-        _do("palette", "ctrl+p", "Find any action, theme, company, binding or saved view."),
+        _do(
+            "palette",
+            "ctrl+p",
+            "Find any action of any screen, theme, company, binding or saved view.",
+        ),
         _do("scope", "s", "Choose company, project, agent, user, issue and run.", _SERVICE),
         _do("filter", "slash", "Narrow what every screen shows."),
         _do("clear_filter", "ctrl+l", "Clear the filter."),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from textual.fuzzy import Matcher
 from textual.message import Message
 
-from memtui.actions import ACTIONS
+from memtui.actions import ACTIONS, SCREENS, Need, actions_of
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose
@@ -47,8 +47,12 @@ def best(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
     return [choices[at] for at in (*named, *described)]
 
 
+_ANYWHERE = {Need.SERVICE, Need.WRITABLE, Need.NOW}
+"""Needs of actions that run on a screen one comes to; other actions need a row that is seen."""
+
+
 def commands(screen: MemtuiScreen) -> Iterable[Command]:
-    """Yield a screen's commands: its actions first, then themes, companies, bindings, views."""
+    """Yield a screen's actions, then other screens', themes, companies, bindings, saved views."""
     for name in screen.action_ids():
         action, reason = ACTIONS[name], screen.why_disabled(name)
         yield Choice(
@@ -57,6 +61,13 @@ def commands(screen: MemtuiScreen) -> Iterable[Command]:
             screen.state.keymap.label(name),
             f"{action.description}{f' Not now: {reason}' if reason else ''}",
         )
+    anywhere = _ANYWHERE if screen.state.as_of is None else _ANYWHERE - {Need.NOW}
+    for tab in SCREENS:
+        for action in actions_of(tab.mode) if tab.mode != screen.MODE else ():
+            goes = GoTo(tab.mode, then=action.id if anywhere.issuperset(action.needs) else "")
+            keys = f"{tab.number} {screen.state.keymap.label(action.id)}"
+            words = f"{action.description} Goes to {tab.title}."
+            yield _sent(screen, goes, f"{tab.title}: {action.label}", words, keys)
     for name in sorted(screen.app.available_themes):
         use = partial(setattr, screen.app, "theme", name)
         yield Choice(use, f"Theme: {name}")
@@ -71,5 +82,7 @@ def commands(screen: MemtuiScreen) -> Iterable[Command]:
         yield _sent(screen, ViewChosen(view), f"View: {view.name}", words)
 
 
-def _sent(screen: MemtuiScreen, message: Message, label: str, sentence: str) -> Command:
-    return Choice(partial(screen.post_message, message), label, sentence=sentence)
+def _sent(
+    screen: MemtuiScreen, message: Message, label: str, sentence: str, keys: str = ""
+) -> Command:
+    return Choice(partial(screen.post_message, message), label, keys, sentence)

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from memtui.actions import ACTIONS, SCREENS, groups_on
 from memtui.config import Paths, Settings
+from memtui.contract import BrowseRequest, Scope
 from memtui.screens.help import Help, group_help
 from memtui.screens.keymap import load_keymap
+from memtui.screens.operations.proof import Proof
+from memtui.service import Caller, MemoryService
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, until
+from tests.screens.piloting import running, until, write_notes
 
 
 def test_help_names_every_key_of_a_screen_and_why_one_does_not_work() -> None:
@@ -52,6 +55,25 @@ async def test_the_tour_is_one_key_away_from_help(paths: Paths, settings: Settin
         await until(pilot, lambda: "Welcome to memtui" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.frame)
+
+
+async def test_the_palette_finds_actions_of_other_screens_and_goes_there(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["Use tabs."])
+    async with running(paths, settings, "budget", (80, 24)) as (app, pilot):
+        await pilot.press("ctrl+p", *"verify")
+        await until(pilot, lambda: "Operations: verify" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Proof))
+        await pilot.press("escape", "4")
+        # What acts on a row waits until the row is seen.
+        await pilot.press("ctrl+p", *"operations undo", "enter")
+        await until(pilot, lambda: app.current_mode == "operations" and app.screen is app.frame)
+    assert (
+        len((await service.browse(caller, BrowseRequest(scope=Scope(company_id="local")))).records)
+        == 1
+    )
 
 
 async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: Settings) -> None:
