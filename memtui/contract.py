@@ -1050,6 +1050,13 @@ class CorrectRequest(Model):
         """Whether the request sets the expiry; `expires_at` None then removes it."""
         return self.never_expires or self.expires_at is not None
 
+    def changes(self, *fields: str) -> Json:
+        """Return the values of those fields of a record that the request sets."""
+        found = {name: value for name in fields if (value := getattr(self, name)) is not None}
+        if "expires_at" in fields and self.never_expires:
+            found["expires_at"] = None
+        return found
+
 
 class CorrectReply(Model):
     """`handle` differs from the request's where the record got a new id."""

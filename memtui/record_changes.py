@@ -98,9 +98,8 @@ def written_with(
 
 def corrected(record: Record, request: CorrectRequest) -> Record:
     """Return a record as a correction would change it."""
-    set_to = {name: getattr(request, name, None) for name in ("text", *_NAMES)}
-    given = {name: value for name, value in set_to.items() if value is not None}
-    return record.model_copy(update=given | ({"expires_at": None} if request.never_expires else {}))
+    fields = ("text", "pinned", "summary", "topic", "tags", "expires_at")
+    return record.model_copy(update=request.changes(*fields))
 
 
 def texts_beside(of: object, names: Iterable[str] = _READ) -> list[str]:

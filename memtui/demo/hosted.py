@@ -398,13 +398,7 @@ class HostedAdapter(Adapter):
         record = mine[0].record
         check_revision(record, request.revision, request.text)
         number = contents.stored + 1
-        given = {
-            name: value
-            for name in ("text", "pinned", "topic", "tags")
-            if (value := getattr(request, name)) is not None
-        }
-        if request.sets_expiry:
-            given["expires_at"] = request.expires_at
+        given = request.changes("text", "pinned", "topic", "tags", "expires_at")
         update = {**given, "updated_at": self._context.now(), "revision": f"r{number}"}
         changed = record.model_copy(update=update)
         records = tuple(

@@ -41,7 +41,7 @@ from memtui.provider_kit import check_revision, read_config
 from memtui.provider_kit.matching import has_metadata, matcher
 from memtui.provider_kit.pages import page
 
-_CHANGES = ("text", "pinned", "summary", "topic", "tags")
+_CHANGES = ("text", "pinned", "summary", "topic", "tags", "expires_at")
 
 
 class InMemoryConfig(Model):
@@ -109,15 +109,13 @@ class InMemoryAdapter(Adapter):
             raise Conflict(f"There is already a record {record_id}; write it with mode upsert.")
         handle = RecordHandle(provider_key=self.key, provider_record_id=record_id)
         self._put(
-            Record(
-                handle=handle, text=request.content, scope=request.scope, source=request.source,
-                title=request.title, summary=request.summary, kind=request.kind,
-                topic=request.topic, tags=request.tags,
+            Record.like(
+                request,
+                handle=handle,
+                text=request.content,
                 created_at=request.created_at or self._context.now(),
-                created_by=request.created_by, expires_at=request.expires_at,
-                pinned=request.pinned, metadata=request.metadata,
             )
-        )  # fmt: skip
+        )
         return WriteReply(records=(handle,))
 
     async def query(self, request: QueryRequest) -> ContextBundle:
@@ -168,11 +166,7 @@ class InMemoryAdapter(Adapter):
         if record is None:
             raise NotFound("There is no such record in this scope.")
         check_revision(record, request.revision, request.text)
-        values = {name: getattr(request, name) for name in _CHANGES}
-        changes = {name: value for name, value in values.items() if value is not None}
-        if request.sets_expiry:
-            changes["expires_at"] = request.expires_at
-        self._put(record.model_copy(update=changes))
+        self._put(record.model_copy(update=request.changes(*_CHANGES)))
         return CorrectReply(handle=request.handle)
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:

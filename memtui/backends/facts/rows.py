@@ -132,10 +132,7 @@ class FactDetails(Model):
 
     def corrected(self, request: CorrectRequest, updated_at: str) -> FactDetails:
         """Return these details with the fields that a correction sets."""
-        changes: Json = {"updated_at": updated_at}
-        for name in ("pinned", "topic"):
-            if (value := getattr(request, name)) is not None:
-                changes[name] = value
+        changes: Json = {"updated_at": updated_at, **request.changes("pinned", "topic")}
         if request.tags is not None:
             changes["tags"] = tag_lines(request.tags)
         if request.sets_expiry:

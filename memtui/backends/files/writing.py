@@ -161,8 +161,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         """
         require_kept(self.capabilities, request)
         known = self._known.get(record_id) or WrittenRecord(scope=self._scope)
-        given = {"topic": request.topic, "tags": request.tags}
-        update = {name: value for name, value in given.items() if value is not None}
+        update = request.changes("topic", "tags")
         return known.model_copy(update={**update, "updated_at": self._context.now()})
 
     def known_json(self, record_id: str) -> Json | None:

@@ -296,7 +296,7 @@ class Mem0Adapter(Adapter):
             if not text.strip():
                 raise Invalid("A memory needs some text; forget it instead of emptying it.")
             memories.check_text(text)
-            details = memories.corrected(memory, request)
+            details = memories.details_of(memory).corrected(request)
             expires = memories.last_day(details.expires_at)
             if not request.sets_expiry and details.expires_at is None:
                 expires = memories.day(memory.expiration_date)

@@ -22,20 +22,17 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memtui.contract import (
-    CorrectRequest,
     Invalid,
     Json,
-    Model,
     Record,
     RecordHandle,
     RecordVersion,
     Scope,
-    SourceRef,
-    UtcDatetime,
     WriteRequest,
 )
 from memtui.json_text import whole
 from memtui.provider_kit import read_moment
+from memtui.provider_kit.kept import KeptFields
 from memtui.provider_kit.servers import as_text
 
 KEY = "mem0"
@@ -52,8 +49,6 @@ _RESERVED = frozenset(
 )  # fmt: skip
 """Keys that mem0's library stores alongside a memory's metadata, which cannot use them."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_AS_GIVEN = ("source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by",
-             "expires_at", "pinned", "valid_from")  # fmt: skip
 
 
 def _is_text(value: object) -> bool:
@@ -101,26 +96,14 @@ class Mem0Memory(BaseModel):
     """The parts of the score, where mem0 reports them."""
 
 
-class Mem0Details(Model):
-    """memtui's own part of a memory; unset fields are not sent."""
+class Mem0Details(KeptFields):
+    """memtui's own part of a memory.
 
-    model_config = ConfigDict(extra="ignore")
+    It has the exact moment of the expiry, of which mem0 stores the day, and the metadata under keys
+    that mem0 reserves.
+    """
 
-    source: SourceRef | None = None
-    kind: str | None = None
-    title: str | None = None
-    summary: str | None = None
-    topic: str | None = None
-    tags: tuple[str, ...] | None = None
     issue_id: str | None = None
-    created_at: UtcDatetime | None = None
-    created_by: str | None = None
-    expires_at: UtcDatetime | None = None
-    """The exact moment; mem0 itself only stores a day."""
-    pinned: bool = False
-    valid_from: UtcDatetime | None = None
-    metadata: Json = {}
-    """The record's metadata under keys that mem0 reserves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +172,8 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
     project = memory.app_id or memory.metadata.get(PROJECT)
     created_at = details.created_at or read_moment(memory.created_at)
     source = details.source and details.source.model_copy(update={"company_id": company_id})
-    return Record(
+    return Record.like(
+        details,
         handle=handle_of(memory.id),
         text=memory.memory,
         scope=Scope(
@@ -201,17 +185,12 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
             issue_id=details.issue_id,
         ),
         source=source,
-        title=details.title,
-        summary=details.summary,
         kind=details.kind or "memory",
-        topic=details.topic,
         tags=memory.categories if details.tags is None else details.tags,
         created_at=created_at,
         updated_at=read_moment(memory.updated_at) or created_at,
         created_by=details.created_by or memory.actor_id,
         expires_at=details.expires_at or _end_of(memory.expiration_date),
-        pinned=details.pinned,
-        valid_from=details.valid_from,
         revision=_revision(memory),
         metadata=_own_metadata(memory) | details.metadata,
     )
@@ -259,11 +238,7 @@ def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0
     """Return the memory to store for a write. Raises `Invalid` if mem0 cannot store it."""
     check_text(request.content)
     reserved = {name: request.metadata[name] for name in request.metadata if name in _RESERVED}
-    details = Mem0Details(
-        **{name: getattr(request, name) for name in _AS_GIVEN},
-        issue_id=request.scope.issue_id,
-        metadata=reserved,
-    )
+    details = Mem0Details.like(request, issue_id=request.scope.issue_id, metadata=reserved)
     metadata = {name: value for name, value in request.metadata.items() if name not in reserved}
     if request.scope.project_id and not has_apps:
         metadata[PROJECT] = request.scope.project_id
@@ -288,18 +263,6 @@ def check_text(text: str) -> None:
 def written(details: Mem0Details) -> Json:
     """Return memtui's part in the form of mem0's metadata."""
     return {OWN: details.model_dump_json(exclude_defaults=True)}
-
-
-def corrected(memory: Mem0Memory, request: CorrectRequest) -> Mem0Details:
-    """Return memtui's part of a memory after a correction."""
-    changes: Json = {
-        name: value
-        for name in ("summary", "topic", "tags", "pinned")
-        if (value := getattr(request, name)) is not None
-    }
-    if request.sets_expiry:
-        changes["expires_at"] = request.expires_at
-    return details_of(memory).model_copy(update=changes)
 
 
 def versions_of(reply: Any) -> list[RecordVersion]:

@@ -278,11 +278,7 @@ def _corrected(plugin: Plugin, old: PluginMemory, request: CorrectRequest) -> Js
     elif request.never_expires:
         body.pop("expires_at", None)
     abilities, details = plugin.abilities, details_of(old)
-    labels = {
-        name: value
-        for name in ("summary", "topic", "tags")
-        if (value := getattr(request, name)) is not None
-    }
+    labels = request.changes("summary", "topic", "tags")
     if labels and not abilities.keeps_details:
         raise Unsupported("This plugin keeps no summary, topic or tags; correct the text alone.")
     if details is None:

@@ -15,21 +15,20 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
 from memtui.backends.plugin_v1.wire import Place, PluginMemory
 from memtui.contract import (
     Json,
-    Model,
     Record,
     RecordHandle,
     Scope,
-    SourceRef,
     UtcDatetime,
     WriteRequest,
 )
 from memtui.json_text import whole
+from memtui.provider_kit.kept import KeptFields
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
@@ -39,10 +38,7 @@ OWN = "memtui"
 """memtui's key in `propagation`."""
 FOREIGN = "propagation"
 _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
-_AS_GIVEN = (
-    "source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "valid_from",
-)  # fmt: skip
-IN_DETAILS = frozenset({*_AS_GIVEN, "metadata"})
+IN_DETAILS = frozenset(KeptFields.model_fields) - {"expires_at", "pinned"}
 """The fields of a record for which the plugin contract has no field."""
 
 
@@ -104,50 +100,31 @@ def record_of(memory: PluginMemory, namespaces: NamespaceMap) -> Record:
     created_at = details.created_at or memory.created_at
     own = {"company_id": namespaces.company_id}
     said = {name: details.scope[name] for name in _SCOPE_IDS if name in details.scope}
-    return Record(
+    return Record.like(
+        details,
         handle=handle_of(memory),
         text=whole(memory.content),
         scope=Scope(**said | namespaces.ids_of(memory.namespace) | own),
         source=details.source and details.source.model_copy(update=own),
-        title=details.title,
-        summary=details.summary,
         kind=details.kind or whole(memory.kind),
-        topic=details.topic,
-        tags=details.tags,
         created_at=created_at,
         updated_at=details.updated_at or created_at,
         created_by=details.created_by or whole(memory.source),
         expires_at=memory.expires_at or details.expires_at,
         pinned=memory.pin or details.pinned,
-        valid_from=details.valid_from,
         revision=memory.revision,
         metadata=metadata,
     )
 
 
-class PluginDetails(Model):
-    """memtui's own part of a memory; unset fields are not sent."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
+class PluginDetails(KeptFields):
+    """memtui's own part of a memory; expiry and pin where the plugin itself keeps none."""
 
     id: str | None = None
     """The caller's id, where it is not the plugin's."""
-    source: SourceRef | None = None
-    kind: str | None = None
-    title: str | None = None
-    summary: str | None = None
-    topic: str | None = None
     tags: tuple[str, ...] = ()
-    created_at: UtcDatetime | None = None
     updated_at: UtcDatetime | None = None
-    created_by: str | None = None
-    expires_at: UtcDatetime | None = None
-    """Set where the plugin itself keeps no expiry."""
-    pinned: bool = False
-    """Set where the plugin itself keeps no pin."""
-    valid_from: UtcDatetime | None = None
     scope: dict[str, str] = {}
-    metadata: Json = {}
 
 
 def details_of(memory: PluginMemory) -> PluginDetails | None:
@@ -190,8 +167,8 @@ def details_for(
     others: Json = {}
     if isinstance(metadata.get(FOREIGN), dict):
         others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != OWN}
-    details = PluginDetails(
-        **{name: getattr(request, name) for name in _AS_GIVEN},
+    details = PluginDetails.like(
+        request,
         id=given_id,
         expires_at=request.expires_at if carry_expiry else None,
         pinned=request.pinned and carry_pin,

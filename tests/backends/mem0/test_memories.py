@@ -10,7 +10,6 @@ import pytest
 from memtui.backends.mem0.memories import (
     Mem0Details,
     Mem0Memory,
-    corrected,
     day,
     details_of,
     draft_of,
@@ -86,7 +85,7 @@ def test_a_correction_changes_what_it_names() -> None:
     for name, value in changes.items():
         request = CorrectRequest.model_validate({"scope": ACME, "handle": handle, name: value})
         field, wanted = ("expires_at", None) if name == "never_expires" else (name, value)
-        assert corrected(memory, request) == before.model_copy(update={field: wanted})
+        assert before.corrected(request) == before.model_copy(update={field: wanted})
 
 
 def test_owners_that_mem0_mixes_up_are_refused() -> None:
