@@ -376,7 +376,9 @@ async def test_clicks_select_and_figures_go_into_private_files(
     assert sum(Decimal(row["cost_usd"]) for row in document) == Decimal("0.04")
     [found] = asked(f"SELECT sum(cost_usd), max(typeof(begins)) FROM '{tmp_path}/figures.parquet'")
     assert found == (Decimal("0.04"), "TIMESTAMP WITH TIME ZONE")
-    assert "queries" in (tmp_path / "figures.svg").read_text()
+    picture = (tmp_path / "figures.svg").read_text()
+    assert "queries" in picture
+    assert picture.startswith('<svg xml:space="preserve" ')
 
 
 async def export(app: MemtuiApp, pilot: Pilot[Any], path: Path) -> None:

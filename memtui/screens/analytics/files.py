@@ -16,6 +16,7 @@ from memtui.contract import Unavailable
 from memtui.csv_text import cell
 from memtui.json_text import plain, plain_text
 from memtui.screens.exports import write_file
+from memtui.screens.picture import slim
 from memtui.store.database import quoted
 
 if TYPE_CHECKING:
@@ -158,5 +159,5 @@ def write_svg(path: Path, strips: Sequence[Strip], title: str, *, overwrite: boo
     )
     for strip in strips:
         console.print(Segments([*strip, Segment.line()]), end="")
-    picture = console.export_svg(title=title)
+    picture = slim(console.export_svg(title=title))
     write_file(path, lambda work: work.write_text(picture, encoding="utf-8"), overwrite=overwrite)
