@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
     from memtui.screens.budget.view import FactsPlace
-    from memtui.service.operations.everywhere import BindingOutcome, ListedRecord
+    from memtui.service.answers import BindingOutcome
+    from memtui.service.operations.everywhere import ListedRecord
 
 WORDS = {
     Reason.HOLDS_SECRET: "holds a secret",

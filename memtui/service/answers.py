@@ -4,6 +4,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Literal
+
+from pydantic import SerializeAsAny
 
 from memtui.contract import (
     Capabilities,
@@ -163,14 +166,95 @@ class Answer(Model):
     """The past moment that the answer shows; None: the present."""
 
 
-class QueryAnswer(Answer):
+class BindingOutcome(Model):
+    """The outcome of one binding in a call to one binding or several."""
+
+    binding_key: str
+    provider_key: str
+    binding_reason: str = ""
+    """Why it was chosen; empty where all bindings were asked."""
+    status: Literal["waiting", "ok", "failed"] = "waiting"
+    reason: str = ""
+    """Why it failed, as a sentence."""
+    error_kind: str = ""
+    """The kind of the contract's error, in lower case: `unavailable`, `denied` …"""
+    operation_ids: tuple[str, ...] = ()
+    found: int = 0
+    """Number of records in its answers."""
+    capped: bool = False
+    """True: there may be more matches or records than it returned."""
+    latency_ms: float = 0
+    usage: tuple[Usage, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Items that could not be read, and that the answer may lack."""
+    unread: tuple[str, ...] = ()
+    """The parts of a list that were not read, in sentences."""
+
+    @property
+    def sentence(self) -> str:
+        """The reason of the failure with the binding's name; empty where it did not fail."""
+        is_named = not self.reason or self.reason.startswith(self.binding_key)
+        return self.reason if is_named else f"{self.binding_key}: {self.reason}"
+
+
+class OutcomesAnswer(Model):
+    """Base of the answers of one binding or several, with the outcome of each."""
+
+    together: str | None = None
+    """The id in the logged requests of all bindings' operations; None: one binding was asked."""
+    bindings: tuple[BindingOutcome, ...]
+    latency_ms: float = 0
+    as_of: UtcDatetime | None = None
+    """The past moment that the answer shows; None: the present."""
+
+    @property
+    def failed(self) -> list[BindingOutcome]:
+        """The bindings without an answer."""
+        return [one for one in self.bindings if one.status == "failed"]
+
+    @property
+    def operation_id(self) -> str:
+        """The operation by which the first binding answered; empty: none did."""
+        return next((name for one in self.bindings for name in one.operation_ids), "")
+
+    @property
+    def binding_key(self) -> str:
+        """The binding that answered; several are joined by commas."""
+        return ", ".join(one.binding_key for one in self.bindings if one.operation_ids)
+
+    @property
+    def usage(self) -> tuple[Usage, ...]:
+        """The usage of all bindings."""
+        return tuple(row for one in self.bindings for row in one.usage)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The items that the bindings could not read."""
+        return tuple(problem for one in self.bindings for problem in one.problems)
+
+    def operation_of(self, binding_key: str) -> str | None:
+        """Return the operation by which a binding answered; None: unknown."""
+        ids = (one.operation_ids for one in self.bindings if one.binding_key == binding_key)
+        return next((name for found in ids for name in found), None)
+
+    def binding_of(self, record: Record) -> str:
+        """Return the binding of one of its records."""
+        return getattr(record, "binding_key", self.bindings[0].binding_key)
+
+
+class QueryAnswer(OutcomesAnswer):
     """The answer of a query, the best record first."""
 
-    snippets: tuple[Snippet, ...] = ()
+    snippets: tuple[SerializeAsAny[Snippet], ...] = ()
+    """Over several bindings each is a `FoundSnippet`."""
+    hidden: tuple[SerializeAsAny[Snippet], ...] = ()
+    """Over several bindings, the `HiddenSnippet`s: facts whose key also exists in a nearer scope;
+    the nearest one's fact is in `snippets`."""
     profile_summary: str | None = None
     capped: bool = False
     stages: tuple[ExplainStage, ...] = ()
-    """The stages of the ranking, where the provider returns them with its answer."""
+    """The stages of the ranking, where the provider returns them with its answer; over several
+    bindings, those of the joining, where records are named `binding record-id`."""
     all_topics: bool = False
     """True: the requested topic has fewer than three records, so all topics were searched."""
 
@@ -199,17 +283,28 @@ class GetAnswer(Answer):
     """True: there are more backlinks than listed."""
 
 
-class BrowseAnswer(Answer):
+class BrowseAnswer(OutcomesAnswer):
     """One page of records; `BrowsePage` explains `at_least` and the other fields."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[SerializeAsAny[Record], ...] = ()
+    """Over several bindings each is a `ListedRecord`."""
     next_cursor: str | None = None
+    """Over several bindings, the position in each one's list; one that failed is tried again."""
     total: int | None = None
     at_least: bool = False
-    unread: tuple[str, ...] = ()
     unfinished: bool = False
     links: Mapping[str, Links] = {}
-    """By record id, where the request asked for them."""
+    """By record id, where the request asked for them; over several bindings, in each record."""
+
+    def links_of(self, record: Record) -> Links | None:
+        """Return the links of one of its records; None: it has none, or they are unknown."""
+        known = self.links.get(record.handle.provider_record_id)
+        return known or getattr(record, "links", None)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The parts of the list that were not read, in sentences."""
+        return tuple(sentence for one in self.bindings for sentence in one.unread)
 
 
 class ExplainAnswer(Answer):

@@ -39,6 +39,7 @@ from memtui.screens.query.screen import (
 )
 from memtui.screens.state import AppState, Phase, is_first_start, offer
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
+from memtui.service.answers import BindingOutcome
 from memtui.widgets.detail_lines import marked
 from memtui.widgets.display import display
 from memtui.widgets.frame import binding_content, path_content
@@ -103,16 +104,12 @@ def snippet(text: str, **changes: object) -> Snippet:
 
 
 def answered(*snippets: Snippet, usage: tuple[Usage, ...] = ()) -> QueryView:
+    asked = BindingOutcome(
+        binding_key="b", provider_key="x", status="ok", operation_ids=("o",), usage=usage
+    )
     return QueryView(
         request=QueryRequest(scope=state().record_scope, query="deploy branch"),
-        answer=QueryAnswer(
-            operation_id="o",
-            binding_key="b",
-            binding_reason="for the project p",
-            snippets=snippets,
-            usage=usage,
-            latency_ms=18,
-        ),
+        answer=QueryAnswer(bindings=(asked,), snippets=snippets, latency_ms=18),
         asked=1,
         spent=usage,
     )

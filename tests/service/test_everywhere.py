@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,12 +30,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.service.operations.everywhere import (
-    RANK_CONSTANT,
-    WEIGHTS,
-    EverywherePage,
-    EverywhereQuery,
-)
+from memtui.service.answers import BrowseAnswer, QueryAnswer
+from memtui.service.operations.everywhere import RANK_CONSTANT, WEIGHTS
 from memtui.service.operations.uses import UsedRecords
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -90,7 +87,7 @@ async def write(
     return answer.handles[0].provider_record_id
 
 
-async def query(service: MemoryService, text: str, **fields: object) -> EverywhereQuery:
+async def query(service: MemoryService, text: str, **fields: object) -> Any:
     request = QueryRequest.model_validate({"scope": WEB, "query": text, **fields})
     return await service.everywhere.query(ANA, request, within_ms=10_000)
 
@@ -107,9 +104,9 @@ async def test_what_hangs_is_named_and_the_other_answers_stand(
     assert len((await service.everywhere.query(ANA, request)).snippets) == 4
 
     plugin[0].hangs = True
-    told: list[EverywhereQuery] = []
+    told: list[QueryAnswer] = []
     answer = await service.everywhere.query(ANA, request, within_ms=LIMIT, so_far=told.append)
-    assert {one.binding_key for one in answer.snippets} == {"default", "table", "file"}
+    assert set(map(answer.binding_of, answer.snippets)) == {"default", "table", "file"}
     [failed] = answer.failed
     assert (failed.binding_key, failed.error_kind) == ("plugin", "unavailable")
     assert failed.reason.startswith("plugin did not answer within 1.5 s; ")
@@ -216,7 +213,7 @@ async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding
         while True:
             page = await service.everywhere.browse(ANA, request)
             assert len(page.records) <= limit
-            found += [(one.binding_key, one.handle.provider_record_id) for one in page.records]
+            found += [(page.binding_of(one), one.handle.provider_record_id) for one in page.records]
             moments += [one.created_at for one in page.records if one.created_at]
             if page.next_cursor is None:
                 assert moments == sorted(moments)
@@ -231,12 +228,12 @@ async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding
 
     plugin[0].hangs = True
     request = BrowseRequest(scope=COMPANY, limit=7)
-    told: list[EverywherePage] = []
+    told: list[BrowseAnswer] = []
     page = await service.everywhere.browse(ANA, request, within_ms=LIMIT, so_far=told.append)
     assert [len(one.records) for one in told][1:] == [7, 7]
     assert told[-1].records == page.records
     assert (page.at_least, [one.binding_key for one in page.failed]) == (True, ["plugin"])
-    assert {one.binding_key for one in page.records} == {"default", "table"}
+    assert set(map(page.binding_of, page.records)) == {"default", "table"}
     with pytest.raises(Invalid, match="Cannot sort by nonsense"):
         await service.everywhere.browse(ANA, BrowseRequest(scope=COMPANY, sort="nonsense"))
     with pytest.raises(Invalid, match="start from the first page"):

@@ -43,7 +43,7 @@ async def test_the_narrowest_rule_wins_and_says_why(
     found = await routed.resolve(caller, scope, key)
     assert (found.binding_key, found.reason) == expected
     answer = await routed.query(caller, QueryRequest(scope=scope, query="x", binding_key=key))
-    assert (answer.binding_key, answer.binding_reason) == expected
+    assert (answer.binding_key, answer.bindings[0].binding_reason) == expected
     assert (
         answer.operation_id == (await routed.log.page(caller, limit=1)).operations[0].operation_id
     )

@@ -36,14 +36,13 @@ from memtui.contract import (
 )
 from memtui.record_changes import changed_fields, corrected
 from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
-from memtui.service.answers import Answer
+from memtui.service.answers import Answer, BindingOutcome, BrowseAnswer
 from memtui.service.context.contexts import ContextRequest, _may_include, _Reading
 from memtui.service.context.impact import AnsweredRecord, Effect, Impact, Side, _effect
 from memtui.service.history.runs import _runs
 from memtui.service.home.backup import _is_derived
 from memtui.service.operations.everywhere import (
     Asked,
-    BindingOutcome,
     FoundAt,
     FoundSnippet,
     _first_of_keys,
@@ -136,6 +135,20 @@ def test_what_a_binding_answers_in_turn_is_added_up() -> None:
     [found] = asked.outcomes.values()
     assert (found.operation_ids, found.found, found.latency_ms) == (("o1", "o2"), 3, 10)
     assert [one.input_tokens for one in found.usage] == [1, 2]
+
+
+def test_an_answer_of_several_bindings_reads_like_one_of_one() -> None:
+    ended = BindingOutcome(binding_key="ended", provider_key="fake", status="ok")
+    failed = BindingOutcome(binding_key="failed", provider_key="fake", status="failed")
+    answered = BindingOutcome(
+        binding_key="b", provider_key="fake", status="ok", operation_ids=("o1", "o2")
+    )
+    several = BrowseAnswer(together="t", bindings=(ended, failed, answered))
+    assert (several.operation_id, several.binding_key) == ("o1", "b")
+    assert (several.operation_of("b"), several.operation_of("ended")) == ("o1", None)
+    nobody = BrowseAnswer(together="t", bindings=(ended, failed))
+    assert (nobody.operation_id, nobody.binding_key) == ("", "")
+    assert BrowseAnswer(bindings=(answered,)).binding_of(record("r1")) == "b"
 
 
 def test_each_owner_is_asked_for_its_own_records() -> None:

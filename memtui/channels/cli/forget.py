@@ -30,7 +30,7 @@ from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.service import GetAnswer, MutationAnswer, UndoCandidate
-    from memtui.service.operations.everywhere import BindingOutcome
+    from memtui.service.answers import BindingOutcome
 
 
 async def forget(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memtui.contract import Model, Problem
-    from memtui.service.operations.everywhere import EverywhereAnswer
+    from memtui.service.answers import OutcomesAnswer
 
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
@@ -56,7 +56,7 @@ class Output:
         # Problems that are plain sentences are already in the lines.
         self.tell(one for one in get("problems", ()) if not isinstance(one, str))
         for sentence in filter(None, sentences):
-            self.say(sentence)
+            say(sentence)
 
     def tell(self, problems: Iterable[Problem | dict[str, Any]]) -> None:
         """Print on stderr what could not be read for an answer."""
@@ -156,14 +156,19 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
         sys.stderr.write("\r\x1b[K")
 
 
-def of_bindings(answer: EverywhereAnswer) -> str:
-    """Return how many bindings answered, and the time: `from 2 of 3 bindings in 18 ms`."""
+def of_bindings(answer: OutcomesAnswer) -> str:
+    """Return which binding answered, or how many of them did, and how long it took."""
     from memtui.presenters.format import counted, duration
 
+    took = duration(answer.latency_ms)
+    if answer.together is None:
+        [one] = answer.bindings
+        where = f"from {one.binding_key} ({one.binding_reason})"
+        return f"{where} in {took}; operation {one.operation_ids[0]}"
     asked = counted(len(answer.bindings), "binding")
     answered = len(answer.bindings) - len(answer.failed)
     of = f"{answered} of {asked}" if answer.failed else asked
-    return f"from {of} in {duration(answer.latency_ms)}"
+    return f"from {of} in {took}"
 
 
 _GAP = "  "

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PrunePlan
     from memtui.service import PruneRequest
-    from memtui.service.operations.everywhere import BindingOutcome
+    from memtui.service.answers import BindingOutcome
     from memtui.service.usecases.forgetting import ForgottenEverywhere
 
 _NO_LIMIT = 2**31

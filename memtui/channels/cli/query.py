@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -37,7 +37,7 @@ from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.service import ContextAnswer, QueryAnswer
-    from memtui.service.operations.everywhere import EverywhereQuery
+    from memtui.service.operations.everywhere import FoundAt, HiddenSnippet
 
 
 async def query(
@@ -106,21 +106,18 @@ async def query(
     )
     from memtui.channels.cli.records import say_unknown_owners
 
-    if all_bindings or (narrowed and names_bindings(chosen)):
-        found = await session.service.everywhere.query(session.caller, request)
-        lines = _stages(found.stages) if explain else _found(session, text, found)
-        session.out.answer(found, lines, *_summary_of_all(found))
-        scopes = [one.scope for one in found.snippets]
-        await say_unknown_owners(session, request.scope, None, scopes, everywhere=True)
-        return
-    if explain:
-        explained = await session.service.explain(session.caller, request)
+    everywhere, service = all_bindings or bool(narrowed and names_bindings(chosen)), session.service
+    if explain and not everywhere:
+        explained = await service.explain(session.caller, request)
         session.out.answer(explained, _stages(explained.explanation.stages))
         return
-    answer = await session.service.query(session.caller, request)
-    session.out.answer(answer, _snippets(session, text, answer), _summary(answer))
+    ask = service.everywhere.query if everywhere else service.query
+    answer = await ask(session.caller, request)
+    lines = _stages(answer.stages) if explain else _found(session, text, answer)
+    session.out.answer(answer, lines, *_summary(answer))
     scopes = [one.scope for one in answer.snippets]
-    await say_unknown_owners(session, request.scope, answer.binding_key, scopes)
+    binding = None if everywhere else answer.bindings[0].binding_key
+    await say_unknown_owners(session, request.scope, binding, scopes, everywhere=everywhere)
 
 
 def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
@@ -143,35 +140,20 @@ async def profile(session: Session, scope: BindingOptions) -> None:
     )
 
 
-def _snippets(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
+def _found(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
     if answer.profile_summary:
         yield answer.profile_summary
     for rank, snippet in enumerate(answer.snippets, start=1):
-        yield from _snippet(session, asked, rank, snippet)
-
-
-def _found(session: Session, asked: str, answer: EverywhereQuery) -> Iterator[Line]:
-    for rank, snippet in enumerate(answer.snippets, start=1):
-        yield from _snippet(session, asked, rank, snippet, snippet.binding_key)
-        for place in snippet.places[1:]:
+        places: Sequence[FoundAt] = getattr(snippet, "places", ())
+        yield from _snippet(session, asked, rank, snippet, *(one.binding_key for one in places[:1]))
+        for place in places[1:]:
             source = shown.source_line(place.source)
             also = [place.binding_key, source, place.handle.provider_record_id]
             yield Dim(" " * 13 + "also in " + " · ".join(part for part in also if part))
-    for hidden in answer.hidden:
+    for hidden in cast("tuple[HiddenSnippet, ...]", answer.hidden):
         where = f"{hidden.binding_key} · {hidden.handle.provider_record_id}"
         nearer = f"{hidden.hidden_by_binding} has {hidden.key} of a nearer scope"
         yield Dim(f"hidden: {visible(hidden.text, limit=_LEFT_OUT_CHARS)} ({where}): {nearer}")
-
-
-def _summary_of_all(answer: EverywhereQuery) -> Iterator[str]:
-    count = shown.counted(len(answer.snippets), "snippet")
-    more = " (more may match)" if answer.capped else ""
-    yield f"{count}{more}{_all_topics(answer)} {of_bindings(answer)}."
-    yield from (one.sentence for one in answer.failed)
-
-
-def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
-    return " (its topic has under three, so of all topics)" if answer.all_topics else ""
 
 
 def _snippet(
@@ -195,13 +177,12 @@ def _snippet(
     yield Dim(" " * 13 + " · ".join(part for part in origin if part))
 
 
-def _summary(answer: QueryAnswer) -> str:
+def _summary(answer: QueryAnswer) -> Iterator[str]:
     count = shown.counted(len(answer.snippets), "snippet")
     more = " (more may match)" if answer.capped else ""
-    return (
-        f"{count}{more}{_all_topics(answer)} from {answer.binding_key} ({answer.binding_reason}) "
-        f"in {shown.duration(answer.latency_ms)}; operation {answer.operation_id}."
-    )
+    topics = " (its topic has under three, so of all topics)" if answer.all_topics else ""
+    yield f"{count}{more}{topics} {of_bindings(answer)}."
+    yield from (one.sentence for one in answer.bindings if one.reason)
 
 
 _BAR = 24

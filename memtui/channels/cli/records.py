@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         Provenance,
         TimelineAnswer,
     )
-    from memtui.service.operations.everywhere import EverywherePage
 
 
 async def get(
@@ -155,19 +154,16 @@ async def browse(
         cursor=cursor,
         limit=limit,
     )
-    if all_bindings or names_bindings(chosen):
-        page = await session.service.everywhere.browse(session.caller, request)
-        answer_all(session, page)
-        if not page.records and cursor is None:
-            await say_unknown_owners(session, request.scope, None, everywhere=True)
-        return
-    answer = await session.service.browse(session.caller, request)
-    titles = columns("id", "updated>", "kind", "topic", "source", "text*")
-    rows = (_row(session, record) for record in answer.records)
-    session.out.answer(answer, table(titles, rows), _page_summary(answer))
-    if not answer.records and cursor is None:
-        await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
-        await say_unknown_owners(session, request.scope, answer.binding_key)
+    everywhere, service = all_bindings or names_bindings(chosen), session.service
+    page = await (service.everywhere.browse if everywhere else service.browse)(
+        session.caller, request
+    )
+    answer_page(session, page)
+    if not page.records and cursor is None:
+        if not everywhere:
+            await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
+        binding = None if everywhere else page.binding_key
+        await say_unknown_owners(session, request.scope, binding, everywhere=everywhere)
 
 
 async def history(
@@ -192,30 +188,26 @@ def _row(session: Session, record: Record) -> list[str]:
     ]
 
 
-def answer_all(session: Session, page: EverywherePage) -> None:
-    """Print a page of records from all bindings."""
-    titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
-    rows = ([one.binding_key, *_row(session, one)] for one in page.records)
-    session.out.answer(page, table(titles, rows), *_summary_of_all(page))
+def answer_page(session: Session, page: BrowseAnswer) -> None:
+    """Print a page of records; from several bindings, each with its binding."""
+    titles = ["id", "updated>", "kind", "topic", "source", "text*"]
+    rows = [_row(session, one) for one in page.records]
+    if page.together is not None:
+        titles.insert(0, "binding")
+        rows = [[page.binding_of(one), *row] for one, row in zip(page.records, rows, strict=True)]
+    session.out.answer(page, table(columns(*titles), rows), *_page_summary(page))
 
 
-def _summary_of_all(answer: EverywherePage) -> Iterator[str]:
-    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
-    yield f"{page} {of_bindings(answer)}{_next(answer)}."
-    for one in answer.bindings:
+def _page_summary(page: BrowseAnswer) -> Iterator[str]:
+    count = shown.of_total(len(page.records), page.total, at_least=page.at_least)
+    following = f"; the next page: --cursor {page.next_cursor}" if page.next_cursor else ""
+    where = f"in {page.binding_key} ({page.bindings[0].binding_reason})"
+    if page.together is not None:
+        where = of_bindings(page)
+    yield f"{count} {where}{following}."
+    for one in page.bindings:
         yield one.sentence
         yield from one.unread
-
-
-def _next(answer: BrowseAnswer | EverywherePage) -> str:
-    return f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
-
-
-def _page_summary(answer: BrowseAnswer) -> str:
-    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
-    unread = "".join(f"\n{sentence}" for sentence in answer.unread)
-    where = f"{answer.binding_key} ({answer.binding_reason})"
-    return f"{page} in {where}{_next(answer)}.{unread}"
 
 
 def _details(session: Session, record: Record) -> Iterator[str]:

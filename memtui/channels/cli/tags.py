@@ -9,7 +9,7 @@ import typer
 
 from memtui.channels.cli.options import AsOf, Limit, OwnerOptions
 from memtui.channels.cli.output import columns, of_bindings, table
-from memtui.channels.cli.records import answer_all
+from memtui.channels.cli.records import answer_page
 from memtui.channels.cli.session import Session
 from memtui.contract import BrowseRequest, Invalid
 from memtui.presenters import format as shown
@@ -46,7 +46,7 @@ async def tags(
         raise Invalid("Name a tag, or leave it out to count all of them.")
     request = BrowseRequest(scope=whose, cursor=cursor, limit=limit)
     page = await service.tags.having(caller, tag, request)
-    answer_all(session, page)
+    answer_page(session, page)
     if not page.records and cursor is None:
         _say_near(session, tag, await service.tags.counts(caller, whose))
 

@@ -68,7 +68,7 @@ from memtui.visible import visible
 from memtui.wording import misfit, unknown
 
 if TYPE_CHECKING:
-    from memtui.service.operations.everywhere import EverywhereAnswer, FoundSnippet, ListedRecord
+    from memtui.service.answers import OutcomesAnswer, QueryAnswer
 
 FACT_CHARS = 200
 """The longest fact that `save_memory` takes (seed 004 §6.2)."""
@@ -519,50 +519,48 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
 
 
 async def _search(agent: Agent, request: QueryRequest, asked: SearchInput) -> Memories:
+    service, caller = agent.service, agent.caller
     if asked.all_bindings:
         _refuse_elsewhere(agent)
-        return await _search_several(agent, request.model_copy(update={"binding_key": None}))
+        anywhere = request.model_copy(update={"binding_key": None})
+        return await _found(agent, await service.everywhere.query(caller, anywhere))
     served = await agent.reached()
     if len(served) > 1:  # save_memory may have stored facts in another binding
         terms = (*request.filter.terms, Term(field="binding_key", values=served))
         chosen = request.filter.model_copy(update={"terms": terms})
+        there = request.model_copy(update={"filter": chosen})
         with suppress(NotFound):  # not visible there; the agent's own binding reports the reason
-            return await _search_several(agent, request.model_copy(update={"filter": chosen}))
-    answer = await agent.service.query(agent.caller, request)
+            return await _found(agent, await service.everywhere.query(caller, there))
+    return await _found(agent, await service.query(caller, request))
+
+
+async def _found(agent: Agent, answer: QueryAnswer) -> Memories:
+    found = [memory_of(one, rank) for rank, one in enumerate(answer.snippets, start=1)]
+    return await _memories(agent, answer, answer.snippets, found, incomplete=answer.capped)
+
+
+async def _memories(
+    agent: Agent,
+    answer: OutcomesAnswer,
+    records: Sequence[Record],
+    found: Sequence[Memory],
+    *,
+    incomplete: bool,
+    next_cursor: str | None = None,
+) -> Memories:
+    """Return what was found, each with its binding where several were asked or serve the agent."""
+    if answer.together is not None or len(await agent.reached()) > 1:
+        found = [
+            memory.model_copy(update={"binding": answer.binding_of(record)})
+            for memory, record in zip(found, records, strict=True)
+        ]
+    failed = (_for_agent(one.sentence) for one in answer.failed)
     return Memories(
         **_answer_fields(answer),
-        memories=tuple(memory_of(one, rank) for rank, one in enumerate(answer.snippets, start=1)),
-        incomplete=answer.capped,
-        problems=_sentences(answer.problems),
-    )
-
-
-async def _search_several(agent: Agent, request: QueryRequest) -> Memories:
-    """Search the bindings that match a filter."""
-    answer = await agent.service.everywhere.query(agent.caller, request)
-    found = _of_all(answer, answer.snippets, ranked=True)
-    return found.model_copy(update={"incomplete": answer.capped})
-
-
-def _of_all(
-    answer: EverywhereAnswer,
-    found: Sequence[FoundSnippet | ListedRecord],
-    *,
-    ranked: bool = False,
-) -> Memories:
-    """Return the results of several bindings, each memory with its binding."""
-    answered = [one for one in answer.bindings if one.operation_ids]
-    return Memories(
-        operation_id=answered[0].operation_ids[0],
-        binding=", ".join(one.binding_key for one in answered),
-        memories=tuple(
-            memory_of(one, rank if ranked else None).model_copy(update={"binding": one.binding_key})
-            for rank, one in enumerate(found, start=1)
-        ),
-        problems=(
-            *_sentences(answer.problems),
-            *(_for_agent(one.sentence) for one in answer.failed),
-        ),
+        memories=tuple(found),
+        next_cursor=next_cursor,
+        incomplete=incomplete,
+        problems=(*_sentences(answer.problems), *failed),
     )
 
 
@@ -618,19 +616,13 @@ async def _browse(agent: Agent, asked: BrowseInput, limit: int) -> Memories:
     )
     if asked.all_bindings:
         _refuse_elsewhere(agent)
-        page = await agent.service.everywhere.browse(agent.caller, request)
-        listed = _of_all(page, page.records)
-        update = {"next_cursor": page.next_cursor, "incomplete": page.at_least}
-        return listed.model_copy(update=update)
-    answer = await agent.service.browse(agent.caller, request)
-    there = await _where(agent, answer.binding_key)
-    return Memories(
-        **_answer_fields(answer),
-        memories=tuple(memory_of(one).model_copy(update=there) for one in answer.records),
-        next_cursor=answer.next_cursor,
-        incomplete=answer.at_least,
-        problems=_sentences(answer.problems),
-    )
+    service = agent.service
+    ask = service.everywhere.browse if asked.all_bindings else service.browse
+    page = await ask(agent.caller, request)
+    return await _memories(
+        agent, page, page.records, list(map(memory_of, page.records)),
+        incomplete=page.at_least, next_cursor=page.next_cursor,
+    )  # fmt: skip
 
 
 @tool("memory_get", "Read one memory", OperationType.GET)
@@ -837,7 +829,7 @@ async def _handle(agent: Agent, record_id: str, binding_key: str | None) -> Reco
     return RecordHandle(provider_key=provider_key, provider_record_id=record_id)
 
 
-def _answer_fields(answer: Answer) -> Json:
+def _answer_fields(answer: Answer | OutcomesAnswer) -> Json:
     return {"operation_id": answer.operation_id, "binding": answer.binding_key}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -62,7 +62,7 @@ from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, Split, 
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
-    from memtui.service.operations.everywhere import EverywhereQuery, FoundSnippet
+    from memtui.service.operations.everywhere import FoundSnippet
     from memtui.store.operation import Operation, OperationPage
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -85,9 +85,9 @@ class QueryView:
     top_k: int = 10
     matching: Matching = Matching.MEMTUI
     request: QueryRequest | None = None
-    answer: QueryAnswer | EverywhereQuery | None = None
+    answer: QueryAnswer | None = None
     """The shown answer, of one binding or of all; None while past questions are shown."""
-    aside: QueryAnswer | EverywhereQuery | None = None
+    aside: QueryAnswer | None = None
     """The last answer, while past questions are shown in its place."""
     changed: frozenset[tuple[str, str]] = frozenset()
     """Bindings and ids of results that were changed or forgotten since the answer."""
@@ -105,12 +105,16 @@ class QueryView:
     @property
     def waiting(self) -> list[str]:
         """The bindings that have not answered yet, if all bindings were asked."""
-        everywhere = of_all(self.answer)
-        outcomes = everywhere.bindings if everywhere else ()
+        outcomes = self.answer.bindings if self.answer else ()
         return [one.binding_key for one in outcomes if one.status == "waiting"]
 
     @property
-    def last(self) -> QueryAnswer | EverywhereQuery | None:
+    def is_joined(self) -> bool:
+        """Whether the shown answer is of all bindings."""
+        return self.answer is not None and self.answer.together is not None
+
+    @property
+    def last(self) -> QueryAnswer | None:
         """The last answer, even while past questions are shown in its place."""
         return self.aside if self.answer is None else self.answer
 
@@ -132,28 +136,9 @@ class QueryView:
         return past[index]
 
 
-def of_all(answer: QueryAnswer | EverywhereQuery | None) -> EverywhereQuery | None:
-    """Return the answer if it is of all bindings, else None."""
-    from memtui.service.answers import QueryAnswer
-
-    return None if answer is None or isinstance(answer, QueryAnswer) else answer
-
-
-def placed(answer: QueryAnswer | EverywhereQuery) -> list[tuple[str, Snippet]]:
+def placed(answer: QueryAnswer) -> list[tuple[str, Snippet]]:
     """Return the results, each with the key of its binding."""
-    from memtui.service.answers import QueryAnswer
-
-    if isinstance(answer, QueryAnswer):
-        return [(answer.binding_key, one) for one in answer.snippets]
-    return [(one.binding_key, one) for one in answer.snippets]
-
-
-def operation_of(answer: QueryAnswer | EverywhereQuery | None, binding_key: str) -> str | None:
-    """Return the id of the operation by which a binding answered; None: unknown."""
-    if (everywhere := of_all(answer)) is None:
-        return getattr(answer, "operation_id", None)
-    asked = {one.binding_key: one.operation_ids for one in everywhere.bindings}
-    return next(iter(asked.get(binding_key, ())), None)
+    return [(answer.binding_of(one), one) for one in answer.snippets]
 
 
 class AskLine(Horizontal):
@@ -374,13 +359,13 @@ class QueryScreen(MemtuiScreen):
         self.view = replace(self.view, asking=True, error="")
         self._asked_last, self._asked_of = request, self._asks_of
 
-        def so_far(answer: EverywhereQuery) -> None:
+        def so_far(answer: QueryAnswer) -> None:
             if request is self._asked_last and self.is_attached:
                 self.view = replace(
                     self.view, request=request, answer=answer, aside=None, changed=frozenset()
                 )
 
-        def ask() -> Awaitable[QueryAnswer | EverywhereQuery]:
+        def ask() -> Awaitable[QueryAnswer]:
             service, caller = session.service, session.caller
             if everywhere:
                 return service.everywhere.query(caller, request, so_far=so_far)
@@ -392,7 +377,7 @@ class QueryScreen(MemtuiScreen):
             lambda error: setattr(self, "view", replace(self.view, asking=False, error=str(error))),
         )
 
-    def _show_answer(self, request: QueryRequest, answer: QueryAnswer | EverywhereQuery) -> None:
+    def _show_answer(self, request: QueryRequest, answer: QueryAnswer) -> None:
         self.view = replace(
             self.view,
             asking=False,
@@ -465,7 +450,7 @@ class QueryScreen(MemtuiScreen):
         binding, everywhere = self.state.binding, self.state.asks_all
         if self.view.request is None:
             missing[Need.EXPLAIN] = "Ask something first."
-        elif not self._shows_all and binding is not None and not binding.capabilities.explain:
+        elif not self.view.is_joined and binding is not None and not binding.capabilities.explain:
             missing[Need.EXPLAIN] = f"{binding.key} does not explain its results."
         is_own = self.view.matching is Matching.MEMTUI
         if everywhere:
@@ -493,11 +478,6 @@ class QueryScreen(MemtuiScreen):
         if answer is None or index is None or self.view.snippet(index) is None:
             raise NotFound("No result is selected.")
         return placed(answer)[index]
-
-    @property
-    def _shows_all(self) -> bool:
-        """Whether the shown answer is of all bindings."""
-        return of_all(self.view.answer) is not None
 
     # Keys.
 
@@ -600,7 +580,7 @@ class QueryScreen(MemtuiScreen):
                 session.caller,
                 snippet.handle,
                 Verdict.WITHDRAWN if is_said else Verdict(wanted),
-                operation_id=operation_of(answer, key),
+                operation_id=answer.operation_of(key) if answer else None,
                 binding_key=key,
             )
         )
@@ -647,7 +627,7 @@ class QueryScreen(MemtuiScreen):
     def action_same_source(self) -> None:
         """Show the records of the same source; of all bindings, if all were asked."""
         key, snippet = self._result
-        binding_key = None if self._shows_all else key
+        binding_key = None if self.view.is_joined else key
         self.post_message(GoTo("records", source_filter(snippet.source), binding_key))
 
     def action_explain(self) -> None:
@@ -655,7 +635,7 @@ class QueryScreen(MemtuiScreen):
         session, request, answer = self.session, self.view.request, self.view.answer
         if request is None:
             return
-        lead = "{} " if of_all(answer) else ""
+        lead = "{} " if self.view.is_joined else ""
         ranks = {
             lead.format(key) + one.handle.provider_record_id: rank
             for rank, (key, one) in enumerate(placed(answer) if answer else (), 1)
@@ -712,7 +692,7 @@ def title_line(view: QueryView, state: AppState, width: int) -> Content:
     topic = view.request.topic if view.request else None
     notes = [
         f"{changed} changed; r asks again" if view.changed else "",
-        *outcome_notes(view),
+        *outcome_notes(view, view.answer),
         "more may match" if view.answer.capped else "",
         f"too few results for topic {topic}, so all topics were searched"
         if view.answer.all_topics
@@ -734,14 +714,11 @@ def title_line(view: QueryView, state: AppState, width: int) -> Content:
     return line(count, *warnings, gap=SEPARATOR)
 
 
-def outcome_notes(view: QueryView) -> list[str]:
-    """Return notes if all bindings were asked: on missing answers and hidden facts."""
-    everywhere = of_all(view.answer)
-    if everywhere is None:
-        return []
-    asked, hidden = len(everywhere.bindings), len(everywhere.hidden)
-    answered = asked - len(everywhere.failed) - len(view.waiting)
-    failed = ", ".join(one.binding_key for one in everywhere.failed)
+def outcome_notes(view: QueryView, answer: QueryAnswer) -> list[str]:
+    """Return notes on missing answers and hidden facts."""
+    asked, hidden = len(answer.bindings), len(answer.hidden)
+    answered = asked - len(answer.failed) - len(view.waiting)
+    failed = ", ".join(one.binding_key for one in answer.failed)
     return [
         f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
         f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
@@ -772,7 +749,6 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
     if view.answer is None:
         return [past_card(one, now, width) for one in view.past or ()]
     words = words_of(view.question)
-    is_mixed = of_all(view.answer) is not None
     return [
         snippet_card(
             rank,
@@ -780,7 +756,7 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
             words,
             now,
             width=width,
-            binding=key if is_mixed else "",
+            binding=key if view.is_joined else "",
             said=view.said.get((key, one.handle.provider_record_id), ""),
             changed=(key, one.handle.provider_record_id) in view.changed,
         )
@@ -801,9 +777,9 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
             file_key="" if snippet.source else "o",
         )
         record = record_content(shown, width)
-        if (everywhere := of_all(view.answer)) is None or index is None:
+        if not view.is_joined:
             return record
-        found = [heading("Found in"), *place_lines(everywhere.snippets[index])]
+        found = [heading("Found in"), *place_lines(cast("FoundSnippet", snippet))]
         return lines([record, Content(""), joined([found], width)])
     if (past := view.past_at(index)) is not None:
         asked = OperationView(past, now, zone)
@@ -833,8 +809,7 @@ def cost_content(view: QueryView) -> Content:
     spent = f"{fmt.counted(view.asked, 'question')} so far"
     if any(row.cost_usd != 0 for row in view.spent):
         spent += f", {usage_cost(view.spent)}"
-    everywhere = of_all(answer)
-    asked = fmt.counted(len(everywhere.bindings), "binding") if everywhere else ""
+    asked = fmt.counted(len(answer.bindings), "binding") if view.is_joined else ""
     return line(
         display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
         display(asked, style=DIM),

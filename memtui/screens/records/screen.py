@@ -52,12 +52,7 @@ if TYPE_CHECKING:
 
     from memtui.context.cost import TokenCounter
     from memtui.screens.kept import SavedView
-    from memtui.service.answers import (
-        BindingView,
-        BrowseAnswer,
-        Provenance,
-    )
-    from memtui.service.operations.everywhere import BindingOutcome, EverywherePage
+    from memtui.service.answers import BindingOutcome, BindingView, BrowseAnswer, Provenance
     from memtui.service.operations.facts import FactAnswer
 
 NEWEST_FIRST = ("age", True)
@@ -102,7 +97,7 @@ class RecordsScreen(EditingScreen[Record]):
         """Columns that are left out as they would say the same in each row."""
         self._begun: BrowseRequest | None = None
         """The request whose answers are shown as they come."""
-        self._page: BrowseAnswer | EverywherePage | None = None
+        self._page: BrowseAnswer | None = None
         """The page that came last."""
         self._unread: tuple[str, ...] = ()
         """What was told of the list."""
@@ -211,7 +206,7 @@ class RecordsScreen(EditingScreen[Record]):
             self.forget()
             self.look()
 
-    def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
+    def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer]:
         service, caller = self.session.service, self.session.caller
         report = partial(self._tell_progress, request)
         if self._everywhere:
@@ -231,7 +226,7 @@ class RecordsScreen(EditingScreen[Record]):
             self.rows_list.notice = (words,)
             self.rows_list.refresh()
 
-    def _show_so_far(self, request: BrowseRequest, page: EverywherePage) -> None:
+    def _show_so_far(self, request: BrowseRequest, page: BrowseAnswer) -> None:
         """Show the records of the bindings that have answered, while others are waited for."""
         if request is not self._begun or not self.is_attached:
             return
@@ -269,15 +264,9 @@ class RecordsScreen(EditingScreen[Record]):
         if self._was_on is not None and self.rows_list.gone_to is None:
             self.rows_list.go_to_key(self._was_on)
 
-    def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
-        from memtui.service.answers import BrowseAnswer
-
-        if isinstance(page, BrowseAnswer):
-            self._binding_key = page.binding_key
-            self.follow([page.binding_key])
-        else:
-            self._binding_key = self._resolved
-            self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
+    def _show_first(self, page: BrowseAnswer) -> None:
+        self._binding_key = self._resolved if self._everywhere else page.binding_key
+        self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
         self._keep_marks()
         came_in_parts = self._begun is not None and self._everywhere
         self._begun = None
@@ -294,15 +283,11 @@ class RecordsScreen(EditingScreen[Record]):
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
 
-    def _tell_unread(self, page: BrowseAnswer | EverywherePage) -> None:
+    def _tell_unread(self, page: BrowseAnswer) -> None:
         """Tell what of a list was not read or cannot be known, where that is new."""
-        from memtui.service.answers import BrowseAnswer
-
-        parts = [page] if isinstance(page, BrowseAnswer) else page.bindings
-        unread = tuple(sentence for one in parts for sentence in one.unread)
-        if unread and unread != self._unread:
-            self.toast(" ".join(unread), severity="warning")
-        self._unread = unread
+        if page.unread and page.unread != self._unread:
+            self.toast(" ".join(page.unread), severity="warning")
+        self._unread = page.unread
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read the next page; one at a time."""
@@ -313,19 +298,16 @@ class RecordsScreen(EditingScreen[Record]):
         request = question.model_copy(update={"cursor": page.next_cursor})
         self.reads.latest(lambda: self._browse(request), self._show, self.fail)
 
-    def _show(self, page: BrowseAnswer | EverywherePage, *, follow: bool = False) -> None:
+    def _show(self, page: BrowseAnswer, *, follow: bool = False) -> None:
         """Show a page behind those that came before; `follow` keeps a cursor at the top there."""
-        from memtui.service.answers import BrowseAnswer
-
         if page.problems and page.problems != self._problems:
             self.toast(fmt.not_read(page.problems), severity="warning")
         self._problems = page.problems
         self._page, self._total = page, page.total
-        if isinstance(page, BrowseAnswer):
-            self._links |= {RecordName(page.binding_key, one): at for one, at in page.links.items()}
-        else:
-            self._links |= {self.name_of(one): one.links for one in page.records if one.links}
-            self._note_outcomes(page.bindings)
+        self._links |= {
+            self.name_of(one): links for one in page.records if (links := page.links_of(one))
+        }
+        self._note_outcomes(page.bindings)
         self._rows.append(page.records, more=page.next_cursor is not None)
         whole = self.total()
         if whole is not None and not self._at_least and not self._is_narrowed:

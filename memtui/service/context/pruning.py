@@ -34,12 +34,12 @@ from memtui.pruning.insights import Insight, InsightRules, RatedRecord, find_ins
 from memtui.pruning.patterns import FactVersion, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
 from memtui.pruning.uses import Used, is_used_as
-from memtui.service.answers import Answer
+from memtui.service.answers import Answer, OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.context.contexts import DEFAULT_MODEL, own_records
 from memtui.service.history.log import LoggedOperations
 from memtui.service.history.patterns import versions_of
-from memtui.service.operations.everywhere import Everywhere, EverywhereAnswer, gather
+from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.operations.redaction import redact
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import (
@@ -81,7 +81,7 @@ class PruneAnswer(Answer):
     plan: PrunePlan
 
 
-class PruneEverywhere(EverywhereAnswer):
+class PruneEverywhere(OutcomesAnswer):
     """The plans of several bindings, and insights about all their memories."""
 
     answers: tuple[PruneAnswer, ...]

@@ -13,10 +13,11 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memtui.contract import (
     ORCHESTRATOR,
@@ -29,7 +30,6 @@ from memtui.contract import (
     MemtuiError,
     Model,
     NotFound,
-    Problem,
     QueryRequest,
     Record,
     RecordHandle,
@@ -37,13 +37,18 @@ from memtui.contract import (
     Snippet,
     SourceRef,
     Unavailable,
-    Usage,
     owner_of,
 )
 from memtui.fact_values import FACT, Entry, entry_of
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
-from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
+from memtui.service.answers import (
+    Answer,
+    BindingOutcome,
+    BrowseAnswer,
+    OutcomesAnswer,
+    QueryAnswer,
+)
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import of_topic
 from memtui.service.runtime import FanOut, ServiceModule
@@ -56,7 +61,7 @@ from memtui.text_analysis import take_apart
 if TYPE_CHECKING:
     from memtui.service.operations.uses import ReportProgress
 
-AnswerT = TypeVar("AnswerT", bound=Answer)
+T = TypeVar("T")
 
 WEIGHTS: dict[str, float] = {
     "project": 1.0, "user": 1.0, "agent": 0.7, ORCHESTRATOR: 0.5, "company": 0.4,
@@ -112,100 +117,33 @@ class ListedRecord(Record):
     """Its links in both directions, where the request asked for them."""
 
 
-class BindingOutcome(Model):
-    """The outcome of one binding in a call to several."""
-
-    binding_key: str
-    provider_key: str
-    status: Literal["waiting", "ok", "failed"] = "waiting"
-    reason: str = ""
-    """Why it failed, as a sentence."""
-    error_kind: str = ""
-    """The kind of the contract's error, in lower case: `unavailable`, `denied` …"""
-    operation_ids: tuple[str, ...] = ()
-    found: int = 0
-    """Number of records in its answers."""
-    capped: bool = False
-    """True: there may be more matches or records than it returned."""
-    latency_ms: float = 0
-    usage: tuple[Usage, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    unread: tuple[str, ...] = ()
-    """The parts of a list that were not read, in sentences."""
-
-    @property
-    def sentence(self) -> str:
-        """The reason of the failure with the binding's name; empty where it did not fail."""
-        is_named = not self.reason or self.reason.startswith(self.binding_key)
-        return self.reason if is_named else f"{self.binding_key}: {self.reason}"
-
-
-class EverywhereAnswer(Model):
-    """The fields that every answer over several bindings has."""
-
-    together: str
-    """The id in the logged request of each binding's operation, which groups them."""
-    bindings: tuple[BindingOutcome, ...]
-    latency_ms: float = 0
-
-    @property
-    def failed(self) -> list[BindingOutcome]:
-        """The bindings without an answer."""
-        return [one for one in self.bindings if one.status == "failed"]
-
-    @property
-    def usage(self) -> tuple[Usage, ...]:
-        """The usage of all bindings."""
-        return tuple(row for one in self.bindings for row in one.usage)
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The items that the bindings could not read."""
-        return tuple(problem for one in self.bindings for problem in one.problems)
-
-
-class EverywhereQuery(EverywhereAnswer):
-    """The answer of a query over all bindings, the best record first."""
-
-    snippets: tuple[FoundSnippet, ...] = ()
-    hidden: tuple[HiddenSnippet, ...] = ()
-    """Facts whose key also exists in a nearer scope; the nearest one's fact is in `snippets`."""
-    all_topics: bool = False
-    """True: the requested topic has fewer than three records, so all topics were searched."""
-    capped: bool = False
-    stages: tuple[ExplainStage, ...] = ()
-    """The stages of the joining; records are named `binding record-id`."""
-
-
-class EverywherePage(EverywhereAnswer):
-    """One page of the records of all bindings, in one order."""
-
-    records: tuple[ListedRecord, ...] = ()
-    next_cursor: str | None = None
-    """The position in each binding's list; one that failed is tried again."""
-    total: int | None = None
-    at_least: bool = False
-
-
 @dataclass(eq=False)
 class Asked:
     """The bindings of one call, and the outcome of each so far."""
 
     fan_out: FanOut
     outcomes: dict[str, BindingOutcome]
+    as_of: datetime | None = None
     started: float = field(default_factory=perf_counter)
     errors: dict[str, MemtuiError] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
-        """Return the fields of `EverywhereAnswer`."""
+        """Return the fields of `OutcomesAnswer`."""
         return {
             "together": self.fan_out.together,
             "bindings": tuple(self.outcomes.values()),
             "latency_ms": round((perf_counter() - self.started) * 1000, 3),
+            "as_of": self.as_of,
         }
 
     def note(
-        self, key: str, answer: Answer, found: int, *, capped: bool, unread: tuple[str, ...] = ()
+        self,
+        key: str,
+        answer: Answer | OutcomesAnswer,
+        found: int,
+        *,
+        capped: bool,
+        unread: tuple[str, ...] = (),
     ) -> None:
         """Add an answer of a binding to its earlier ones."""
         was = self.outcomes[key]
@@ -268,8 +206,8 @@ class Asked:
 
 async def gather(
     asked: Asked,
-    calls: Mapping[str, Callable[[], Awaitable[AnswerT]]],
-    answered: Callable[[str, AnswerT], None],
+    calls: Mapping[str, Callable[[], Awaitable[T]]],
+    answered: Callable[[str, T], None],
     report: Callable[[], None] = lambda: None,
 ) -> None:
     """Make all calls at once; handle each answer or record its error, then call `report`."""
@@ -298,8 +236,8 @@ class Everywhere(ServiceModule):
         request: QueryRequest,
         *,
         within_ms: int | None = None,
-        so_far: Callable[[EverywhereQuery], None] = lambda _answer: None,
-    ) -> EverywhereQuery:
+        so_far: Callable[[QueryAnswer], None] = lambda _answer: None,
+    ) -> QueryAnswer:
         """Find the records relevant to a text, in all bindings.
 
         Args:
@@ -317,7 +255,7 @@ class Everywhere(ServiceModule):
             raise Invalid(
                 "Searching as agents do works with one binding at a time; name the binding."
             )
-        asked = await self._asked(caller, request, within_ms)
+        asked = await self._asked(caller.at(request.as_of), request, within_ms)
         weights = self._weights(request.scope)
         answers: dict[str, QueryAnswer] = {}
 
@@ -325,7 +263,7 @@ class Everywhere(ServiceModule):
             answers[key] = answer
             asked.note(key, answer, len(answer.snippets), capped=answer.capped)
 
-        def joined() -> EverywhereQuery:
+        def joined() -> QueryAnswer:
             return _join(answers, request, weights, asked)
 
         def ask(key: str) -> Awaitable[QueryAnswer]:
@@ -343,10 +281,10 @@ class Everywhere(ServiceModule):
         request: BrowseRequest,
         *,
         within_ms: int | None = None,
-        so_far: Callable[[EverywherePage], None] = lambda _page: None,
+        so_far: Callable[[BrowseAnswer], None] = lambda _page: None,
         report: ReportProgress = lambda _read, _total: None,
         seen_only: bool = False,
-    ) -> EverywherePage:
+    ) -> BrowseAnswer:
         """Return one page of the records of all bindings, in one order.
 
         Args:
@@ -367,7 +305,7 @@ class Everywhere(ServiceModule):
             raise Invalid("A namespace belongs to one binding; name the binding too.")
         first_of((), request.sort)
         begun = _read_progress(request)
-        asked = await self._asked(caller, request, within_ms, seen_only=seen_only)
+        asked = await self._asked(caller.at(request.as_of), request, within_ms, seen_only=seen_only)
         joined = _JoinedList(asked, request, begun, report)
 
         def ask(key: str) -> Awaitable[BrowseAnswer]:
@@ -444,6 +382,7 @@ class Everywhere(ServiceModule):
                 row.key: BindingOutcome(binding_key=row.key, provider_key=row.provider_key)
                 for row in rows
             },
+            as_of=caller.as_of,
         )
 
     def _weights(self, asked: Scope) -> Callable[[Scope], float]:
@@ -481,7 +420,7 @@ def _join(
     request: QueryRequest,
     weight: Callable[[Scope], float],
     asked: Asked,
-) -> EverywhereQuery:
+) -> QueryAnswer:
     """Join the answers of several bindings, with the stages that explain the order."""
     placed = [
         (one, _place(key, rank, one, weight(one.scope)))
@@ -498,7 +437,7 @@ def _join(
     shown.sort(key=partial(_order, asked_keys))
     top = shown[: request.top_k]
     stages = _stages([*shown, *hidden], asked_keys, request, all_topics=all_topics)
-    return EverywhereQuery(
+    return QueryAnswer(
         **asked.values(),
         snippets=tuple(top),
         hidden=tuple(hidden),
@@ -787,19 +726,19 @@ class _JoinedList:
         record, links = self.lists[first].shift()
         return ListedRecord(**dict(record), binding_key=first, links=links)
 
-    def preview(self) -> EverywherePage:
+    def preview(self) -> BrowseAnswer:
         """Return the page by the records read so far, without a cursor."""
         waiting = {key: deque(one.waiting) for key, one in self.lists.items() if one.waiting}
         shown = islice(_merged(waiting, self._request.sort), self._request.limit)
         known = tuple(ListedRecord(**dict(one), binding_key=key) for key, one in shown)
-        return EverywherePage(**self._asked.values(), records=known, at_least=True)
+        return BrowseAnswer(**self._asked.values(), records=known, at_least=True)
 
-    def page(self, records: Sequence[ListedRecord]) -> EverywherePage:
+    def page(self, records: Sequence[ListedRecord]) -> BrowseAnswer:
         """Return a page of these records, with the cursor of the next one."""
         asked, lists = self._asked, self.lists
         is_part = asked.errors or any(one.capped for one in asked.outcomes.values())
         has_more = any(not one.progress.is_done for _, one in self._answering())
-        return EverywherePage(
+        return BrowseAnswer(
             **asked.values(),
             records=tuple(records),
             next_cursor=_write_progress(self._request.sort, lists) if has_more else None,

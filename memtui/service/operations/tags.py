@@ -16,14 +16,9 @@ from memtui.contract import (
     TagCount,
     folded,
 )
-from memtui.service.answers import Answer
+from memtui.service.answers import Answer, BrowseAnswer, OutcomesAnswer
 from memtui.service.connections import Connection
-from memtui.service.operations.everywhere import (
-    Everywhere,
-    EverywhereAnswer,
-    EverywherePage,
-    gather,
-)
+from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, may_read
@@ -49,7 +44,7 @@ class TagTotal(Model):
     by_binding: dict[str, int]
 
 
-class TagsAnswer(EverywhereAnswer):
+class TagsAnswer(OutcomesAnswer):
     """The tags of all bindings, the most common first; each in its oldest spelling."""
 
     tags: tuple[TagTotal, ...] = ()
@@ -104,7 +99,7 @@ class Tags(ServiceModule):
 
     async def having(
         self, caller: Caller, tag: str, request: BrowseRequest, *, within_ms: int | None = None
-    ) -> EverywherePage:
+    ) -> BrowseAnswer:
         """Return one page of the records with a tag or a tag below it, over all bindings.
 
         Raises:

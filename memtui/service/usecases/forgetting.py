@@ -18,8 +18,8 @@ from memtui.contract import (
     Unavailable,
     owner_scope,
 )
-from memtui.service.answers import MutationAnswer
-from memtui.service.operations.everywhere import Asked, BindingOutcome, EverywhereAnswer, gather
+from memtui.service.answers import BindingOutcome, MutationAnswer, OutcomesAnswer
+from memtui.service.operations.everywhere import Asked, gather
 from memtui.service.runtime import FanOut, to_its_end
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memtui.service.visibility import Caller
 
 
-class ForgottenEverywhere(EverywhereAnswer):
+class ForgottenEverywhere(OutcomesAnswer):
     """The answer of forgetting in several bindings; undoing one operation undoes all."""
 
     answers: tuple[MutationAnswer, ...]

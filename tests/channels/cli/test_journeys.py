@@ -197,11 +197,12 @@ def test_a_provider_is_synced_configured_and_explained(here: Run, tmp_path: Path
     assert stages["explanation"]["stages"]
     assert "Looked for: deploy" in here("query", "deploy", "--project", "p", "--explain").out
     answer = here("query", "deploy", "--project", "p", "--json").document
+    asked = answer["bindings"][0]["operation_ids"][0]
     [record_id] = answer["stages"][0]["scores"]
-    logged = here("ops", "show", answer["operation_id"], "--json").document["request"]["stages"]
+    logged = here("ops", "show", asked, "--json").document["request"]["stages"]
     assert [one["name"] for one in logged] == [one["name"] for one in answer["stages"]]
     assert record_id not in str(logged)
-    assert "words: BM25" in here("ops", "show", answer["operation_id"]).out
+    assert "words: BM25" in here("ops", "show", asked).out
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     changed = here("bindings", "configure", "default", "--set", f"path={moved}", "--json").document

@@ -10,8 +10,7 @@ import pytest
 
 from memtui.channels.cli import facts, forget, ops, records
 from memtui.contract import Location, Record, RecordHandle, Scope, SourceRef
-from memtui.service.answers import MutationAnswer
-from memtui.service.operations.everywhere import BindingOutcome
+from memtui.service.answers import BindingOutcome, MutationAnswer
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ACME = Scope(company_id="acme")

@@ -28,10 +28,11 @@ def test_a_note_prints_its_id_and_a_query_finds_it(here: Run) -> None:
     assert (snippet["source"]["kind"], snippet["source"]["run_id"]) == ("run", "7")
     assert snippet["text"] == "we deploy from release"
     assert snippet["score"] == 1.0
-    assert found["binding_key"] == "default"
-    assert found["binding_reason"] == "company default"
-    assert found["usage"] == []
-    assert len(found["operation_id"]) == 32
+    [asked] = found["bindings"]
+    assert (asked["binding_key"], asked["status"]) == ("default", "ok")
+    assert asked["binding_reason"] == "company default"
+    assert asked["usage"] == []
+    assert len(asked["operation_ids"][0]) == 32
 
 
 def test_a_note_carries_every_option(here: Run, fake: type[FakeAdapter]) -> None:
@@ -254,7 +255,7 @@ def test_browse_pages_as_a_table_and_as_json(here: Run) -> None:
     assert "I-3 comment 2" in ran.out
     assert "1 of 1 in default" in ran.err
     document = here("browse", "--json", "--limit", "5").document
-    assert set(document) >= {"records", "next_cursor", "total", "at_least", "operation_id"}
+    assert set(document) >= {"records", "next_cursor", "total", "at_least", "bindings"}
 
 
 def test_explain_is_refused_where_the_provider_cannot(here: Run) -> None:
