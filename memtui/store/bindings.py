@@ -118,22 +118,8 @@ def add_company(connection: DatabaseConnection, row: CompanyRow) -> None:
 
 def update_company(connection: DatabaseConnection, company_id: str, values: dict[str, Any]) -> None:
     """Change columns of a company."""
-    from sqlalchemy import update
-
-    from memtui.store.tables import CompanyTable, table_of
-
-    table = table_of(CompanyTable)
-    connection.execute(update(table).where(table.c.company_id == company_id).values(values))
-
-
-def set_read_only(connection: DatabaseConnection, company_id: str, *, read_only: bool) -> None:
-    """Set whether a company is read-only."""
-    statements.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
-
-
-def keep_purging(connection: DatabaseConnection, company_id: str, days: int | None) -> None:
-    """Set after how many days texts may be purged for their age; None: never."""
-    statements.KEEP_PURGING.run(connection, company=company_id, value=days)
+    statement = statements.update("memory_companies", values, "company_id")
+    statement.run(connection, company_id=company_id, **values)
 
 
 def bindings(connection: DatabaseConnection, company_id: str) -> list[BindingRow]:
@@ -167,12 +153,8 @@ def add_binding(connection: DatabaseConnection, row: BindingRow) -> None:
 
 def update_binding(connection: DatabaseConnection, binding_id: str, values: dict[str, Any]) -> None:
     """Change columns of a binding."""
-    from sqlalchemy import update
-
-    from memtui.store.tables import BindingTable, table_of
-
-    table = table_of(BindingTable)
-    connection.execute(update(table).where(table.c.binding_id == binding_id).values(values))
+    statement = statements.update("memory_bindings", values, "binding_id")
+    statement.run(connection, binding_id=binding_id, **values)
 
 
 def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:

@@ -105,6 +105,7 @@ _STORED: Mapping[type, Convert] = {
     float: unsigned_zero,
     dict: stored_json,
     list: stored_json,
+    tuple: stored_json,
 }
 _LOADED: Mapping[str, Convert] = {
     "text": loaded_text,

@@ -6,7 +6,7 @@ depends on a filter, or that DuckDB runs too, is made by SQLAlchemy where it is 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -143,6 +143,12 @@ def _insert(table: str, columns: Sequence[str], otherwise: str = "") -> Statemen
     return Statement(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}) {otherwise}")
 
 
+def update(table: str, columns: Iterable[str], key: str) -> Statement:
+    """Return the change of some columns of the row with a key."""
+    changes = ", ".join(f"{column} = :{column}" for column in columns)
+    return Statement(f"UPDATE {table} SET {changes} WHERE {key} = :{key}")
+
+
 def _add(kind: type[DataclassInstance], table: str, otherwise: str = "") -> Statement:
     return _insert(table, [column.name for column in fields(kind)], otherwise)
 
@@ -154,12 +160,6 @@ IS_USED = Statement(
     "flag",
 )
 ADD_COMPANY = _add(CompanyRow, "memory_companies")
-SET_READ_ONLY = Statement(
-    "UPDATE memory_companies SET read_only = :value WHERE company_id = :company"
-)
-KEEP_PURGING = Statement(
-    "UPDATE memory_companies SET purge_after_days = :value WHERE company_id = :company"
-)
 
 BINDINGS = _select(
     BindingRow, "memory_bindings WHERE company_id = :company_id ORDER BY created_at, key"

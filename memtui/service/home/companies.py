@@ -179,9 +179,9 @@ class Companies(ServiceModule):
                 raise Denied(
                     "A repair closed this company; give it an owner with memtui members add."
                 )
+            change = {"read_only": read_only}
             await runtime.configure(
-                entry,
-                lambda database: bindings.set_read_only(database, company_id, read_only=read_only),
+                entry, lambda database: bindings.update_company(database, company_id, change)
             )
         return CompanyView.like(await runtime.ask(find_company, company_id))
 

@@ -118,7 +118,7 @@ class Members(ServiceModule):
                 )
                 bindings.set_member(database, row)
                 if opens:
-                    bindings.set_read_only(database, company_id, read_only=False)
+                    bindings.update_company(database, company_id, {"read_only": False})
                 return given
 
             return await runtime.configure(entry, add)

@@ -176,7 +176,9 @@ class Purging(ServiceModule):
         await self._runtime.change(
             caller,
             SettingDetails(purge_after_days=days),
-            lambda database: bindings.keep_purging(database, caller.company_id, days),
+            lambda database: bindings.update_company(
+                database, caller.company_id, {"purge_after_days": days}
+            ),
         )
 
     @to_its_end
