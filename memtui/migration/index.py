@@ -221,7 +221,7 @@ class RecordIndex:
         return self._database.execute(f"SELECT {columns} FROM {where}", values).fetchall()  # noqa: S608 — constants
 
     def missing(self, limit: int = _ALL) -> list[tuple[str, list[str], Scope]]:
-        """Return what the destination lacks: source id, possible destination ids, scope."""
+        """Return the missing records: source id, possible destination ids, scope."""
         columns, where = "id, scope, origin, identity, home", f"{_MISSING} ORDER BY row LIMIT ?"
         return [
             (

@@ -145,9 +145,9 @@ class Applied(Model):
     source_at_least: bool = False
     """The source may hold more records than it lists."""
     source_unread: tuple[str, ...] = ()
-    """Sentences on what was not listed, and which setting reads further."""
+    """Sentences on records that were not listed, and the setting that reads further."""
     problems: tuple[str, ...] = ()
-    """Sentences on what is unreadable in the source, so may hold records that were not moved."""
+    """Sentences on unreadable parts of the source, which may have records that were not moved."""
     losses: tuple[Loss, ...] = ()
     """Losses among the records moved in this run."""
 
@@ -260,7 +260,7 @@ class _Mover:
 
         envelopes = await asyncio.to_thread(living, records, unpack_clean)
         looked = await asyncio.to_thread(lambda: [(one, self._find(one)) for one in envelopes])
-        self.pace.add(len(records) - len(looked))  # those that should have expired
+        self.pace.add(len(records) - len(looked))  # the others have expired
         try:
             async with asyncio.TaskGroup() as group:
                 for envelope, found in looked:
@@ -416,7 +416,7 @@ class _Mover:
     async def _write(self, request: WriteRequest) -> MutationAnswer:
         if request.kind != "fact":
             return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
-        async with self._facts:  # one at a time, as their number is limited
+        async with self._facts:  # one at a time, because their number is limited
             return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
 
     def _packed(self, envelope: Envelope) -> WriteRequest:

@@ -55,9 +55,9 @@ class MigrationPlan(Model):
     source_at_least: bool = False
     """The source may hold more records than it lists."""
     source_unread: tuple[str, ...] = ()
-    """Sentences on what was not listed, and which setting reads further."""
+    """Sentences on records that were not listed, and the setting that reads further."""
     problems: tuple[str, ...] = ()
-    """Sentences on what is unreadable in the source, so may hold more records."""
+    """Sentences on unreadable parts of the source, which may have more records."""
     destination_records: int | None = None
     """Records already in the destination; None: not known."""
     destination_at_least: bool = False

@@ -56,12 +56,12 @@ class Verified(Model):
     source_at_least: bool = False
     """The source may hold more records than it lists; those were not compared."""
     source_unread: tuple[str, ...] = ()
-    """Sentences on what was not listed, and which setting reads further."""
+    """Sentences on records that were not listed, and the setting that reads further."""
     destination_at_least: bool = False
     """The destination may hold more than it lists, so a missing record may be there unlisted."""
     destination_unread: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    """Sentences on what is unreadable in the source, so was not compared."""
+    """Sentences on the parts of the source that cannot be read and were not compared."""
     sample: int | None = None
     seed: int | None = None
 

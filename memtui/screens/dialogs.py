@@ -94,7 +94,7 @@ class Dialog(DimmingScreen[T]):
             yield KeyLine(self._keys)
 
     def body(self) -> ComposeResult:
-        """Yield what stands between title and keys."""
+        """Yield the widgets between title and keys."""
         yield from ()
 
     def action_back(self) -> None:
@@ -129,13 +129,13 @@ class Dialog(DimmingScreen[T]):
             self.action_back()
 
     def refuse(self, sentence: str) -> None:
-        """Say what is wrong with what was written."""
+        """Show why the written answer is refused."""
         self.query_one(".dialog-error", Static).update(display(sentence, style=BAD))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """A value, how it is called, a word on it at the left, and a sentence below it."""
+    """A choice in a list: its value, its label, a word at the left, and a sentence below."""
 
     value: T
     label: str
@@ -358,7 +358,7 @@ class ChooseAll(Dialog[tuple[T, ...]]):
         return mark + display(self._choices[place].label, limit=200)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Turn what was clicked."""
+        """Turn the clicked choice on or off."""
         event.stop()
         self.action_turn()
 
@@ -370,13 +370,13 @@ class ChooseAll(Dialog[tuple[T, ...]]):
             listed.replace_option_prompt_at_index(place, self._drawn(place))
 
     def action_save(self) -> None:
-        """Take what is on."""
+        """Answer with the choices that are on."""
         on = zip(self._choices, self._on, strict=True)
         self.dismiss(tuple(one.value for one, is_on in on if is_on))
 
     @property
     def is_written(self) -> bool:
-        """Whether something was turned."""
+        """Whether a choice was turned on or off."""
         return self._on != self._before
 
 
@@ -418,7 +418,7 @@ class Confirm(Dialog[bool]):
         self.dismiss(True)  # noqa: FBT003 - the answer itself
 
     def action_aside(self, key: str) -> None:
-        """Answer that something comes first, where it can."""
+        """Answer False, if this is the key of `aside`."""
         if key == self._aside_key:
             self.dismiss(False)  # noqa: FBT003 - the answer itself
 
@@ -470,7 +470,7 @@ class Prompt(Dialog[str]):
 
     @property
     def is_written(self) -> bool:
-        """Whether the line is another than at the beginning."""
+        """Whether the line was changed."""
         return self.written != self._value
 
     @property
@@ -530,7 +530,7 @@ class TypedConfirm(Prompt):
         self._wanted = line("Type", display(word, style=STRONG), f"to {verb}.")
 
     def body(self) -> ComposeResult:
-        """Yield the detail, what to type, and where."""
+        """Yield the detail, the word to type, and the input."""
         yield from _detail(self._detail)
         yield Static(self._wanted)
         yield from super().body()
@@ -551,7 +551,7 @@ class _Editor(Dialog[T]):
 
     @property
     def text(self) -> str:
-        """What is written."""
+        """The current text."""
         return self.query_one(ForeignTextArea).text
 
 
@@ -591,7 +591,7 @@ class EditText(_Editor[str]):
 
     @property
     def is_written(self) -> bool:
-        """Whether the text is another one."""
+        """Whether the text was changed."""
         return self.text != self._original
 
     @property
@@ -600,7 +600,7 @@ class EditText(_Editor[str]):
         return self.text
 
     def action_save(self) -> None:
-        """Take the text; an unchanged one is not written, and that is told."""
+        """Answer with the text; for an unchanged one answer None, and say so."""
         if not self.is_written:
             toast(self.app, self._unchanged)
         self.dismiss(self.written if self.is_written else None)
@@ -681,7 +681,7 @@ class WriteRecord(_Editor[NewRecord]):
         self.refuse("")
 
     def on_input_changed(self) -> None:
-        """Let `enter` do in the text what it does for its kind."""
+        """Let `enter` write a fact, which has one line, and begin a new line in other texts."""
         kind = self._field("kind")
         self.query_one(OneLineArea).one_line = kind == "fact"
         self.query_one(KeyLine).say(_keys_to_write(kind))
@@ -691,7 +691,7 @@ class WriteRecord(_Editor[NewRecord]):
         self.action_save()
 
     def action_save(self) -> None:
-        """Take what was written, if there is any text."""
+        """Answer with the record, if it has a text."""
         if not self.is_written:
             self.refuse("A record needs a text.")
             return
@@ -819,7 +819,7 @@ class Sheet(Dialog[None]):
         self.query_one("#sheet-text", Fitted).fit(draw)
 
     def on_resize(self) -> None:
-        """Be as high as the text, and leave room for what is around it where it is long."""
+        """Fit the height to the text, and leave room for the lines around a long one."""
         self.query_one(VerticalScroll).styles.max_height = max(
             1, self.most_lines(self.app.size.height)
         )
@@ -904,4 +904,4 @@ class Saving(Waiting[T]):
         self._then(found)
 
     def action_stop(self) -> None:
-        """Wait on."""
+        """Keep waiting: a change cannot be stopped."""

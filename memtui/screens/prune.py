@@ -367,7 +367,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._turn_to("diff")
 
     def action_insights(self) -> None:
-        """Show what shows over the memories of each owner, or the list."""
+        """Show the insights on each owner's memories, or the list."""
         self._turn_to("insights")
 
     def _turn_to(self, what: Shown) -> None:
@@ -388,7 +388,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
     def _arrange(
         self, narrowing: Narrowing, *, by_owner: bool, groups: Collection[str] = ()
     ) -> None:
-        """Show another part; the cursor goes to the first of these groups."""
+        """Show another part of the review, with the cursor on the first of these groups."""
         review = self._review
 
         def show(found: ReviewedPlans) -> None:
@@ -473,7 +473,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             return
         self._doing = "forgetting"
         self.draw()
-        # It goes on where this review is left meanwhile.
+        # The screen below forgets, so that it goes on if the person leaves this review.
         self._below.talk(self._forget(records, staying, f", saved {tokens}"))
 
     async def _forget(
@@ -558,13 +558,13 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     @conversation
     async def action_queries(self) -> None:
-        """Offer the queries that returned the record, and go to the one that is chosen."""
+        """Offer the queries that returned the record, and go to the chosen one."""
         name, record = self._at
         await choose_reader(self, name.binding_key, record.handle)
 
     @conversation
     async def action_runs(self) -> None:
-        """Show the runs that were told the record."""
+        """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen
 
         name, record = self._at

@@ -1,1 +1,1 @@
-"""Screen 3: ask the memories as an agent would."""
+"""Screen 3: query the memories as an agent would."""

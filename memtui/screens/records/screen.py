@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
 _KEPT_S = 0.3
-"""How long the rows of the question before stay while a new one is answered."""
+"""Seconds that the old rows stay while new ones are read."""
 
 
 class RecordsScreen(EditingScreen[Record]):
-    """What the active binding holds, or all bindings at once.
+    """The records of the active binding, or of all bindings at once.
 
     Reading again keeps cursor and marks on their records. Every page that is read is an operation
     in the log, so pages come only when a person scrolls to them.
@@ -77,45 +77,45 @@ class RecordsScreen(EditingScreen[Record]):
         super().__init__(state)
         self._rows: AppendedRows[Record] = AppendedRows(self._key_of)
         self._binding_key = ""
-        """The binding that the rows came from, where they came from one, and of new records."""
+        """The binding of the rows, if they are of one binding, and the binding of new records."""
         self._outcomes: dict[str, BindingOutcome] = {}
-        """What became of each binding, where the rows came from all."""
+        """The outcome of each binding, if all bindings were read."""
         self._silent: set[tuple[str, str]] = set()
-        """The bindings, by company, of which it was told that they did not answer."""
+        """Company and key of the bindings whose failure the person was told of."""
         self._problems: Sequence[object] = ()
-        """What was told that it could not be read."""
+        """The problems that the person was told of last."""
         self._question: BrowseRequest | None = None
         self._is_new = False
-        """Whether no answer to the question has come yet."""
+        """Whether the current request has no answer yet."""
         self._was_on: str | None = None
-        """The row that somebody went to last, among those of a question before."""
+        """Key of the row that the person went to last, in an earlier list."""
         self._marked_in: tuple[object, ...] = ()
-        """Which records could be marked, but for what narrows them."""
+        """Company, scope and binding in which the marks were set."""
         self._everywhere = False
-        """Whether the question went to all bindings."""
+        """Whether all bindings were asked."""
         self._alike: frozenset[str] = frozenset()
-        """Columns that are left out as they would say the same in each row."""
+        """Columns that are hidden because each row has the same value."""
         self._begun: BrowseRequest | None = None
         """The request whose answers are shown as they come."""
         self._page: BrowseAnswer | None = None
-        """The page that came last."""
+        """The last page that was read."""
         self._unread: tuple[str, ...] = ()
-        """What was told of the list."""
+        """The sentences on unread records that the person was told last."""
         self._total: int | None = None
         self._whole: tuple[tuple[object, ...], int] | None = None
-        """What was asked without a filter last, and how many records that has."""
+        """The last request without a filter, and its number of records."""
         self._read_since = False
-        """Whether records were read since it was counted how often."""
+        """Whether records were read since reads were last counted."""
         self._pointed_at: str | None = None
-        """The record that was gone to from elsewhere, until the rows that were asked for came."""
+        """The record that another screen went to, until the rows are read."""
         self._story: Provenance | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
         self._links: dict[RecordName, Links] = {}
-        """What the records that came link to, and what links to them."""
+        """Links and backlinks of the loaded records."""
         self._stories = Background(self, "record-provenance")
         self._key: tuple[Record, datetime | None, FactAnswer] | None = None
-        """The record whose key was looked up, as it was and when, and what was found."""
+        """The record whose key was looked up, the moment, and the answer."""
         self._keys = Background(self, "record-key")
         self._counter: TokenCounter | None = None
 
@@ -130,7 +130,7 @@ class RecordsScreen(EditingScreen[Record]):
         return found
 
     def _tokens_of(self, record: Record) -> int:
-        """Return how many tokens a record's text is for the model that contexts are made for."""
+        """Return the number of tokens of a record's text for the model of contexts."""
         from memtui.context.cost import TokenCounter
 
         model = self.state.settings.context_model
@@ -141,7 +141,7 @@ class RecordsScreen(EditingScreen[Record]):
     # Reading.
 
     def load(self) -> None:
-        """Read the first page, or as many records as were there if the question is the same."""
+        """Read the first page; if the request is the same, read as many records as were loaded."""
         state, shown = self.state, self.rows_list
         column, descending = shown.sort or NEWEST_FIRST
         field = PROVIDER_SORTS.get(column, "updated_at")
@@ -163,16 +163,16 @@ class RecordsScreen(EditingScreen[Record]):
             self._was_on = shown.gone_to or self._was_on
             shown.notice = ("Reading the records …",)
         else:
-            self._whole = None  # what does not pass the filter may have changed too
+            self._whole = None  # records that the filter hides may have changed too
         self._leave_out_alike(everywhere=everywhere)
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
         if is_new and self._page is not None:
-            self.set_timer(_KEPT_S, partial(self._forget_before, request))  # it takes its time
+            self.set_timer(_KEPT_S, partial(self._forget_before, request))  # not if it is quick
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
 
     def _leave_out_alike(self, *, everywhere: bool) -> None:
-        """Have a column that would say the same in each row leave its room to the text."""
+        """Hide columns that have the same value in each row, so that the text has more room."""
         scope, shown = self.state.record_scope, self.rows_list
         same = set() if everywhere else {"binding"}
         if scope.project_id and not scope.subject_id:
@@ -182,7 +182,7 @@ class RecordsScreen(EditingScreen[Record]):
         shown.hidden = chosen | self._alike
 
     def as_view(self, name: str) -> SavedView:
-        """Return what is shown, under a name, with the columns that the person hid."""
+        """Return the shown view under a name, with the columns that the person hid."""
         hidden = tuple(sorted(self.rows_list.hidden - self._alike))
         return super().as_view(name).model_copy(update={"hidden": hidden})
 
@@ -192,7 +192,7 @@ class RecordsScreen(EditingScreen[Record]):
         super().use_view(view)
 
     def forget(self) -> None:
-        """Take the records away; the cursor goes back to its record where that is there then."""
+        """Remove the rows; after the next read the cursor returns to its record if it is listed."""
         self._rows.replace(())
         self.rows_list.notice = ("Reading the records …",)
         self.rows_list.refresh()
@@ -200,7 +200,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.draw_detail()
 
     def _forget_before(self, request: BrowseRequest | None) -> None:
-        """Take away what the question before had found."""
+        """Remove the rows of the previous request."""
         if request is self._begun and self._page is not None:
             self._page = self._total = None
             self.forget()
@@ -217,7 +217,7 @@ class RecordsScreen(EditingScreen[Record]):
         return service.browse(caller, request, report=report)
 
     def _tell_progress(self, request: BrowseRequest, read: int, total: int | None) -> None:
-        """Tell how far it is, where all of a scope is read before anything can be shown."""
+        """Show the progress, when a whole scope is read before the first row can be shown."""
         if request is self._begun and self.is_attached:
             of = f" of {fmt.count(total)}" if total is not None else ""
             words = f"Reading the records … {fmt.count(read)}{of}"
@@ -227,7 +227,7 @@ class RecordsScreen(EditingScreen[Record]):
             self.rows_list.refresh()
 
     def _show_so_far(self, request: BrowseRequest, page: BrowseAnswer) -> None:
-        """Show the records of the bindings that have answered, while others are waited for."""
+        """Show the records of the bindings that have answered, while others are still read."""
         if request is not self._begun or not self.is_attached:
             return
         self._page = self._total = None
@@ -241,7 +241,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.look()
 
     def _keep_marks(self) -> None:
-        """Keep marks on the records of one place, whatever narrows or orders them there."""
+        """Keep marks within one company, scope and binding, whatever filter or order is used."""
         selection, state = self.rows_list.selection, self.state
         key = "" if self._everywhere else self._binding_key
         place = self.session.caller.company_id, state.scope, self._everywhere, key
@@ -253,14 +253,14 @@ class RecordsScreen(EditingScreen[Record]):
             self._marked_in = place
 
     def _begin_rows(self, records: Sequence[Record] = ()) -> None:
-        """Replace the rows; those of another question begin at the first."""
+        """Replace the rows; after a new request the list begins at the first row."""
         self._rows.replace(records)
         if self._is_new:
             self._is_new = False
             self.rows_list.begin_anew()
 
     def _go_back(self) -> None:
-        """Put the cursor back on the record that it was on, unless it was moved since."""
+        """Return the cursor to its earlier record, unless it was moved since."""
         if self._was_on is not None and self.rows_list.gone_to is None:
             self.rows_list.go_to_key(self._was_on)
 
@@ -284,7 +284,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.notice = self._nothing()
 
     def _tell_unread(self, page: BrowseAnswer) -> None:
-        """Tell what of a list was not read or cannot be known, where that is new."""
+        """Show which records were not read, unless the person was told so already."""
         if page.unread and page.unread != self._unread:
             self.toast(" ".join(page.unread), severity="warning")
         self._unread = page.unread
@@ -299,7 +299,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.reads.latest(lambda: self._browse(request), self._show, self.fail)
 
     def _show(self, page: BrowseAnswer, *, follow: bool = False) -> None:
-        """Show a page behind those that came before; `follow` keeps a cursor at the top there."""
+        """Append a page to the rows; with `follow` a cursor at the top stays there."""
         if page.problems and page.problems != self._problems:
             self.toast(fmt.not_read(page.problems), severity="warning")
         self._problems = page.problems
@@ -317,11 +317,11 @@ class RecordsScreen(EditingScreen[Record]):
         self.look()
 
     def total(self) -> int | None:
-        """Return how many records the filter lets through; None where that is not known."""
+        """Return how many records the filter lets through; None: not known."""
         return self._total if self._rows.more else self._rows.loaded
 
     async def all_rows(self) -> Sequence[Record]:
-        """Read the pages that are left, and show them too."""
+        """Read and show the remaining pages."""
         question = self._question
         while (page := self._page) is not None and page.next_cursor and question is not None:
             if self._rows.loaded > MOST_MARKED:
@@ -334,9 +334,9 @@ class RecordsScreen(EditingScreen[Record]):
         return [row for _, row in self._rows.held()]
 
     def _note_outcomes(self, outcomes: Iterable[BindingOutcome]) -> None:
-        """Keep what became of the bindings; of each that does not answer any more, tell why once.
+        """Store the outcomes of bindings, and show each new failure once.
 
-        One that is asked again, as another question is, is still the one that did not answer.
+        A binding that fails in later requests too is not reported again until it has answered.
         """
         company = self.session.caller.company_id
         for one in outcomes:
@@ -386,15 +386,16 @@ class RecordsScreen(EditingScreen[Record]):
             hint = "3 asks it a question instead, B looks at another binding."
         self.show_error(error, hint)
         if self._pointed_at is not None:
-            self._find_pointed(self._pointed_at)  # what is not listed may be had all the same
+            # A record that is not listed may still be readable.
+            self._find_pointed(self._pointed_at)
 
     @property
     def _resolved(self) -> str:
-        """The active binding, or nothing where there is none."""
+        """Key of the active binding; empty: there is none."""
         return self.state.resolution.binding_key if self.state.resolution is not None else ""
 
     def on_screen_resume(self) -> None:
-        """Count reads again where there were some meanwhile, or that cannot be known."""
+        """Count reads again if there were any meanwhile, or if that is not known."""
         if self._read_since or self.state.not_live:
             self._count_again()
 
@@ -414,10 +415,10 @@ class RecordsScreen(EditingScreen[Record]):
         self.reload()
 
     def happened(self, news: News) -> None:
-        """Read again what was changed on another screen or elsewhere; else count reads again."""
+        """Read the list again after changes elsewhere; after reads elsewhere count reads again."""
         shown = {None, *(self._outcomes or (self._binding_key,))}
         if news.is_part or any(one.binding_key in shown for one in news.changes(self)):
-            self._whole = None  # a reading that waits may be of another filter
+            self._whole = None  # a waiting read may be of another filter
             self.reload()
         elif any(one.handles and one.binding_key in shown for one in news.operations):
             self._count_again()
@@ -438,14 +439,14 @@ class RecordsScreen(EditingScreen[Record]):
             )
 
     def reorder(self) -> None:
-        """Order the rows that came, where the provider did not."""
+        """Sort the loaded rows by a column that the provider cannot sort by."""
         column, descending = self.rows_list.sort or NEWEST_FIRST
         if column not in PROVIDER_SORTS:
             self._rows.order(self.rows_list.column(column).rank, descending=descending)
         self.rows_list.rows_changed()
 
     def look(self) -> None:
-        """Say how many there are, of how many where a filter narrows them, and what is marked."""
+        """Show the number of records, of how many if a filter is set, and the number marked."""
         words = ["reading …" if self._begun and not self._rows.loaded else self._counted()]
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
@@ -458,7 +459,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.show_count("  ".join(words))
 
     def _counted(self) -> str:
-        """Return how many pass the filter, of all where that was told before it narrowed them."""
+        """Return how many records pass the filter, and of how many, if that is known."""
         total = self.total()
         if total is None or (self._at_least and self._total is None):
             found = f"{fmt.count(self._rows.loaded)}+"
@@ -480,29 +481,29 @@ class RecordsScreen(EditingScreen[Record]):
 
     @property
     def _asked_of(self) -> tuple[object, ...]:
-        """What the records were asked of, whatever narrows them."""
+        """Scope, binding and moment of the request, without its filter."""
         asked, here = self._question, self.state.scope
         if asked is None:
             return ()
-        # A filter may name an owner: within the scope that narrows it, else it is another place.
+        # A filter may name an owner: one within the scope narrows it, any other is another scope.
         named = here.model_dump(exclude_none=True)
         within = asked.scope.model_dump(include=set(named)) == named
         place = here if within else asked.scope
         return place, asked.binding_key, self._everywhere, self.state.as_of
 
-    # What an edit did, without asking the provider for the page again.
+    # Results of an edit are shown without reading the page again.
 
     async def records_of(self, rows: Sequence[Record]) -> list[Record]:
-        """Return the rows: they are records."""
+        """Return the rows, which are records."""
         return list(rows)
 
     def binding_of(self, record: Record | None) -> str:
-        """Return the binding that a record came from, or that new ones go to."""
-        # A record of a list of all bindings says where it is, another one does not.
+        """Return the binding of a record; for None, the binding of new records."""
+        # Only records that were listed from all bindings have a binding key.
         return str(getattr(record, "binding_key", self._binding_key))
 
     def binding_at(self, row: Record | None) -> BindingView | None:
-        """Return the binding that a row came from, or the active one."""
+        """Return the binding of a row, or else the active binding."""
         key = self.binding_of(row)
         return next((one for one in self.state.bindings if one.key == key), self.state.binding)
 
@@ -513,15 +514,16 @@ class RecordsScreen(EditingScreen[Record]):
         return "\n".join(name) if self._everywhere else name.record_id
 
     def lists(self, name: RecordName) -> bool:
-        """Return whether a record is on a page that came."""
+        """Return whether a record is on a loaded page."""
         return self._rows.index_of(self._row_key(name)) is not None
 
     def changed(self, now: Mapping[RecordName, Record]) -> None:
-        """Put the records, as they are now, in their places; new ones go to the top.
+        """Show the new state of records in their rows; new records go to the top.
 
-        One that is marked, and that the filter hides, stays hidden.
+        A marked record that the filter hides stays hidden.
         """
-        company = self.session.caller.company_id  # another may be shown since the change began
+        # Another company may be shown since the change began.
+        company = self.session.caller.company_id
         now = {name: one for name, one in now.items() if one.scope.company_id == company}
         marks = self.rows_list.selection.marks
         hidden = {name for name in now if self._row_key(name) in marks and not self.lists(name)}
@@ -546,19 +548,20 @@ class RecordsScreen(EditingScreen[Record]):
         self.look()
 
     def _add(self, records: int) -> None:
-        """Count records that came, or that are gone, until they are counted again."""
+        """Adjust the totals by added or removed records, until they are counted again."""
         if self._total is not None:
             self._total += records
         if self._whole is not None:
             self._whole = self._whole[0], self._whole[1] + records
 
     def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
-        """Let go of forgotten records; ghosts stay, shown as such.
+        """Remove forgotten records; ghosts stay, shown as ghosts.
 
-        Where some are on no page that came yet, the list is read again: the total may count them.
+        If some are on pages that are not loaded yet, the list is read again, because the total may
+        count them.
         """
         self.ghosts |= ghosts
-        self._pointed_at = None  # it may be among these
+        self._pointed_at = None  # it may be one of these
         left = set(map(self._row_key, names - ghosts))
         listed = sum(self._rows.index_of(one) is not None for one in left)
         self._add(-listed)
@@ -574,7 +577,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     @conversation
     async def action_prune(self) -> None:
-        """Review which records could go; what the screen is narrowed to is shown first."""
+        """Review which records could go, at first those of the screen's scope and filter."""
         from memtui.screens.prune import PruneReview
         from memtui.screens.prune_review import Narrowing
 
@@ -590,20 +593,20 @@ class RecordsScreen(EditingScreen[Record]):
     # The record under the cursor.
 
     def select(self, name: str) -> None:
-        """Put the cursor on a record, once it has come; one that no page holds is fetched."""
+        """Put the cursor on a record once it is loaded; a record on no page is fetched."""
         if not name:
             return
         if not self.reads.busy:
             self._find_pointed(name)
             return
         self._pointed_at, self._was_on = name, None
-        if self._is_new:  # a key would work on a row of the question before
+        if self._is_new:  # a key would act on a row of the previous request
             self._forget_before(self._begun)
         else:
             self._go_to(self._binding_key, name)
 
     def is_on(self, name: str) -> bool:
-        """Whether the cursor is on a record of the binding that is looked at."""
+        """Whether the cursor is on this record of the shown binding."""
         row = self.rows_list.current
         return not name or (row is not None and self.name_of(row) == (self._binding_key, name))
 
@@ -626,11 +629,12 @@ class RecordsScreen(EditingScreen[Record]):
             raise
         found = RecordName(key, record_key(answer.record))
         self._links[found] = Links.like(answer)
-        self._place({found: answer.record})  # it is counted: a page that is to come has it
+        # Not added to the total, which counts it on a later page.
+        self._place({found: answer.record})
         self._go_to(*found)
 
     def moved(self) -> None:
-        """Read the record's provenance, and let the cursor be where the person put it."""
+        """Read the record's provenance; a cursor that the person moved stays where it is."""
         name = self._pointed_at
         if name and self.lists(RecordName(self._binding_key, name)) and not self.is_on(name):
             self._pointed_at = None
@@ -641,7 +645,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._go_on()
 
     def detail(self, row: Record, width: int) -> Content:
-        """Return what is known of a record by now."""
+        """Return the details of a record, as far as they have been read."""
         view = RecordView(
             record=row,
             now=self.state.clock(),
@@ -655,7 +659,7 @@ class RecordsScreen(EditingScreen[Record]):
         return record_content(view, width)
 
     def _value_that_counts(self, record: Record) -> FactAnswer | None:
-        """Return what was found of the record's key, unless it was of another moment or text."""
+        """Return the answer for the record's key, unless it is of another moment or version."""
         if self._key is None or self._key[:2] != (record, self.state.as_of):
             return None
         return self._key[2]
@@ -734,7 +738,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     @conversation
     async def action_queries(self) -> None:
-        """Offer the queries that returned the record, and go to the one that is chosen."""
+        """Offer the queries that returned the record, and go to the chosen one."""
         await choose_reader(self, self.binding_of(self.row), self.row.handle)
 
     @conversation
@@ -761,7 +765,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     @conversation
     async def action_tags(self) -> None:
-        """Offer the record's tags and all others, and list what has the one that is chosen."""
+        """Offer all tags, the record's first, and list the records with the chosen one."""
         await choose_tag(self, self.rows_list.current)
 
     def _follow_link(self, name: str) -> None:
@@ -771,7 +775,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     @conversation
     async def action_runs(self) -> None:
-        """Show the runs that were told the record."""
+        """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen
 
         record = self.row
@@ -779,12 +783,12 @@ class RecordsScreen(EditingScreen[Record]):
         await self.visit(RunsScreen(self.state, record_at))
 
     def action_open(self) -> None:
-        """Open where the record came from, else the file it is kept in."""
+        """Open the record's source, else the file that contains it."""
         record = self.row
         open_source(self, self.acts, record.source, record.location)
 
     def action_open_file(self) -> None:
-        """Open the file that the record is kept in, at its line."""
+        """Open the file that contains the record, at its line."""
         location = self.row.location
         if location is None:
             raise NotFound("This provider keeps its records in no file that opens.")
