@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -89,13 +90,11 @@ def _segment(duck: Any, manifest: Manifest, path: Path, named: dict[str, _Named]
 def _named(database: Database, folder: ArchiveFolder, duck: Any) -> dict[str, _Named]:
     """Return, by segment name, the proof by the newest operation that names it."""
     found: dict[str, _Named] = {}
-    for one in sorted((*_in_files(folder, duck), *_in_database(database, folder)), key=_seq):
+    for one in sorted(
+        (*_in_files(folder, duck), *_in_database(database, folder)), key=attrgetter("seq")
+    ):
         found[str(one.proof.get("name"))] = one
     return found
-
-
-def _seq(one: _Named) -> int:
-    return one.seq
 
 
 def _in_database(database: Database, folder: ArchiveFolder) -> Iterator[_Named]:

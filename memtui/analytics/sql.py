@@ -170,11 +170,6 @@ VIEWS = {
 """Every view and its columns, in order. A binding's config is left out."""
 
 
-def _select_list(view: str) -> str:
-    """Return the SQL of a view's columns, over the columns of `memtui.analytics.source`."""
-    return ", ".join(selected(column.name) for column in VIEWS[view])
-
-
 def selected(name: str) -> str:
     """Return the SQL of one column of a view, over the columns of `memtui.analytics.source`."""
     if name == "cost_usd":
@@ -308,7 +303,8 @@ class SqlConsole(LogDatabase):
             duck = self.connection
             _load_bindings(duck, self.database, self.folder.company_id)
             for view in ("operations", "usage", "handles"):
-                rows = self.everything(manifest, view, _select_list(view), last=last)
+                columns = ", ".join(selected(column.name) for column in VIEWS[view])
+                rows = self.everything(manifest, view, columns, last=last)
                 if self.visible:
                     # A LIMIT without effect: DuckDB moves none of the statement's conditions below
                     # it, where they could fail on a hidden row and show it in the message.

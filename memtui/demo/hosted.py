@@ -348,7 +348,8 @@ class HostedAdapter(Adapter):
         """Add the record of a write; an upsert of a known id replaces that one."""
         number, now = contents.stored + 1, self._context.now()
         ids = {one.record.handle.provider_record_id for one in contents.records}
-        name = _new_id(number, request.content)
+        said = f"{number}\n{request.content}".encode("utf-8", "replace")
+        name = f"mem_{hashlib.sha256(said).hexdigest()[:16]}"
         if request.mode is WriteMode.UPSERT and request.record_id in ids:
             name = request.record_id
         handle = RecordHandle(provider_key=self.key, provider_record_id=name)
@@ -430,10 +431,6 @@ def _summed_up(records: Sequence[Record]) -> str:
 def _is_returned(one: HostedRecord, now: datetime) -> bool:
     expires = one.record.expires_at
     return (one.gone_at is None or now < one.gone_at) and (expires is None or now < expires)
-
-
-def _new_id(number: int, text: str) -> str:
-    return "mem_" + hashlib.sha256(f"{number}\n{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _usage(model: str, latency_ms: float, **consumed: int | Decimal) -> Usage:

@@ -73,7 +73,7 @@ def record_settings(
         changed: The settings.
         behind: How many rows of records the operation has in the journal before them.
     """
-    rows = [(SETTINGS, {"changed": _json(change)}, None) for change in changed]
+    rows = [(SETTINGS, {"changed": change.model_dump(mode="json")}, None) for change in changed]
     keep(connection, operation, seq, rows, first=behind)
 
 
@@ -603,10 +603,6 @@ def _step(before: dict[str, Any], after: dict[str, Any] | None) -> Step:
 
 def _snapshot(value: dict[str, Any]) -> Snapshot:
     return Snapshot.model_validate(value)
-
-
-def _json(value: Model) -> dict[str, Any]:
-    return value.model_dump(mode="json")
 
 
 def forgotten_by_hand(

@@ -11,10 +11,12 @@ from typing import Any
 from sqlalchemy import Table, delete, insert, or_, select
 
 from memtui.store.database import DatabaseConnection
-from memtui.store.tables import SYNC_PAIRS, SYNCS, PairRow, SyncRow
+from memtui.store.tables import SYNC_PAIRS, SYNCS, SyncRow
 
 Two = tuple[str, str, str]
 """The ids of a company and of two bindings."""
+Pair = tuple[str, str, bytes, bytes]
+"""The record's id on the left and on the right, and the hashes of its fields on each side."""
 _AT_ONCE = 400
 
 
@@ -37,22 +39,25 @@ def set_sync(connection: DatabaseConnection, row: SyncRow) -> None:
     connection.execute(insert(SYNCS), row.model_dump())
 
 
-def pairs(connection: DatabaseConnection, of: Two) -> list[PairRow]:
+def pairs(connection: DatabaseConnection, of: Two) -> list[Pair]:
     """Return the records that both bindings have, by their left ids."""
+    columns = SYNC_PAIRS.c
     rows = connection.execute(
-        select(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of)).order_by(SYNC_PAIRS.c.left_record)
+        select(columns.left_record, columns.right_record, columns.left_prints, columns.right_prints)
+        .where(*_own(SYNC_PAIRS, of))
+        .order_by(columns.left_record)
     )
-    return [PairRow(**row._mapping) for row in rows]  # noqa: SLF001
+    return [(left, right, *prints) for left, right, *prints in rows]
 
 
 def set_pairs(
     connection: DatabaseConnection,
     of: Two,
     gone: Sequence[tuple[str, str]],
-    there: Sequence[PairRow],
+    there: Sequence[Pair],
 ) -> None:
     """Delete the pairs with the ids in `gone`, and store those in `there`."""
-    both = [*gone, *((row.left_record, row.right_record) for row in there)]
+    both = [*gone, *(one[:2] for one in there)]
     columns = SYNC_PAIRS.c
     for start in range(0, len(both), _AT_ONCE):
         ids = both[start : start + _AT_ONCE]
@@ -61,8 +66,8 @@ def set_pairs(
             columns.right_record.in_([right for _, right in ids]),
         )
         connection.execute(delete(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of), either))
-    for row in there:
-        connection.execute(insert(SYNC_PAIRS), row.model_dump())
+    for one in there:
+        connection.execute(insert(SYNC_PAIRS).values((*of, *one)))
 
 
 def forget_binding(connection: DatabaseConnection, binding_id: str) -> None:

@@ -250,7 +250,7 @@ async def test_many_deletions_wait_for_a_yes(pair: Pair):
 async def test_of_an_empty_side_nothing_is_deleted(pair: Pair):
     await pair.forget(1, *await pair.records(1))
     [held] = (await pair.sync()).held_back
-    assert "holds nothing of web any more" in held.reason
+    assert "has no records of web any more" in held.reason
     assert len(await pair.records(0)) == 2 * NUMBER
     done = await pair.sync(rebuild=True)
     assert (done.written, done.deleted) == ({"other": 2 * NUMBER}, {})

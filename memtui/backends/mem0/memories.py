@@ -51,10 +51,6 @@ _RESERVED = frozenset(
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _numbers(value: object) -> object:
     given = value if isinstance(value, dict) else {}
     return {
@@ -69,7 +65,9 @@ def _or(default: Callable[[], object]) -> BeforeValidator:
 
 
 Name = Annotated[str | None, BeforeValidator(lambda value: as_text(value) or None)]
-Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(value) else None)]
+Moment = Annotated[
+    str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)
+]
 
 
 class Mem0Memory(BaseModel):
@@ -172,6 +170,7 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
     project = memory.app_id or memory.metadata.get(PROJECT)
     created_at = details.created_at or read_moment(memory.created_at)
     source = details.source and details.source.model_copy(update={"company_id": company_id})
+    own = {name: value for name, value in memory.metadata.items() if name not in {OWN, PROJECT}}
     return Record.like(
         details,
         handle=handle_of(memory.id),
@@ -192,7 +191,7 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
         created_by=details.created_by or memory.actor_id,
         expires_at=details.expires_at or _end_of(memory.expiration_date),
         revision=_revision(memory),
-        metadata=_own_metadata(memory) | details.metadata,
+        metadata=own | details.metadata,
     )
 
 
@@ -202,10 +201,6 @@ def details_of(memory: Mem0Memory) -> Mem0Details:
         return Mem0Details.model_validate_json(memory.metadata.get(OWN) or "{}")
     except (ValidationError, TypeError):
         return Mem0Details()
-
-
-def _own_metadata(memory: Mem0Memory) -> Json:
-    return {name: value for name, value in memory.metadata.items() if name not in {OWN, PROJECT}}
 
 
 def _revision(memory: Mem0Memory) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Self
 
 from memtui.contract import Invalid, Model, OperationType, Record, Scope, UtcDatetime
 from memtui.service.runtime import ServiceModule, find_binding
@@ -15,7 +14,7 @@ from memtui.store import bindings
 from memtui.store import pairs as kept
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import RecordDetails
-from memtui.store.tables import PairRow, SyncRow
+from memtui.store.tables import SyncRow
 from memtui.threads import in_thread
 
 
@@ -40,11 +39,6 @@ class InSync(Model):
     held_back: int = 0
     """Number of unconfirmed deletions."""
 
-    @classmethod
-    def of(cls, row: SyncRow, left: str, right: str) -> Self:
-        """Convert a database row."""
-        return cls.like(row, left=left, right=right)
-
 
 class SyncedRecords(ServiceModule):
     """The state of synced bindings. No method is an operation.
@@ -65,14 +59,8 @@ class SyncedRecords(ServiceModule):
             row = kept.sync(database, two)
             if row is None:
                 return InSync(left=left, right=right, salt=secrets.token_bytes(16)), []
-            found = [
-                SyncedRecord(
-                    ids=(one.left_record, one.right_record),
-                    prints=(one.left_prints, one.right_prints),
-                )
-                for one in kept.pairs(database, two)
-            ]
-            return InSync.of(row, left, right), found
+            found = [SyncedRecord(ids=one[:2], prints=one[2:]) for one in kept.pairs(database, two)]
+            return InSync.like(row, left=left, right=right), found
 
     @in_thread
     def all(self, caller: Caller) -> list[InSync]:
@@ -83,7 +71,7 @@ class SyncedRecords(ServiceModule):
                 row.binding_id: row.key for row in bindings.bindings(database, caller.company_id)
             }
             return [
-                InSync.of(row, keys[row.left_id], keys[row.right_id])
+                InSync.like(row, left=keys[row.left_id], right=keys[row.right_id])
                 for row in kept.syncs(database, caller.company_id)
                 if row.left_id in keys and row.right_id in keys
             ]
@@ -112,17 +100,8 @@ class SyncedRecords(ServiceModule):
             names = dict(zip(("company_id", "left_id", "right_id"), two, strict=True))
             row = {**dict(known), "synced_at": known.synced_at or self._runtime.clock(), **names}
             kept.set_sync(database, SyncRow(**{k: v for k, v in row.items() if k not in _SIDES}))
-            rows = [
-                PairRow(
-                    **names,
-                    left_record=one.ids[0],
-                    right_record=one.ids[1],
-                    left_prints=one.prints[0],
-                    right_prints=one.prints[1],
-                )
-                for one in there
-            ]
-            kept.set_pairs(database, two, [one.ids for one in gone], rows)
+            pairs = [(*one.ids, *one.prints) for one in there]
+            kept.set_pairs(database, two, [one.ids for one in gone], pairs)
 
     async def versions(self, caller: Caller, key: str) -> dict[str, Sequence[Record]]:
         """Return every version of a binding's records, by id, oldest first.

@@ -308,7 +308,7 @@ class _Asked:
         made = self._made()
         texts = [one.text for one in (*self.met.changes, *made)]
         texts += texts_beside(self.request, ("title", "summary", "metadata"))
-        return bool(made) and all(words in _joined(one) for one in texts)
+        return bool(made) and all(words in " ".join(one.casefold().split()) for one in texts)
 
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
         """Whether the agent has made as many writes as a rule allows in this run or the last hour.
@@ -508,10 +508,6 @@ def _orders(text: str) -> bool:
     from memtui.pruning.signs import order_in
 
     return order_in(text) is not None or hidden_in(text) > 0
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _owners(request: Request, met: Met) -> list[Scope]:

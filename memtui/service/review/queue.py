@@ -263,7 +263,7 @@ class Review(ServiceModule):
             asked["reason"] = redact(reason)[0]
         asked = grouped(asked, together)
         async with runtime.recorder.recorded(
-            OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)
+            OperationType.REVIEW, caller, owners[0].outside_run(), asked, request_of(row).source
         ) as entry:
             runtime.refuse_read_only()
             await runtime.refuse_changes(company_id)
@@ -496,10 +496,6 @@ def _handles(request: Request) -> tuple[RecordHandle, ...]:
     if isinstance(request, WriteRequest):
         return ()
     return (request.handle,) if isinstance(request, CorrectRequest) else request.handles
-
-
-def _source(row: PendingRow) -> SourceRef | None:
-    return request_of(row).source
 
 
 def _action_of(row: PendingRow) -> Permission:
