@@ -910,12 +910,11 @@ class MemtuiApp(App[None]):
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the browser, or copy its address where there is none."""
         from memtui.screens.open_source import open_in_browser
-        from memtui.widgets.background import Background
 
         if self.is_web:
             super().open_url(url, new_tab=new_tab)
         elif self.frame is not None:
-            open_in_browser(self.frame, Background(self, "browser"), url)
+            open_in_browser(self.frame, url)
 
     def action_suspend(self) -> None:
         """Go back to the shell."""

@@ -139,7 +139,7 @@ class Doors(ModalListScreen[str]):
         """Return the doors."""
         return ["cli", "tui"]
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the lines above the list."""
         return display("Doors")
 

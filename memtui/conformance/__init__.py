@@ -95,12 +95,13 @@ _TIMEOUTS_A_CHECK = 6
 _LEAST_SECONDS_A_CHECK = 30.0
 _TRIES = 5
 _BETWEEN_TRIES_S = 0.2
+_ANY_URL = "http://plugin"
 _AFTERWARDS = "recovery"
 """The check whether the server recovered; it always runs."""
 
 
 async def run_conformance(
-    base_url: str,
+    base_url: str | None,
     *,
     uds: Path | None = None,
     only: Sequence[str] | None = None,
@@ -114,7 +115,7 @@ async def run_conformance(
     It uses its own namespaces and removes them, even when cancelled; those that it cannot remove go
     to `on_leftovers` and into the report. `only` has names of checks or prefixes of names
     (`search`); `on_result` gets each result when it is known, in any order. The clocks of both
-    sides must agree to about `ttl_s` seconds.
+    sides must agree to about `ttl_s` seconds. With `uds` the address may be None.
 
     Raises:
         Invalid: the address is malformed, or `only` names no check.
@@ -123,7 +124,9 @@ async def run_conformance(
     """
     chosen = choose_checks(only)
     started = perf_counter()
-    async with aclosing(ProbeClient(checked_url(base_url), uds, timeout_s)) as wire:
+    async with aclosing(
+        ProbeClient(checked_url(_ANY_URL if base_url is None else base_url), uds, timeout_s)
+    ) as wire:
         server = await _greet(wire, str(uds or base_url))
         spaces = Spaces(wire)
         tell = on_result or (lambda _result: None)

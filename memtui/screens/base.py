@@ -98,6 +98,7 @@ from memtui.widgets.virtual_list import ColumnsAsked, OrderAsked
 
 if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
+    from memtui.service import Caller, MemoryService
     from memtui.service.answers import MutationAnswer, UndoCandidate
     from memtui.service.usecases.undoing import Undone
     from memtui.store.operation import Operation
@@ -163,6 +164,16 @@ class ServiceScreen(SizedScreen[GoTo]):
         if self.state.session is None:
             raise MemtuiError(Need.SERVICE.value)
         return self.state.session
+
+    @property
+    def service(self) -> MemoryService:
+        """The service of `session`."""
+        return self.session.service
+
+    @property
+    def caller(self) -> Caller:
+        """The caller of `session`."""
+        return self.session.caller
 
     def load(self) -> None:
         """Start reading the data of the screen; called only with the service open."""
@@ -365,11 +376,9 @@ class ServiceScreen(SizedScreen[GoTo]):
     async def _newest_change(self) -> UndoCandidate:
         from memtui.service.usecases import undoing
 
-        session = self.session
-
         async def last() -> UndoCandidate:
             await self.acts.settled()
-            return await undoing.last_change(session.service, session.caller)
+            return await undoing.last_change(self.service, self.caller)
 
         return await self.wait("waiting for the change under way", last)
 
@@ -381,8 +390,7 @@ class ServiceScreen(SizedScreen[GoTo]):
         Raises:
             Invalid: the change did not happen, or its outcome stays unknown.
         """
-        session, operation_id = self.session, operation.operation_id
-        service, caller = session.service, session.caller
+        service, caller, operation_id = self.service, self.caller, operation.operation_id
         if operation.status is not OperationStatus.UNKNOWN:
             return True
         found = await service.log.found_outcome(caller, operation_id)
@@ -445,12 +453,9 @@ class ServiceScreen(SizedScreen[GoTo]):
 
     async def _name_of(self, answers: Iterable[MutationAnswer]) -> str:
         """Name the only record of the answers; empty if this person may not read it."""
-        session = self.session
         [only] = (one.operation_id for one in answers if one.handles)
         try:
-            changes = await self._carry_out(
-                lambda: session.service.log.changes(session.caller, only)
-            )
+            changes = await self._carry_out(partial(self.service.log.changes, self.caller, only))
         except MemtuiError:
             return ""  # the undo succeeded all the same, and only the name is missing
         records = (one.after or one.before for one in changes)
@@ -542,9 +547,8 @@ class ServiceScreen(SizedScreen[GoTo]):
         """Undo changes in this order, each with the changes made together with it."""
         from memtui.service.usecases import undoing
 
-        session = self.session
         undone = await self._carry_out(
-            partial(undoing.undo, session.service, session.caller, operation_ids)
+            partial(undoing.undo, self.service, self.caller, operation_ids)
         )
         if undone.failed is not None:
             self.stopped_halfway()

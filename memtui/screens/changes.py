@@ -17,7 +17,7 @@ from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.exports import export
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
@@ -96,9 +96,8 @@ class ChangesScreen(ModalListScreen["Difference"]):
         """Return the id of the record."""
         return _record(row).handle.provider_record_id
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the scope, the two moments, and the number of changes."""
-        del width
         state, answer = self.state, self._answer
         zone, now = state.zone, state.clock()
         later = "now" if self._later is None else fmt.exact(self._later, zone)
@@ -131,17 +130,15 @@ class ChangesScreen(ModalListScreen["Difference"]):
         made, hints = _made(row, self.state), spread(_hints(row), width)
         return joined([[line(kind, whose, gap="  ")], changed, made, [hints]], width)
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run now."""
         if (found := self.current) is None:
-            return ""
-        refusals = {
-            "record": (found.after, "The record is gone; its timeline has every version."),
-            "operation": (found.operations, NO_OPERATION),
-            "open": (_record(found).source, "This record names no source."),
-        }
-        there, why = refusals.get(verb, (True, ""))
-        return "" if there else why
+            return ()
+        return (
+            ("record", not found.after, "The record is gone; its timeline has every version."),
+            ("operation", not found.operations, NO_OPERATION),
+            ("open", not _record(found).source, "This record names no source."),
+        )
 
     async def read(self) -> list[Difference]:
         """Compare the scope at both moments."""
@@ -199,7 +196,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
 
     def action_open(self) -> None:
         """Open the source of the record."""
-        open_source(self, self.acts, _record(self.row).source)
+        open_source(self, _record(self.row).source)
 
     def action_copy(self) -> None:
         """Copy the change as a difference."""

@@ -17,7 +17,7 @@ from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.exports import export, write_file
-from memtui.screens.modal import RunScreen
+from memtui.screens.modal import Reasons, RunScreen
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import BAD, DIM, STRONG, TONES, WARN, display, line, lines
@@ -41,7 +41,6 @@ _MARKS: dict[Outcome, tuple[Literal["✓", "✗", "–"], Literal["success", "er
     "fail": ("✗", "error", "failed"),
     "not_applicable": ("–", "muted", "not applicable"),
 }
-_OVER_A_SOCKET = "http://plugin"
 _TIMEOUT_S = 5.0
 
 
@@ -76,9 +75,8 @@ class Conformance(RunScreen["CheckResult"]):
         config = self._binding.config
         return str(config.get("url") or config.get("uds") or "")
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the plugin, the counts and the state of the run."""
-        del width
         done, total = len(self._results), len(self._order)
         words, style = {
             "": (f"{fmt.counted(total, 'check')}; r runs them", DIM),
@@ -107,15 +105,14 @@ class Conformance(RunScreen["CheckResult"]):
             "conformance.failures": "all" if self._failed_only else "failed only",
         }
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        if verb == "run" and self._binding.read_only:
-            return f"The binding {self._binding.key} is read-only, and a run writes."
-        if verb == "run" and self.run.busy:
-            return "It is running; x stops it."
-        if verb == "export" and self._report is None:
-            return "There is no finished run to write."
-        return super().refusal(verb)
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run now."""
+        locked = f"The binding {self._binding.key} is read-only, and a run writes."
+        return (
+            ("run", self._binding.read_only, locked),
+            ("run", self.run.busy, "It is running; x stops it."),
+            ("export", self._report is None, "There is no finished run to write."),
+        )
 
     def begin(self) -> None:
         """Explain what a run does, and run nothing yet."""
@@ -164,7 +161,7 @@ class Conformance(RunScreen["CheckResult"]):
         self._list_results()
         self.run.start(
             lambda: run_conformance(
-                str(url) if url else _OVER_A_SOCKET,
+                str(url) if url else None,
                 uds=Path(str(uds)) if uds else None,
                 on_result=self._arrived,
                 on_leftovers=self._left_over,

@@ -20,11 +20,10 @@ from memtui.widgets.detail_lines import HINT_GAP, diff_lines, key_hint, spread
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines, toast
 from memtui.widgets.editor import ForeignInput, ForeignTextArea, OneLineArea
-from memtui.widgets.panes import Fitted
+from memtui.widgets.panes import Drawn, Fitted
 
 T = TypeVar("T")
 
-Drawn = Content | Callable[[int], Content]
 READING = display("… reading", style=DIM)
 _CHOICES = 200
 """The most choices drawn at once; typing finds the rest."""
@@ -815,8 +814,7 @@ class Sheet(Dialog[None]):
 
     def show(self, content: Drawn) -> None:
         """Show another content."""
-        draw = (lambda _: content) if isinstance(content, Content) else content
-        self.query_one("#sheet-text", Fitted).fit(draw)
+        self.query_one("#sheet-text", Fitted).fit(content)
 
     def on_resize(self) -> None:
         """Fit the height to the text, and leave room for the lines around a long one."""

@@ -365,10 +365,9 @@ class EditingScreen(ListScreen[R]):
 
     async def _as_it_is(self, record: Record, binding_key: str = "") -> Record | None:
         """Read a record again from its provider; None: it is gone."""
-        session = self.session
         read = partial(
-            session.service.get,
-            session.caller,
+            self.service.get,
+            self.caller,
             record.handle,
             record.scope,
             binding_key=binding_key or self.binding_of(record),
@@ -416,7 +415,6 @@ class EditingScreen(ListScreen[R]):
 
     async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
         """Change some fields of a record and show the result; raises the service's error."""
-        session = self.session
         request = CorrectRequest(
             scope=place_of(record),
             handle=record.handle,
@@ -424,7 +422,7 @@ class EditingScreen(ListScreen[R]):
             revision=record.revision,
             **fields,
         )
-        answer = await self.change(partial(session.service.correct, session.caller, request))
+        answer = await self.change(partial(self.service.correct, self.caller, request))
         self.own(answer)
         for now in answer.records:
             self.changed({self.name_of(record): now})
@@ -560,7 +558,6 @@ class EditingScreen(ListScreen[R]):
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
     ) -> None:
         """Write a new record, as a manual note if no source is given; a failure keeps its text."""
-        session = self.session
         manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
         request = WriteRequest(
             scope=new.scope,
@@ -575,7 +572,7 @@ class EditingScreen(ListScreen[R]):
         self._unwritten.append(new)
         try:
             answer = await self.change(
-                lambda: session.service.write(session.caller, request, tell_similar=True)
+                partial(self.service.write, self.caller, request, tell_similar=True)
             )
         except MemtuiError as error:
             self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
@@ -703,10 +700,9 @@ class EditingScreen(ListScreen[R]):
         if text is None:
             return False
         stays = next((one for one in ordered if one.text == text), ordered[0])
-        session = self.session
         merged = await self.change(
             partial(
-                merging.merge, session.service, session.caller, stays, ordered,
+                merging.merge, self.service, self.caller, stays, ordered,
                 binding_key=self.binding_of(stays), text=text,
             )
         )  # fmt: skip
@@ -736,10 +732,9 @@ class EditingScreen(ListScreen[R]):
         """
         from memtui.service.usecases import forgetting
 
-        session = self.session
         groups, stay = self._by_binding(records), self._by_binding(staying)
         gone = await self.change(
-            partial(forgetting.forget, session.service, session.caller, groups, stay)
+            partial(forgetting.forget, self.service, self.caller, groups, stay)
         )
         if self.is_attached:
             self.own(*gone.answers)
@@ -762,26 +757,31 @@ class EditingScreen(ListScreen[R]):
         return groups
 
     @conversation
+    async def action_history(self) -> None:
+        """Show every version of the record."""
+        from memtui.screens.timeline import TimelineScreen
+
+        [record] = await self.records_of([self.row])
+        await self.visit(TimelineScreen(self.state, self.binding_of(record), record))
+
+    @conversation
     async def action_erase(self) -> None:
         """Erase the record for good, after a yes to what that would take."""
         from memtui.service import PurgeRequest
 
-        session = self.session
+        purging, caller = self.service.purging, self.caller
         [record] = await self.records_of([self.row])
         request = PurgeRequest(
             record_id=record_key(record), binding_key=self.binding_of(record), forget=True
         )
-        plan = await self.wait(
-            "looking for every copy",
-            partial(session.service.purging.plan, session.caller, request),
-        )
+        plan = await self.wait("looking for every copy", partial(purging.plan, caller, request))
         copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
         lead = "The record and memtui's copies go; u cannot bring them back."
         question = f"Erase “{fmt.record_name(record)[:60]}” for good?"
         detail = "\n".join([lead, *copies])
         if not await self.ask(Confirm(question, verb="erase", detail=detail, final=True)):
             return
-        done = await self.change(lambda: session.service.purging.apply(session.caller, request))
+        done = await self.change(lambda: purging.apply(caller, request))
         self._drafts.pop(self._draft_of(record), None)
         self.gone({self.name_of(record)}, set())
         if done.left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +12,7 @@ from textual.content import Content
 from memtui.contract import Filter, MemtuiError, RecordHandle
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
-from memtui.screens.modal import RunScreen
+from memtui.screens.modal import Reasons, RunScreen
 from memtui.screens.operations.view import request_words
 from memtui.screens.state import GoTo
 from memtui.widgets.columns import Cell, Column
@@ -87,9 +88,8 @@ class ImpactScreen(RunScreen["Effect"]):
             return ""
         return next(fmt.impact_words(self._impact), "")
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the omitted records, and the effect or the progress."""
-        del width
         title = line("without", display(self._what, limit=200, style=STRONG))
         if self._state == "running":
             so_far = self._progress
@@ -137,17 +137,14 @@ class ImpactScreen(RunScreen["Effect"]):
             blocks.append([heading("then finds"), *(there or nothing)])
         return joined(blocks, width)
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        if verb in {"read", "last", "filter"} and self.run.busy:
-            return "It is being tried; x stops it."
-        return super().refusal(verb)
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run now."""
+        return [("read last filter", self.run.busy, "It is being tried; x stops it.")]
 
     def action_read(self) -> None:
         """Replay the last questions."""
         from memtui.service import ImpactRequest
 
-        session = self.session
         request = ImpactRequest.model_validate(
             {"records": self._records, "last": self._last, "filter": self.chosen}
         )
@@ -168,7 +165,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._state, self._impact, self._progress = "running", None, None
         self.fill((), "Asking again what was asked …", "x stops it.")
         self.run.start(
-            lambda: session.service.impact.of(session.caller, request, progress=self._tell),
+            partial(self.service.impact.of, self.caller, request, progress=self._tell),
             done=done,
             stopped=lambda: ended("stopped", "Stopped.", "r tries again."),
             failed=failed,
@@ -178,7 +175,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._progress = so_far
         if self.is_attached and monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._reported_at = monotonic()
-            self.query_one("#modal-head", Fitted).fit(self.draw_head)
+            self.query_one("#modal-head", Fitted).fit(self.draw_head())
 
     @conversation
     async def action_last(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from textual.content import Content
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
+from memtui.screens.modal import Reasons
 from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -48,9 +49,8 @@ class InSyncScreen(StepScreen):
     def _held_back_count(self) -> int:
         return sum(len(one.record_ids) for one in self._found.held_back) if self._found else 0
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the two bindings, and the status."""
-        del width
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._left, self._right))
         names = Content(" ⇄ ").join(display(one, limit=100, style=STRONG) for one in endpoints)
         return lines([line("keep in sync", names), self.status])
@@ -69,7 +69,7 @@ class InSyncScreen(StepScreen):
             "in_sync.both": "keep both",
         }
 
-    def reasons(self) -> Sequence[tuple[str, object, str]]:
+    def reasons(self) -> Reasons:
         """Return why actions cannot run now."""
         locked = next((one.key for one in (self._left, self._right) if one.read_only), "")
         lacks = bool(self._found and any(x.key == self._left.key for x in self._found.held_back))

@@ -46,9 +46,8 @@ class Insights(ModalListScreen["Insight"]):
         """Return kind, owner and topic of an insight."""
         return "\x1f".join([row.kind, *owner_of(row.scope), row.topic or ""])
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the owner, the number of insights, and bindings not read."""
-        del width
         count = self.rows.loaded
         title = line("insights into", display(self._whose, limit=120, style=STRONG))
         number = display(f"{fmt.count(count)} found", style=DIM) if count else None
@@ -70,13 +69,12 @@ class Insights(ModalListScreen["Insight"]):
         """Read all bindings, and keep the insights into the shown owner."""
         from memtui.service.context.pruning import PruneRequest
 
-        session = self.session
         request = PruneRequest(
-            scope=Scope(company_id=session.caller.company_id),
+            scope=Scope(company_id=self.caller.company_id),
             kind=None,
             model=self.state.settings.context_model,
         )
-        answer = await session.service.pruning.everything(session.caller, request)
+        answer = await self.service.pruning.everything(self.caller, request)
         self._failed = tuple(one.sentence for one in answer.failed)
         owner = owner_of(self.state.record_scope)
         is_whole = owner[0] == "company_id"

@@ -58,9 +58,8 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
     def _period(self, status: SpendingStatus) -> str:
         return spending.period(status, self.state.true_clock(), self.state.zone)
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the company, and what limits do."""
-        del width
         name = display(self.session.company.name, limit=120, style=STRONG)
         head = line(line("spending limits of", name), self.number, gap="   ")
         return lines([head, display(_ABOUT, style=DIM)])
@@ -86,8 +85,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     async def read(self) -> list[SpendingStatus]:
         """Read the limits with the spending so far."""
-        session = self.session
-        found = await session.service.limits.check(session.caller, zone=self.state.zone)
+        found = await self.service.limits.check(self.caller, zone=self.state.zone)
         return sorted(found, key=lambda one: -one.share)
 
     @conversation
@@ -136,7 +134,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         value: str = "",
     ) -> None:
         """Ask for the amount of a limit until it is set, or the person goes back."""
-        session = self.session
         title = f"How many {_UNITS[measure]} may the {_target_words(*target)} spend a {period}?"
         check = partial(spending.parse_amount, measure)
         example = "0.25, 5" if measure == "usd" else "200000"
@@ -154,7 +151,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             )
             try:
                 self.written = self.key(limit)
-                set_limit = partial(session.service.limits.set, session.caller, limit)
+                set_limit = partial(self.service.limits.set, self.caller, limit)
                 await self.configure(
                     set_limit,
                     f"The {spending.target(limit)} may spend "

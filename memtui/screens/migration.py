@@ -14,6 +14,7 @@ from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
+from memtui.screens.modal import Reasons
 from memtui.screens.state import ConfigurationChanged
 from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets.background import Background
@@ -52,15 +53,14 @@ class Migration(StepScreen):
         self._endpoints: Endpoints | None = None
         self._looking = Background(self, "migration-state")
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return source and destination, the steps, and the status."""
-        del width
         steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
         endpoints = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
         names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in endpoints)
         return lines([line("migrate", names), steps, self.status])
 
-    def reasons(self) -> Sequence[tuple[str, object, str]]:
+    def reasons(self) -> Reasons:
         """Return why steps cannot run now."""
         here, there, state = self._source.key, self._destination.key, self._state
         begun = state is not None and (state.begun_at or state.applied_at) is not None

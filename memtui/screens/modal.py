@@ -8,8 +8,8 @@ its actions, and give:
 - `read()`: a coroutine that returns the rows and stores what else the head shows. It runs when the
   screen opens, on `r` and after a change. Until there are rows, the list shows `READING`; if there
   are none, `NOTHING` or what `nothing()` returns; after an error, its sentence and `AGAIN`;
-- `draw_head(width)` and `detail(row, width)`: the contents of head and details;
-- `refusal(verb)`: why an action cannot run now, beyond its needs in the registry;
+- `draw_head()` and `detail(row, width)`: the contents of head and details;
+- `reasons()`: why actions cannot run now, beyond their needs in the registry;
 - `happened(news)`: react to new operations in the log, for example with `load()`; optional;
 - `open_row()`: what `enter` does; by default it goes into the details;
 - `action_<verb>()` for each action of the group. `read`, `filter` (it asks `FILTERS`), `undo`,
@@ -50,11 +50,12 @@ from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Column
 from memtui.widgets.display import WARN, display
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
-from memtui.widgets.panes import Fitted, Split
+from memtui.widgets.panes import Drawn, Fitted, Split
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Highlighted, PagesWanted, SortAsked, VirtualList
 
 R = TypeVar("R")
+Reasons = Iterable[tuple[str, object, str]]
 
 _ORDERING = {"list.sort", "list.reverse", "list.wider", "list.narrower"}
 
@@ -117,7 +118,7 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         """Return the notice where there are no rows."""
         return self.NOTHING
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Drawn:
         """Return the lines above the list."""
         raise NotImplementedError
 
@@ -131,10 +132,14 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         words = self.line_of(self.chosen)
         return [display(f"only: {words}", limit=300, style=WARN)] if words else []
 
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run: verbs, whether the reason applies, and its sentence."""
+        return ()
+
     def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now, or nothing."""
-        del verb
-        return ""
+        """Return the first reason that applies to a verb, or nothing."""
+        found = (why for verbs, holds, why in self.reasons() if holds and verb in verbs.split())
+        return next(found, "")
 
     def may_leave(self) -> bool:
         """Return whether the screen may close now."""
@@ -200,7 +205,7 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     def draw(self) -> None:
         """Draw head, details and keys again."""
         if self.is_attached:
-            self.query_one("#modal-head", Fitted).fit(self.draw_head)
+            self.query_one("#modal-head", Fitted).fit(self.draw_head())
             self.draw_detail()
             self.query_one(KeyFooter).entries = footer_entries(
                 self.ACTION_GROUP, self.state.keymap, self.why_disabled, self.labels()
@@ -281,8 +286,10 @@ class RunScreen(ModalListScreen[R]):
         return self.run.busy and not self.run.stopping
 
     def refusal(self, verb: str) -> str:
-        """Return why nothing can be stopped."""
-        return "Nothing is running." if verb == "stop" and not self.stoppable else ""
+        """Return the first reason that applies to a verb; nothing can be stopped before it runs."""
+        if verb == "stop" and not self.stoppable:
+            return "Nothing is running."
+        return super().refusal(verb)
 
     def ended(self, *notice: str) -> None:
         """Draw the outcome, and close if the person asked to leave meanwhile."""

@@ -15,7 +15,7 @@ from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.expiry import moment_or_never, written_expiry
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
@@ -50,9 +50,8 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         """Return the name of a namespace."""
         return row.name
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the binding, the number of namespaces, and why they cannot be changed."""
-        del width
         name = display(f"{self._binding.provider_key}·{self._binding.key}", limit=120, style=STRONG)
         doing = display(self._doing, style=WARN)
         head = line(line("namespaces of", name), self.number, doing, gap="   ")
@@ -63,21 +62,19 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         """Return the details of a namespace."""
         return row_content(row, self.state.clock(), self.state.zone, width)
 
-    def refusal(self, verb: str) -> str:
+    def reasons(self) -> Reasons:
         """Return why a change is not possible."""
-        if verb in {"add", "expiry", "delete", "undo"}:
-            if reason := read_only_reason(self._binding):
-                return reason
-            if self._doing:
-                return "Wait until this is done."
-        if verb == "undo" and (self._gone is None or self._gone.forget_operation_id is None):
-            return "No namespace with records was deleted here."
-        return ""
+        changes, locked = "add expiry delete undo", read_only_reason(self._binding)
+        kept = self._gone is None or self._gone.forget_operation_id is None
+        return (
+            (changes, locked, locked),
+            (changes, self._doing, "Wait until this is done."),
+            ("undo", kept, "No namespace with records was deleted here."),
+        )
 
     async def read(self) -> list[Namespace]:
         """Read the namespaces."""
-        session = self.session
-        found = await session.service.namespaces.all(session.caller, self._binding.key)
+        found = await self.service.namespaces.all(self.caller, self._binding.key)
         return sorted(found, key=self.key)
 
     def nothing(self) -> tuple[str, str]:

@@ -26,7 +26,6 @@ from memtui.filters import format_filter
 from memtui.presenters.format import parse_place, source_line
 from memtui.screens.base import ServiceScreen
 from memtui.screens.state import GoTo
-from memtui.widgets.background import Background
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +95,7 @@ _NONE = "It has no source that could be opened."
 
 
 def open_source(
-    screen: ServiceScreen,
-    work: Background,
-    source: SourceRef | None,
-    location: Location | None = None,
+    screen: ServiceScreen, source: SourceRef | None, location: Location | None = None
 ) -> None:
     """Open a source, else `location`; a toast says why if nothing can be opened."""
     session = screen.session
@@ -111,12 +107,12 @@ def open_source(
     elif isinstance(opening, LogEntries):
         screen.post_message(GoTo("operations", filter_line=format_filter(opening.filter)))
     elif isinstance(opening, WebAddress):
-        open_in_browser(screen, work, opening.url)
+        open_in_browser(screen, opening.url)
     else:
-        open_file(screen, work, opening)
+        open_file(screen, opening)
 
 
-def open_file(screen: ServiceScreen, work: Background, location: Location) -> None:
+def open_file(screen: ServiceScreen, location: Location) -> None:
     """Open a file at its line in the person's editor, if it exists."""
 
     def show(found: Location) -> None:
@@ -127,7 +123,7 @@ def open_file(screen: ServiceScreen, work: Background, location: Location) -> No
         except MemtuiError as error:
             screen.fail(error)
 
-    work.every(lambda: _existing(location), show, screen.fail)
+    screen.acts.every(lambda: _existing(location), show, screen.fail)
 
 
 def edited_outside(
@@ -180,7 +176,7 @@ def _file(path: str) -> Path | None:
         return None
 
 
-def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
+def open_in_browser(screen: ServiceScreen, url: str) -> None:
     """Open a page in the desktop's browser; without a desktop, copy its address."""
     if screen.app.is_web:
         screen.app.open_url(url)
@@ -195,7 +191,7 @@ def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
         else:
             screen.copy(url, f"The browser did not open; copied {url}")
 
-    work.every(lambda: _open(url), opened, screen.fail)
+    screen.acts.every(lambda: _open(url), opened, screen.fail)
 
 
 async def _open(url: str) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
@@ -53,6 +54,7 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.panes import Drawn
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import MARK
 
@@ -261,7 +263,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             is_narrowed = self._review.narrowing.filter != Filter() and not self._doing
             self.fill(self._review.lines, *(_NONE_PASSES if is_narrowed else self._nothing))
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Drawn:
         """Return whose records are reviewed, how many are marked and what that saves."""
         whose = "everything you see"
         if not self._everything and self._view is not None:
@@ -270,7 +272,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         narrowed = self.line_of(narrowing.filter)
         whose = "  ".join(part for part in (narrowing.label or whose, narrowed) if part)
         heading = Heading(whose, self._doing, self._unread, of_context=not self._everything)
-        return head_content(heading, self._review, width)
+        return partial(head_content, heading, self._review)
 
     def detail(self, row: ReviewLine, width: int) -> Content:
         """Return the details of a line."""

@@ -23,7 +23,7 @@ from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
 from memtui.screens.following import tells_of_review
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import edited_outside, open_source
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
@@ -50,7 +50,6 @@ _GONE = f"{pending.GONE} with d."
 _MOST_LINES = 2_000
 _LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
 _WARNING = frozenset({"not yours", "unknown"})
-_DECIDES = {"accept", "fix", "fix_external", "refuse", "rule"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
@@ -96,9 +95,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """The writes to decide on: the marked ones, else the row's."""
         return list(self.rows_list.selection.marks.values()) or [self.row]
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the number of held writes, and what held means."""
-        del width
         name = display(self.session.company.name, limit=120, style=STRONG)
         marked = len(self.rows_list.selection.marks)
         chosen = display(f"{fmt.count(marked)} marked" if marked else "", style=WARN)
@@ -117,19 +115,19 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
                               display(wait, limit=600, style=DIM)])  # fmt: skip
         return joined(blocks, width)
 
-    def refusal(self, verb: str) -> str:
+    def reasons(self) -> Reasons:
         """Return why the write cannot be decided on."""
-        one = self.current
+        if (one := self.current) is None:
+            return ()
         is_alone = len(self.rows_list.selection.marks) < 2
-        if verb in _DECIDES and one is not None and one.kept and is_alone:
-            return one.kept
-        if verb in {"fix", "fix_external"} and one is not None and not one.text:
-            return "This changes no text; a accepts it, d refuses it."
-        is_alone = verb != "accept" or is_alone
-        if verb in {"accept", "fix", "fix_external"} and one is not None and is_alone:
-            found = self._shown_of(one)
-            return _GONE if found is not None and found.gone else ""
-        return ""
+        shown = self._shown_of(one)
+        gone = shown is not None and shown.gone
+        return (
+            ("accept fix fix_external refuse rule", is_alone and one.kept, one.kept),
+            ("fix fix_external", not one.text, "This changes no text; a accepts it, d refuses it."),
+            ("fix fix_external", gone, _GONE),
+            ("accept", gone and is_alone, _GONE),
+        )
 
     def labels(self) -> dict[str, str]:
         """Return labels with the number of marked writes."""
@@ -150,8 +148,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     async def read(self) -> list[PendingWrite]:
         """Read the held writes."""
-        session = self.session
-        return await session.service.review.waiting(session.caller)
+        return await self.service.review.waiting(self.caller)
 
     def fill(self, found: Iterable[PendingWrite], *notice: str) -> None:
         """Show the held writes, and read the details of the row under the cursor."""
@@ -369,8 +366,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     @conversation
     async def action_rules(self) -> None:
         """Show the rules of a binding, to remove or add one."""
-        session = self.session
-        read = partial(session.service.bindings.all, session.caller)
+        read = partial(self.service.bindings.all, self.caller)
         bindings = await self.wait("reading the rules", read)
         if not bindings:
             raise NotFound(
@@ -395,8 +391,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     async def _remove(self, key: str, rule: ReviewRule) -> None:
         asked = Confirm(f"Remove the rule “{_wording(rule)}” from {key}?", verb="remove")
         if await self.ask(asked):
-            session = self.session
-            remove = partial(session.service.review.remove_rule, session.caller, key, rule)
+            remove = partial(self.service.review.remove_rule, self.caller, key, rule)
             await self.configure(remove, f"{key}: {rule.name} removed; u undoes it.")
 
     async def _make(self, key: str, test: RuleTest, there: Collection[ReviewRule]) -> None:
@@ -418,7 +413,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """Open the source of the write."""
         if (source := self.row.source) is None:
             raise NotFound("It has no source.")
-        open_source(self, self.acts, source)
+        open_source(self, source)
 
     def action_operation(self) -> None:
         """Show the held operation."""

@@ -14,7 +14,7 @@ from memtui.presenters import format as fmt
 from memtui.presenters import runs as words
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.state import GoTo
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
@@ -95,9 +95,8 @@ class RunsScreen(ModalListScreen["Run"]):
         """How many runs there are, those of later pages too."""
         return fmt.counted(self._total, "run") if self.is_read else ""
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the head: which runs are listed, and how many."""
-        del width
         what = line("runs of agents", display(self.number, style=STRONG), gap="   ")
         if self._record is not None:
             text = display(" ".join(self._record[2].split()), limit=200, style=STRONG)
@@ -143,10 +142,9 @@ class RunsScreen(ModalListScreen["Run"]):
         return await self._page(self.following)
 
     async def _page(self, before: int | None) -> tuple[Run, ...]:
-        session = self.session
         record = (self._record[0], self._record[1].provider_record_id) if self._record else None
-        page = await session.service.runs.page(
-            session.caller, self.chosen, delivered=record, limit=_PAGE, before=before
+        page = await self.service.runs.page(
+            self.caller, self.chosen, delivered=record, limit=_PAGE, before=before
         )
         self._total, self.following = page.total, page.next_before
         return page.runs
@@ -231,9 +229,8 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         begun = self._run.started_at if self._run else step.operation.started_at
         return words.offset(step.operation.started_at - begun)
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the head: whose run it is, its outcome, and how much of it exists today."""
-        del width
         run, name = self._run, display(self._run_id, limit=120, style=STRONG)
         if run is None:
             return line("run", name)
@@ -264,14 +261,14 @@ class ReplayScreen(ModalListScreen["RunStep"]):
             blocks.append(list(usage_lines(operation)))
         return joined(blocks, width)
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
-        step = self.current
-        if verb in {"record", "delivered"} and step is not None and not step.records:
-            return "This step touched no record."
-        if verb == "assembled_now" and step is not None and step.context is None:
-            return "This step delivered no context."
-        return ""
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run now."""
+        if (step := self.current) is None:
+            return ()
+        return (
+            ("record delivered", not step.records, "This step touched no record."),
+            ("assembled_now", step.context is None, "This step delivered no context."),
+        )
 
     def happened(self, news: News) -> None:
         """Add new steps of a run that is still going on."""
@@ -290,8 +287,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         return await self._page(last if self.following is None else self.following)
 
     async def _page(self, after: int) -> tuple[RunStep, ...]:
-        session = self.session
-        played = await session.service.runs.replay(session.caller, self._run_id, after=after)
+        played = await self.service.runs.replay(self.caller, self._run_id, after=after)
         self._run, self.following = played.run, played.next_after
         return played.steps
 

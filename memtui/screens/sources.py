@@ -13,7 +13,6 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets.agents import by_cell
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, display, line, lines
@@ -38,7 +37,6 @@ class Sources(ModalListScreen["WriteSource"]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self.chosen = state.log_filter
-        self._opening = Background(self, "source-opening")
 
     def columns(self) -> list[Column[WriteSource]]:
         """Return the columns of the list."""
@@ -60,9 +58,8 @@ class Sources(ModalListScreen["WriteSource"]):
         """Return the id of its last write."""
         return row.operation_id
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Content:
         """Return the title, the number of sources, and the filter."""
-        del width
         count = self.rows.loaded
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
         shown = display(number, style=STRONG) if count else None
@@ -101,8 +98,7 @@ class Sources(ModalListScreen["WriteSource"]):
 
     async def read(self) -> tuple[WriteSource, ...]:
         """Read the list."""
-        session = self.session
-        return await session.service.log.sources(session.caller, self.chosen, limit=_MOST)
+        return await self.service.log.sources(self.caller, self.chosen, limit=_MOST)
 
     def nothing(self) -> tuple[str, str]:
         """Return the notice if there are no writes."""
@@ -125,7 +121,7 @@ class Sources(ModalListScreen["WriteSource"]):
 
     def action_open(self) -> None:
         """Open the source."""
-        open_source(self, self._opening, self.row.source)
+        open_source(self, self.row.source)
 
     def action_copy(self) -> None:
         """Copy the source."""

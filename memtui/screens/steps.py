@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -58,15 +58,6 @@ class StepScreen(RunScreen[StepRow]):
     def detail(self, row: StepRow, width: int) -> Content:
         """Return the details of a row."""
         return row_content(row, width)
-
-    def reasons(self) -> Sequence[tuple[str, object, str]]:
-        """Return why actions cannot run: verbs, whether the reason applies, and its sentence."""
-        raise NotImplementedError
-
-    def refusal(self, verb: str) -> str:
-        """Return the first reason that applies to a verb, or nothing."""
-        found = (why for verbs, holds, why in self.reasons() if holds and verb in verbs.split())
-        return next(found, super().refusal(verb))
 
     def take(
         self,

@@ -15,7 +15,7 @@ from textual.content import Content
 from memtui.contract import Record, SourceRef
 from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets.columns import Cell, Column, Tone
@@ -34,6 +34,7 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line, lines
+from memtui.widgets.panes import Drawn
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
@@ -135,7 +136,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
         """Return the number of a version, or the id of another change."""
         return row.key
 
-    def draw_head(self, width: int) -> Content:
+    def draw_head(self) -> Drawn:
         """Return the record, the numbers of versions and changes, and problems."""
         name = display(fmt.record_name(self._record), limit=200, style=STRONG)
         where = f"{scope_words(self._record.scope)} · {self._binding_key}"
@@ -144,33 +145,27 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
             where = f"{where} · {fmt.counted(versions, 'version')}"
             if others := self.rows.loaded - versions:
                 where = f"{where} · {fmt.counted(others, 'other change')}"
-        head = [
-            hanging(Content("timeline of  "), name, width, most=1),
-            display(where, limit=200, style=DIM),
-        ]
+        below = [display(where, limit=200, style=DIM)]
         if self._answer is not None and self._answer.problems:
-            head.append(display(fmt.not_read(self._answer.problems), limit=300, style=WARN))
-        return lines(head)
+            below.append(display(fmt.not_read(self._answer.problems), limit=300, style=WARN))
+        title = Content("timeline of  ")
+        return lambda width: lines([hanging(title, name, width, most=1), *below])
 
     def detail(self, row: TimelineRow, width: int) -> Content:
         """Return the details of a row."""
         return row_content(row, self.state.clock(), self.state.zone, width)
 
-    def refusal(self, verb: str) -> str:
-        """Return why an action cannot run now."""
+    def reasons(self) -> Reasons:
+        """Return why actions cannot run now."""
         if (row := self.current) is None:
-            return ""
+            return ()
         is_ahead = row.began is not None and row.began > self.state.true_clock()
-        refusals = {
-            "see": (
-                row.began is not None and not is_ahead,
-                "This is still to come." if is_ahead else "Nobody knows since when it held.",
-            ),
-            "operation": (row.made_by, NO_OPERATION),
-            "open": (row.source, "This version names no source."),
-        }
-        there, why = refusals.get(verb, (True, ""))
-        return "" if there else why
+        return (
+            ("see", row.began is None, "Nobody knows since when it held."),
+            ("see", is_ahead, "This is still to come."),
+            ("operation", not row.made_by, NO_OPERATION),
+            ("open", not row.source, "This version names no source."),
+        )
 
     async def read(self) -> list[TimelineRow]:
         """Read the versions."""
@@ -192,7 +187,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
 
     def action_open(self) -> None:
         """Open the source of the version."""
-        open_source(self, self.acts, self.row.source)
+        open_source(self, self.row.source)
 
     def action_copy(self) -> None:
         """Copy the text of the version."""

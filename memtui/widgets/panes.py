@@ -340,6 +340,10 @@ class OptionRows(ListMoves, OptionList):
         self.action_select()
 
 
+Drawn = Content | Callable[[int], Content]
+"""A content, or what draws it for a width in cells."""
+
+
 class Fitted(LaidOutOnce, Static):
     """Draws a content for the width that the layout gives it.
 
@@ -355,11 +359,11 @@ class Fitted(LaidOutOnce, Static):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self._drawn = _Drawn(lambda _: Content(""))
+        self._drawn = _FittedContent(Content(""))
 
-    def fit(self, draw: Callable[[int], Content]) -> None:
-        """Show what `draw` returns for a width in cells."""
-        self._drawn, (width, height) = _Drawn(draw), self.content_size
+    def fit(self, drawn: Drawn) -> None:
+        """Show a content, drawn for the width."""
+        self._drawn, (width, height) = _FittedContent(drawn), self.content_size
         rules = self.styles.get_render_rules()
         fits = width and self._drawn.get_height(rules, width) == height
         self.update(self._drawn, layout=self.styles.auto_dimensions and not fits)
@@ -374,11 +378,11 @@ class Fitted(LaidOutOnce, Static):
             self.post_message(self.Clicked(*leads))
 
 
-class _Drawn(Visual):
-    """A visual that calls a function for the layout's width, and caches two widths."""
+class _FittedContent(Visual):
+    """A visual drawn for the layout's width, which caches two widths."""
 
-    def __init__(self, draw: Callable[[int], Content]) -> None:
-        self._draw = lru_cache(2)(draw)
+    def __init__(self, drawn: Drawn) -> None:
+        self._draw = lru_cache(2)(drawn if callable(drawn) else lambda _: drawn)
         self._cells = 0
 
     def __str__(self) -> str:

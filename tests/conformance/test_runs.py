@@ -171,7 +171,7 @@ async def test_after_a_crash_the_rest_is_not_blamed(serve: Serve) -> None:
         "malformed-depth": "not_applicable",
         "recovery": "fail",
     }
-    assert "since malformed-nul" in report.checks[1].detail
+    assert "stopped answering at malformed-nul" in report.checks[1].detail
     assert report.leftovers
 
 

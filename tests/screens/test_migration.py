@@ -185,7 +185,7 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await settled(pilot, screen)
             assert "what was moved stays" in screen_text(app)
             assert 5 <= len(server.rows) < 30
-            await until(pilot, lambda: "◐ applied in part" in screen.draw_head(80).plain)
+            await until(pilot, lambda: "◐ applied in part" in screen.draw_head().plain)
             await confirmed(pilot, screen, "a")
             assert len(server.rows) == 30
             assert await texts(service, caller, "plugin") == await texts(service, caller, "default")

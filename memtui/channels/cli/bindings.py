@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from memtui.service.operations.namespaces import NamespaceDeleted
 
 
-_SECONDS_A_LINE = 10.0
-
 TargetType = Annotated[
     Literal["company", "project", "agent"],
     typer.Argument(metavar="TYPE", help="company, project or agent."),
@@ -287,7 +285,7 @@ async def bindings_embedding(
 
 
 async def _embedded(session: Session, key: str) -> Embedding:
-    with ticker(_SECONDS_A_LINE) as show:
+    with ticker() as show:
         return await session.service.embedding.build(
             session.caller, key, lambda found: show(embedding_words(found))
         )

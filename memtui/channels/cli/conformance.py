@@ -25,7 +25,6 @@ _BODY_LIMIT = 400
 """Characters of a body shown to a person; JSON contains more."""
 _LEFTOVERS = 5
 """Most leftovers named to a person."""
-_OVER_A_SOCKET = "http://plugin"
 
 
 async def conformance(
@@ -68,7 +67,7 @@ async def conformance(
         raise Invalid("Give the address of the plugin to check, or its unix socket with --uds.")
     lines = _Lines(checks, invocation.out)
     report = await run_conformance(
-        url or _OVER_A_SOCKET,
+        url or None,
         uds=uds,
         only=only,
         on_result=lines.add,

@@ -40,7 +40,7 @@ def demo(
     invocation.home = paths.data
     settings = invocation.settings()
     if no_tui:
-        with logging_to(paths.log_file), ticker() as show:
+        with logging_to(paths.log_file), ticker(on_terminal_only=True) as show:
             summary = build_demo(
                 paths,
                 settings,

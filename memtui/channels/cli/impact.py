@@ -16,7 +16,6 @@ from memtui.visible import visible
 if TYPE_CHECKING:
     from memtui.service import Effect, Impact
 
-_SECONDS_A_LINE = 5.0
 _TEXT = 100
 """Most characters of a text on a line."""
 
@@ -56,7 +55,7 @@ async def find(
     request = ImpactRequest.model_validate(
         {"records": records, **({} if last is None else {"last": last})}
     )
-    with ticker(_SECONDS_A_LINE) as show:
+    with ticker() as show:
         return await session.service.impact.of(
             session.caller, request, progress=lambda so_far: show(shown.trial_words(so_far))
         )

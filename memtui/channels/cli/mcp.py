@@ -198,21 +198,14 @@ def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = Non
 
 
 async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
+    from memtui.channels.cli.serve import require_tokens, warn_of_others
     from memtui.channels.http.server import run
     from memtui.channels.listening import on_port
     from memtui.channels.mcp.over_http import PATH
-    from memtui.provider_kit.servers import is_loopback
 
-    if not await session.service.tokens.all(session.caller):
-        raise Invalid(
-            f"{served.company_id} has no tokens, so nobody could connect; "
-            "make one with `memtui tokens add`."
-        )
-    if not is_loopback(host):
-        session.out.say(
-            f"Warning: other machines reach {host}, and tokens and memories travel unencrypted; "
-            "put a proxy with TLS in front."
-        )
+    await require_tokens(session)
+    unencrypted = "tokens and memories travel unencrypted; put a proxy with TLS in front."
+    warn_of_others(session, host, unencrypted)
     with on_port(host, port) as listener:
         async with served.app(listener.names) as app:
             url = listener.url + PATH

@@ -33,7 +33,6 @@ _Destination = Annotated[
         metavar="DST", help="The binding to move into.", autocompletion=complete_binding
     ),
 ]
-_SECONDS_A_LINE = 5.0
 _NAMED = 3
 """Most records named for one reason of refusal."""
 
@@ -117,7 +116,7 @@ async def _apply(session: Session, endpoints: Endpoints) -> int:
     from memtui.migration.moving import apply
 
     try:
-        with ticker(_SECONDS_A_LINE) as show:
+        with ticker() as show:
             done = await apply(endpoints, session.paths.data, lambda now: show(progress_words(now)))
     except CancelledError:
         session.out.say("Stopped; run the same command to continue.")
@@ -132,7 +131,7 @@ async def _verify(
 ) -> int:
     from memtui.migration.verifying import verify
 
-    with ticker(_SECONDS_A_LINE) as show:
+    with ticker() as show:
         found = await verify(
             endpoints,
             session.paths.data,

@@ -440,7 +440,7 @@ async def ops_import(
     )
     gc.freeze()  # a large import would scan all present objects again and again
     try:
-        with ticker() as show:
+        with ticker(on_terminal_only=True) as show:
             report = await work.run(
                 session.service,
                 session.caller,

@@ -5,7 +5,6 @@ Lines for a person pass through `visible()`, even if stdout is no terminal; JSON
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
+_SECONDS_A_LINE = 5.0
+"""Least pause between lines of progress outside a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,11 @@ def write_exactly(content: bytes) -> None:
 
 
 @contextmanager
-def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
+def ticker(*, on_terminal_only: bool = False) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows progress on stderr; each line replaces the one before.
 
-    After an error the last line stays. If stderr is no terminal, it prints a line at most every
-    `pause_s` seconds.
+    After an error the last line stays. If stderr is no terminal, it prints a line every few
+    seconds, or nothing if `on_terminal_only`.
     """
     last, is_open = monotonic(), False
 
@@ -142,7 +143,7 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
             is_open = True
-        elif monotonic() - last >= pause_s:
+        elif not on_terminal_only and monotonic() - last >= _SECONDS_A_LINE:
             sys.stderr.write(f"{line}\n")
             last = monotonic()
 

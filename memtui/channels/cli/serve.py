@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORTS = {"facts": 8765, "plugin": 9100}
+_RISKS = {
+    "facts": "tokens and facts travel unencrypted; put a proxy with TLS in front.",
+    "plugin": "a memory plugin asks for no login: whoever reaches it reads and changes everything "
+    "in the binding; keep it on a private network.",
+}
+"""What other machines that reach a server of a contract mean."""
 
 
 async def serve(
@@ -64,7 +70,7 @@ async def serve(
     if contract == "facts":
         if binding is not None or principal is not None:
             raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
-        await _require_token(session)
+        await require_tokens(session)
     with _listener(host, port, contract, uds) as listener:
         from memtui.channels.http.app import Served
         from memtui.channels.http.server import run
@@ -80,7 +86,7 @@ async def serve(
             company = Scope(company_id=session.company.company_id)
             key = binding or (await session.service.resolve(session.caller, company)).binding_key
             app = await plugin_app(served, key, names=listener.names, principal=principal)
-        _warn(session, contract, host)
+        warn_of_others(session, host, _RISKS[contract])
         _tell(session, contract, key, listener)
         await session.service.purging.due(session.caller)
         async with session.service.embedding.keeping_up(session.caller):
@@ -113,21 +119,12 @@ def _listener(
     return on_socket(uds)
 
 
-def _warn(session: Session, contract: str, host: str | None) -> None:
+def warn_of_others(session: Session, host: str | None, why: str) -> None:
+    """Warn where other machines reach the server."""
     from memtui.provider_kit.servers import is_loopback
 
-    if host is None or is_loopback(host):
-        return
-    if contract == "plugin":
-        session.out.say(
-            f"Warning: other machines reach {host}, and a memory plugin asks for no login: whoever "
-            "reaches it reads and changes everything in the binding; keep it on a private network."
-        )
-    else:
-        session.out.say(
-            f"Warning: other machines reach {host}, and tokens and facts travel unencrypted; "
-            "put a proxy with TLS in front."
-        )
+    if host is not None and not is_loopback(host):
+        session.out.say(f"Warning: other machines reach {host}, and {why}")
 
 
 def _require_extra() -> None:
@@ -135,7 +132,8 @@ def _require_extra() -> None:
         raise missing_extra("The HTTP server", "server")
 
 
-async def _require_token(session: Session) -> None:
+async def require_tokens(session: Session) -> None:
+    """Raise `Invalid` if the company has no tokens."""
     if not await session.service.tokens.all(session.caller):
         raise Invalid(
             f"{session.company.company_id} has no tokens, so nobody could connect; "

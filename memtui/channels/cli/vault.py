@@ -37,7 +37,6 @@ _Vault = Annotated[
         autocompletion=complete_binding,
     ),
 ]  # fmt: skip
-_SECONDS_A_LINE = 5.0
 _PROVIDER = "vault"
 
 
@@ -82,7 +81,7 @@ async def vault_sync(
     if watch:
         return await _watch(session, endpoints, every)
     try:
-        with ticker(_SECONDS_A_LINE) as show:
+        with ticker() as show:
             done = await sync(
                 endpoints, session.paths.data, dry_run=dry_run, delete=delete, rebuild=rebuild,
                 report=lambda now: show(progress_words(now)),

@@ -155,7 +155,7 @@ async def _keep(
         metadata={"author": author} if author else {},
     )
     answer = await agent.service.write(agent.caller, request)
-    return _answered(CaptureOutcome.STORED, answer)
+    return _captured(CaptureOutcome.STORED, found, answer)
 
 
 async def _update(
@@ -175,7 +175,7 @@ async def _update(
         answer = await agent.service.correct(agent.caller, request)
     except NotFound:
         return _captured(CaptureOutcome.REMOVED, found, earlier)
-    return _answered(CaptureOutcome.UPDATED, answer)
+    return _captured(CaptureOutcome.UPDATED, found, answer)
 
 
 async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operation | None:
@@ -209,19 +209,13 @@ async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operati
     return None
 
 
-def _answered(outcome: CaptureOutcome, answer: MutationAnswer) -> Captured:
+def _captured(
+    outcome: CaptureOutcome, found: Resolution, made: Operation | MutationAnswer
+) -> Captured:
+    is_held = isinstance(made, MutationAnswer) and made.pending is not None
     return Captured(
-        outcome=outcome if answer.pending is None else CaptureOutcome.PENDING,
-        binding_key=answer.binding_key,
-        operation_id=answer.operation_id,
-        record_ids=tuple(one.provider_record_id for one in answer.handles),
-    )
-
-
-def _captured(outcome: CaptureOutcome, found: Resolution, earlier: Operation) -> Captured:
-    return Captured(
-        outcome=outcome,
+        outcome=CaptureOutcome.PENDING if is_held else outcome,
         binding_key=found.binding_key,
-        operation_id=earlier.operation_id,
-        record_ids=tuple(one.provider_record_id for one in earlier.handles),
+        operation_id=made.operation_id,
+        record_ids=tuple(one.provider_record_id for one in made.handles),
     )

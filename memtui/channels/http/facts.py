@@ -32,7 +32,6 @@ from memtui.channels.http.app import (
 )
 from memtui.contract import (
     ForgetRequest,
-    Json,
     Model,
     NotFound,
     Record,
@@ -206,14 +205,9 @@ def user_fact(record: Record) -> UserFact:
 
 def drive_fact(record: Record) -> DriveFact:
     """Return a record as a drive's fact."""
-    owner = record.scope.project_id or ""
-    return DriveFact(
-        id=encode_id(owner, record.handle.provider_record_id),
-        fact=record.text,
-        created_at=record.created_at,
-        source=_maker(record),
-        created_by=record.created_by,
-    )
+    of_drive = encode_id(record.scope.project_id or "", record.handle.provider_record_id)
+    fields = {**dict(user_fact(record)), "id": of_drive}
+    return DriveFact(**fields, created_by=record.created_by)
 
 
 def _maker(record: Record) -> Maker | None:
@@ -413,13 +407,9 @@ def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
         description="Facts about users and projects, kept by memtui.",
         router=router,
         bodies=(NewFact, Judgement),
-        style=ErrorStyle(_error_body, invalid=422),
+        style=ErrorStyle(lambda kind, why: {"error": {"kind": kind, "message": why}}, invalid=422),
         names=names,
     )
-
-
-def _error_body(kind: str, message: str) -> Json:
-    return {"error": {"kind": kind, "message": message}}
 
 
 def _reply(body: FactsBody, status: int = 200) -> Response:

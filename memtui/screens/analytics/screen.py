@@ -195,7 +195,7 @@ class AnalyticsScreen(MemtuiScreen):
         how = self.query_one("#analytics-how", Fitted)
         if self._sql.display:
             self.show_count("SQL reads the whole log")
-            how.fit(lambda _: display(f"times in {self.state.zone_name}", style=DIM))
+            how.fit(display(f"times in {self.state.zone_name}", style=DIM))
         else:
             counted = []
             if self.board is not None:
@@ -243,8 +243,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     async def prepare(self) -> None:
         """Read the figures before the first showing, unless the log is long; this is not logged."""
-        session = self.session
-        is_short = await session.service.log.newest(session.caller) <= _SHORT
+        is_short = await self.service.log.newest(self.caller) <= _SHORT
         if is_short and self._stale:
             self._stale = False
             self.load()
@@ -418,7 +417,7 @@ class AnalyticsScreen(MemtuiScreen):
         figures = self.query_one("#figures", Fitted)
         if self.board is None:
             self._drawn = None
-            figures.fit(lambda _: Content(""))
+            figures.fit(Content(""))
             return
         selected, sign = self._selected(self.board), self.board.stats.hit_sign
         short = self.has_class("-short")

@@ -19,12 +19,13 @@ from textual.widgets.option_list import Option
 from memtui.presenters import format as fmt
 from memtui.screens.analytics.statements import choose_statement, keep_statement
 from memtui.screens.base import frame_of
-from memtui.screens.dialogs import READING, Drawn, Sheet
+from memtui.screens.dialogs import READING, Sheet
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import heading
 from memtui.widgets.display import ACCENT, DIM, display, hanging, line, lines
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.panes import Drawn
 
 _KEYWORDS = """
 SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET HAVING JOIN LEFT INNER FULL CROSS SEMI ANTI ON USING

@@ -94,7 +94,6 @@ class BindingsScreen(MemtuiScreen):
         super().__init__(state)
         self._finding = Background(self, "discovery")
         self._loading = Background(self, "providers")
-        self._opening = Background(self, "file")
         self._looking = Background(self, "agents")
         self._drawing = Background(self, "drawing")
         self._health: dict[str, Background] = {}
@@ -350,7 +349,7 @@ class BindingsScreen(MemtuiScreen):
         if row.finding is not None:
             place = Location(path=row.finding.path)
         if place is not None:
-            open_file(self, self._opening, place)
+            open_file(self, place)
         elif row.binding is not None:
             self.action_browse()
 

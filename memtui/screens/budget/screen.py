@@ -710,14 +710,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         if key := row.fact.binding_key:
             self.post_message(GoTo("records", binding_key=key, select=row.record_id))
 
-    @conversation
-    async def action_history(self) -> None:
-        """Show every version of the fact."""
-        from memtui.screens.timeline import TimelineScreen
-
-        [record] = await self.records_of([self.row])
-        await self.visit(TimelineScreen(self.state, self.binding_of(record), record))
-
     def action_copy(self) -> None:
         """Copy the text of the fact."""
         self.copy(self.row.text, "Copied the fact.")

@@ -206,8 +206,7 @@ class OperationsScreen(ListScreen[Operation]):
         self.talk(self._select(name))
 
     async def _select(self, name: str) -> None:
-        session = self.session
-        operation = await self.change(lambda: session.service.log.get(session.caller, name))
+        operation = await self.change(partial(self.service.log.get, self.caller, name))
         self._feed.seek(operation, self._show_apart)
 
     def _show_apart(self, operation: Operation) -> None:
@@ -342,8 +341,7 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_check(self) -> None:
         """Ask the provider whether an unknown outcome happened."""
         wanted = self.row.operation_id
-        session = self.session
-        await self.change(lambda: session.service.check_outcome(session.caller, wanted))
+        await self.change(partial(self.service.check_outcome, self.caller, wanted))
         self._changes.pop(wanted, None)
         self.moved()
 
@@ -358,9 +356,9 @@ class OperationsScreen(ListScreen[Operation]):
         handle = self.query_one(OperationDetail).handle
         record = self._records.get(self.row.place_of(handle)) if handle else None
         if isinstance(record, Record):
-            open_source(self, self.acts, record.source, record.location)
+            open_source(self, record.source, record.location)
         else:
-            open_source(self, self.acts, self.row.source)
+            open_source(self, self.row.source)
 
     @conversation
     async def action_records(self) -> None:
@@ -524,8 +522,7 @@ class OperationsScreen(ListScreen[Operation]):
         elif changes and current is not None:
             ids = [current.operation_id]
             await self._refuse_undo(ids)
-            session = self.session
-            read = partial(session.service.undo_candidate, session.caller, current.operation_id)
+            read = partial(self.service.undo_candidate, self.caller, current.operation_id)
             question = self.undo_question(await self.wait("reading what it changed", read))
         elif current is not None:
             raise Invalid(

@@ -397,7 +397,7 @@ class OperationDetail(DetailPane):
         handles = self.query_one(OptionRows)
         place = handles.highlighted if same else None
         for part, content in (("head", head), ("foot", foot)):
-            draw = partial(content, view) if view else lambda _: Content("")
+            draw = partial(content, view) if view else Content("")
             self.query_one(f"#operation-{part}", Fitted).fit(draw)
         if view is not None:
             found = [view.records.get(view.operation.place_of(one)) for one in self._handles]

@@ -32,7 +32,7 @@ from memtui.contract import (
 from memtui.filters import FilterTarget, asked_with
 from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, conversation
-from memtui.screens.dialogs import READING, Drawn, Sheet
+from memtui.screens.dialogs import READING, Sheet
 from memtui.screens.editing import refused_by
 from memtui.screens.following import News
 from memtui.screens.open_source import open_source, source_filter
@@ -58,7 +58,7 @@ from memtui.widgets.detail_lines import (
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, Split, State
+from memtui.widgets.panes import DetailPane, Drawn, Fitted, Notice, OptionRows, Split, State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
@@ -552,7 +552,7 @@ class QueryScreen(MemtuiScreen):
     def action_open(self) -> None:
         """Open the source of the result."""
         snippet = self._result[1]
-        open_source(self, self.acts, snippet.source, snippet.location)
+        open_source(self, snippet.source, snippet.location)
 
     def action_copy(self) -> None:
         """Copy the text of the result."""

@@ -684,13 +684,6 @@ class RecordsScreen(EditingScreen[Record]):
             lambda: session.service.log.provenance(session.caller, key, record.handle), show, failed
         )
 
-    @conversation
-    async def action_history(self) -> None:
-        """Show every version of the record."""
-        from memtui.screens.timeline import TimelineScreen
-
-        await self.visit(TimelineScreen(self.state, self.binding_of(self.row), self.row))
-
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
         from memtui.fact_values import entry_of
@@ -785,14 +778,14 @@ class RecordsScreen(EditingScreen[Record]):
     def action_open(self) -> None:
         """Open the record's source, else the file that contains it."""
         record = self.row
-        open_source(self, self.acts, record.source, record.location)
+        open_source(self, record.source, record.location)
 
     def action_open_file(self) -> None:
         """Open the file that contains the record, at its line."""
         location = self.row.location
         if location is None:
             raise NotFound("This provider keeps its records in no file that opens.")
-        open_file(self, self.acts, location)
+        open_file(self, location)
 
     def action_copy(self) -> None:
         """Copy the text."""
