@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cached_property, partial
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Self, cast, get_args, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -112,21 +112,21 @@ class LazyGroup(TyperGroup):
     Each function whose name begins with the group's is a command: `facts_list` is `facts list`.
     """
 
-    words: ClassVar[str]
-    modules: ClassVar[Sequence[str]]
-    alone: ClassVar[str | None]
-    """The command to run if none is named."""
+    def __init__(
+        self, words: str, modules: Sequence[str], sentence: str, alone: str | None = None
+    ) -> None:
+        """Take the group's words, the modules with its commands, and its help.
 
-    @classmethod
-    def of(cls, words: str, modules: Sequence[str], alone: str | None = None) -> type[Self]:
-        """Return a class for the group `words` with the commands of `modules`."""
-        members = {"words": words, "modules": modules, "alone": alone}
-        return type(cls.__name__, (cls,), members)
+        `alone`: the command to run if none is named.
+        """
+        name = words.rpartition(" ")[2]
+        super().__init__(name=name, help=sentence, rich_markup_mode=None)
+        self._words, self._modules, self._alone = words, modules, alone
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; without a command or `--help`, they go to the `alone` command."""
         named = args and (not args[0].startswith("-") or args[0] == "--help")
-        return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
+        return super().parse_args(ctx, args if named or not self._alone else [self._alone, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the named command; the error names commands that take the word as argument."""
@@ -154,10 +154,10 @@ class LazyGroup(TyperGroup):
 
     @cached_property
     def _own(self) -> dict[str, Any]:
-        prefix = self.words.replace(" ", "_") + "_"
+        prefix = self._words.replace(" ", "_") + "_"
         deeper = tuple(f"{prefix}{name}_" for name in self.commands)
         found = {}
-        for module in (import_module(f"{_PACKAGE}.{name}") for name in self.modules):
+        for module in (import_module(f"{_PACKAGE}.{name}") for name in self._modules):
             for name, function in vars(module).items():
                 if name.startswith(prefix) and not name.startswith(deeper):
                     own = name.removeprefix(prefix).replace("_", "-")
@@ -172,8 +172,8 @@ def _chooses(command: TyperCommand, word: str) -> bool:
     return bool(arguments) and word in get_args(arguments[0].type_descriptor.annotation)
 
 
-def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
-    """Add the function `name` of a module of this package as a command.
+def lazy_command(name: str, module: str, sentence: str) -> LazyCommand:
+    """Return the function `name` of a module of this package as a command.
 
     `sentence` is its entry in the list of commands: the first sentence of the function's docstring.
     """
@@ -181,7 +181,7 @@ def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
     def load() -> TyperCommand:
         return make(name, getattr(import_module(f"{_PACKAGE}.{module}"), name))
 
-    parent.command(name, cls=LazyCommand, help=sentence)(load)
+    return LazyCommand(name, callback=load, help=sentence, rich_markup_mode=None)
 
 
 def short_form(function: Function, words: str, **fixed: Any) -> Function:

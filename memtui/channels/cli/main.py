@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from memtui import __version__
 from memtui.channels.cli import errors
-from memtui.channels.cli.command import LazyGroup, RootGroup, add
+from memtui.channels.cli.command import LazyGroup, RootGroup, lazy_command
 from memtui.channels.cli.interrupts import INTERRUPTED
 from memtui.channels.cli.session import Invocation, is_utf8, open_app
 from memtui.channels.helper.words import home_of_hook
@@ -148,8 +148,9 @@ COMMANDS = {
 """Commands outside groups: the first sentence of the docstring, and the module."""
 
 
-def build_app() -> typer.Typer:
-    """Build the command line."""
+@cache
+def command_line() -> Any:
+    """Return the command to call, built once per process."""
     app = typer.Typer(
         cls=RootGroup,
         invoke_without_command=True,
@@ -158,21 +159,14 @@ def build_app() -> typer.Typer:
         add_completion=False,  # Typer's own options write to a shell's files without a word
     )
     app.callback()(start)
-    groups = {"": app}
-    for words, (sentence, *modules) in GROUPS.items():
-        above, _, name = words.rpartition(" ")
-        group = LazyGroup.of(words, modules, ALONE.get(words))
-        groups[words] = typer.Typer(cls=group, help=sentence, rich_markup_mode=None)
-        groups[above].add_typer(groups[words], name=name)
+    root: Any = get_command(app)
     for name, (sentence, module) in COMMANDS.items():
-        add(app, name, module, sentence)
-    return app
-
-
-@cache
-def command_line() -> Any:
-    """Return the command to call, built once per process."""
-    return get_command(build_app())
+        root.add_command(lazy_command(name, module, sentence))
+    groups = {"": root}
+    for words, (sentence, *modules) in GROUPS.items():
+        groups[words] = LazyGroup(words, modules, sentence, ALONE.get(words))
+        groups[words.rpartition(" ")[0]].add_command(groups[words])
+    return root
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
 
 from memtui.channels.cli.command import LazyCommand
 from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
-from memtui.channels.cli.main import PROGRAM, build_app
+from memtui.channels.cli.main import PROGRAM, command_line
 
 MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.reference docs -->\n"
 """The text above this line in a page is written by hand."""
@@ -21,7 +20,7 @@ MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.refe
 
 def commands_page() -> Iterator[str]:
     """Yield every command with its arguments and options."""
-    for path, command in walk(build_app()):
+    for path, command in walk():
         level = "##" if " " not in path or isinstance(command, TyperGroup) else "###"
         yield from ("", f"{level} `{path}`", "", _clean(command.help), "")
         context = typer.Context(command, info_name=path)
@@ -141,19 +140,16 @@ def renewed(folder: Path, name: str) -> str:
     return "\n".join([by_hand + MARK, *PAGES[name]()]).rstrip() + "\n"
 
 
-def walk(app: typer.Typer) -> Iterator[tuple[str, Any]]:
-    """Yield every command with its full name: the program, then its groups and commands."""
-    yield from _walk(PROGRAM, get_command(app))
-
-
-def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def walk(path: str = PROGRAM, command: Any = None) -> Iterator[tuple[str, Any]]:
+    """Yield a command with its full name, then those in its group; first the whole program's."""
+    command = command_line() if command is None else command
     if isinstance(command, LazyCommand):
         command = command.itself
     yield path, command
     if isinstance(command, TyperGroup):
         context = typer.Context(command)
         for name in command.list_commands(context):
-            yield from _walk(f"{path} {name}", command.get_command(context, name))
+            yield from walk(f"{path} {name}", command.get_command(context, name))
 
 
 def _clean(text: str | None) -> str:

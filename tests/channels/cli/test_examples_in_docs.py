@@ -24,7 +24,6 @@ import duckdb
 import httpx
 import pytest
 
-from memtui.channels.cli.main import build_app
 from memtui.channels.cli.reference import walk
 from memtui.importing.translating import FIELDS
 from tests.channels.cli.conftest import Run
@@ -107,7 +106,7 @@ def _anchor(heading: str) -> str:
 
 
 def test_what_is_not_run_has_the_words_of_commands_that_are_there() -> None:
-    commands = dict(walk(build_app()))
+    commands = dict(walk())
     for example in EXAMPLES:
         for line, _ in example.commands if example.language in {"sh", "console"} else ():
             words = words_of(re.sub(r"--(company|principal) \S+ ", "", line))

@@ -4,11 +4,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from memtui.actions import ACTIONS
 from memtui.channels.cli.errors import EXIT_CODES
-from memtui.channels.cli.main import COMMANDS, build_app
+from memtui.channels.cli.main import COMMANDS, command_line
 from memtui.channels.cli.reference import MARK, PAGES, renewed, walk, write
 from memtui.config import Settings
 
@@ -24,7 +23,7 @@ def test_the_page_is_up_to_date(name: str) -> None:
 
 def test_every_option_of_every_command_is_documented_with_words() -> None:
     page = made(DOCS, "commands.md")
-    for path, command in walk(build_app()):
+    for path, command in walk():
         assert f"`{path}`" in page
         assert command.help, path
         for parameter in command.params:
@@ -33,7 +32,7 @@ def test_every_option_of_every_command_is_documented_with_words() -> None:
 
 
 def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
-    commands = getattr(get_command(build_app()), "commands", {})
+    commands = command_line().commands
     for name, (sentence, _) in COMMANDS.items():
         assert commands[name].itself.help.split("\n\n")[0] == sentence
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from memtui.channels.cli.main import build_app
 from memtui.channels.cli.reference import walk
 from memtui.channels.hooks.calls import MOST_CHARACTERS, Moment, read_call
 from memtui.channels.hooks.clients import CLIENTS
@@ -40,7 +39,7 @@ def moment_of(event: str) -> Moment:
 
 
 def test_its_commands_and_figures_are_there() -> None:
-    paths = {path for path, _ in walk(build_app())}
+    paths = {path for path, _ in walk()}
     named = set(re.findall(r"memtui ((?:hook|bindings) [a-z-]+)", PAGE))
     assert {f"memtui {words}" for words in named} <= paths
     assert f"{MOST_CHARACTERS:,} characters" in PAGE
