@@ -99,7 +99,8 @@ def unsigned_zero(value: float | None) -> float | None:
 
 Convert: TypeAlias = "Callable[[Any], Any] | None"
 """A conversion; None: the value is left as it is."""
-_STORED: Mapping[type, Convert] = {
+_STORED: dict[type, Convert] = {
+    str: stored_text,
     datetime: stored_moment,
     Decimal: stored_dollars,
     float: unsigned_zero,
@@ -123,9 +124,10 @@ LOADED: Mapping[str, Mapping[str, Convert]] = {
 
 def stored(value: Any) -> Any:
     """Return a value as a statement's parameter, by its type."""
-    if isinstance(value, str):  # an enumeration's member too
-        return stored_text(value)
-    convert = _STORED.get(type(value))
+    kind = type(value)
+    if kind not in _STORED:  # a subclass is stored as its base is
+        _STORED[kind] = next((_STORED[one] for one in kind.__mro__ if one in _STORED), None)
+    convert = _STORED[kind]
     return value if convert is None else convert(value)
 
 

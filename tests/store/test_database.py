@@ -4,6 +4,7 @@ import re
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlmodel import SQLModel
 
-from memtui.contract import Invalid, Unavailable
+from memtui.contract import Invalid, OperationType, Unavailable
 from memtui.store import bindings, generate, rows, schema, statements
-from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision
+from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision, stored
 from memtui.store.rows import CompanyRow
 from tests.databases import ON_BOTH
 from tests.processes import prepared_processes
@@ -35,6 +36,30 @@ def test_rows_and_schema_are_made_from_the_tables() -> None:
     made = "python -m memtui.store.generate"
     assert Path(str(rows.__file__)).read_text() == generate.rows_source(), f"run {made}"
     assert Path(str(schema.__file__)).read_text() == generate.schema_source(), f"run {made}"
+
+
+class Cat(dict[str, str]):
+    """A mapping that is not exactly a dictionary."""
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (OperationType.WRITE, "write"),
+        ("\ud800", "\ue000d800"),
+        (Cat(a="b"), '{"a":"b"}'),
+        (("a", 1), '["a",1]'),
+        (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1_000_000),
+        (Decimal("0.5"), 500_000_000_000),
+        (b"x", b"x"),
+        (True, True),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_a_value_is_stored_by_its_type(value: object, wanted: object) -> None:
+    assert stored(value) == wanted
+    assert type(stored(value)) is type(wanted)
 
 
 @ON_BOTH
