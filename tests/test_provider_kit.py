@@ -30,6 +30,7 @@ from memtui.provider_kit import (
     blocking,
     derived,
     is_nested_deeper,
+    kept,
     matching,
     pages,
     read_config,
@@ -261,7 +262,7 @@ def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, h
 def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
-    modules = [provider_kit, derived, matching, pages, search, servers, watching]
+    modules = [provider_kit, derived, kept, matching, pages, search, servers, watching]
     assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {
         name
