@@ -61,6 +61,12 @@ class PrunePlan(Model):
         return tuple(item.record for item in self.items if item.record.handle in stay)
 
     @property
+    def kept(self) -> tuple[str, ...]:
+        """Why each candidate that cannot be forgotten must stay."""
+        could = {candidate.record.handle for candidate in self.candidates}
+        return tuple(one.kept for one in self.items if one.kept and one.record.handle in could)
+
+    @property
     def tokens_before(self) -> int:
         """Tokens of the context section with all records."""
         return self._size_of([item.record for item in self.items])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import MemtuiError, Scope, owner_of, owner_scope, owner_words
+from memtui.contract import MemtuiError, owner_of, owner_scope, owner_words
 from memtui.presenters import format as fmt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo
@@ -67,14 +67,9 @@ class Insights(ModalListScreen["Insight"]):
 
     async def read(self) -> list[Insight]:
         """Read all bindings, and keep the insights into the shown owner."""
-        from memtui.service.context.pruning import PruneRequest
+        from memtui.service.usecases.pruning import plan_everything
 
-        request = PruneRequest(
-            scope=Scope(company_id=self.caller.company_id),
-            kind=None,
-            model=self.state.settings.context_model,
-        )
-        answer = await self.service.pruning.everything(self.caller, request)
+        answer = await plan_everything(self.service, self.caller)
         self._failed = tuple(one.sentence for one in answer.failed)
         owner = owner_of(self.state.record_scope)
         is_whole = owner[0] == "company_id"

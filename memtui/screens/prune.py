@@ -32,7 +32,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
-from memtui.pruning.candidates import PruneRules, Reason
+from memtui.pruning.candidates import Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, by_words, section_word
@@ -50,6 +50,7 @@ from memtui.screens.prune_review import (
 )
 from memtui.screens.readers import choose_reader
 from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
+from memtui.service.usecases.pruning import plan_everything, rules_of
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from memtui.screens.editing import EditingScreen
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service.context.pruning import PruneEverywhere
+    from memtui.service.context.pruning import PruneAnswer
 
 Doing = Literal["", "looking", "forgetting"]
 """The background work of the review; "" while it waits for the person."""
@@ -121,7 +122,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._below = below
         self._view = view
         self._everything = view is None
-        self._rules = rules_of(self.state)
+        self._rules = rules_of(self.state.settings)
         self._review = ReviewedPlans(narrowing=narrowing or Narrowing())
         self._doing: Doing = "looking"
         self._unread: Sequence[str] = ()
@@ -202,7 +203,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
         return await asyncio.to_thread(self._taking_over, lambda: context_review(view, parts, now))
 
     async def _plan_everything(self) -> ReviewedPlans:
-        found = await look_through_everything(self.state, self._so_far)
+        found = await plan_everything(
+            self.service, self.caller, rules=self._rules, so_far=self._so_far
+        )
         self._coming.forget()
         review = await asyncio.to_thread(self._taking_over, lambda: review_of(found))
         if self.state.as_of is None:
@@ -210,7 +213,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self.post_message(PrunePlanned(figures))
         return review
 
-    def _so_far(self, found: PruneEverywhere) -> None:
+    def _so_far(self, found: PruneAnswer) -> None:
         """Show partial results while slower bindings are still being read."""
         self._unread = [one.binding_key for one in found.bindings if one.status == "waiting"]
         self.draw()
@@ -648,28 +651,6 @@ _MOST_UNASKED = 2_000
 """The most records to plan without being asked: each takes about two milliseconds."""
 
 
-def rules_of(state: AppState) -> PruneRules:
-    """Return the prune rules of the settings."""
-    return PruneRules(max_characters=state.settings.fact_max_chars or PruneRules().max_characters)
-
-
-async def look_through_everything(
-    state: AppState, so_far: Callable[[PruneEverywhere], None] = lambda _found: None
-) -> PruneEverywhere:
-    """Plan over all bindings; `so_far` is called with partial results as each one answers."""
-    from memtui.service.context.pruning import PruneRequest
-
-    session = state.session
-    assert session is not None  # noqa: S101 - whoever asks looks at what it has
-    request = PruneRequest(
-        scope=Scope(company_id=session.caller.company_id),
-        kind=None,
-        rules=rules_of(state),
-        model=state.settings.context_model,
-    )
-    return await session.service.pruning.everything(session.caller, request, so_far=so_far)
-
-
 def figures_of(review: ReviewedPlans, state: AppState) -> PruneFigures:
     """Return the prune figures of each owner from a review of everything. Blocking."""
     unread = tuple(one.binding_key for one in review.failed)
@@ -684,13 +665,13 @@ async def count_unasked(state: AppState) -> PruneFigures | None:
     total = (await session.service.everywhere.browse(session.caller, one)).total
     if total is None or total > _MOST_UNASKED:
         return None
-    found = await look_through_everything(state)
+    found = await plan_everything(session.service, session.caller)
     return await asyncio.to_thread(lambda: figures_of(review_of(found), state))
 
 
-def review_of(found: PruneEverywhere) -> ReviewedPlans:
+def review_of(found: PruneAnswer) -> ReviewedPlans:
     """Review the plans of all bindings; tokens are the sum over their records' lines."""
-    parts = [PlanPart(one.binding_key, one.plan) for one in found.answers]
+    parts = [PlanPart(key, plan) for key, plan in found.plans.items()]
     return ReviewedPlans(parts, failed=found.failed, insights=found.insights)
 
 

@@ -39,7 +39,7 @@ from memtui.store.operation import Operation, OperationHandle, OperationPage
 if TYPE_CHECKING:
     from memtui.service.context.contexts import ContextAnswer, ContextRequest
     from memtui.service.context.impact import Effect, Impact, ImpactRequest
-    from memtui.service.context.pruning import PruneAnswer, PruneEverywhere, PruneRequest
+    from memtui.service.context.pruning import PruneAnswer, PruneRequest
     from memtui.service.history.metrics import FactDay, FactMetrics
     from memtui.service.history.past import (
         ChangeKind,
@@ -108,7 +108,7 @@ _MODULES = {
         "TimelineEntry",
     ),
     "history.patterns": ("PatternRequest", "PatternsAnswer"),
-    "context.pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
+    "context.pruning": ("PruneAnswer", "PruneRequest"),
     "review.queue": ("PendingDetails", "PendingWrite"),
     "history.runs": (
         "RecordState",

@@ -31,6 +31,7 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
+from memtui.service.answers import BindingOutcome
 from memtui.service.connections import Connection
 from memtui.service.operations.filling import filled, filled_in, not_kept
 from memtui.service.operations.redaction import redact, redact_json
@@ -165,6 +166,24 @@ class RunningOperation:
             "problems": self.problems,
             "as_of": self.caller.as_of,
         }
+
+    def outcome(self, *, capped: bool = False, unread: tuple[str, ...] = ()) -> Json:
+        """Return the fields of `OutcomesAnswer` for an operation that has ended."""
+        assert self.binding is not None  # noqa: S101 - it was routed to one
+        only = BindingOutcome(
+            binding_key=self.binding.key,
+            provider_key=self.binding.provider_key,
+            binding_reason=self.binding_reason or "",
+            status="ok",
+            operation_ids=(self.operation_id,),
+            found=self.result_count,
+            capped=capped,
+            latency_ms=self.latency_ms,
+            usage=self.usage,
+            problems=self.problems,
+            unread=unread,
+        )
+        return {"bindings": (only,), "latency_ms": self.latency_ms, "as_of": self.caller.as_of}
 
     async def mutate(
         self, connection: Connection, call: Callable[[], Awaitable[T]], *, records: int = 1

@@ -231,15 +231,15 @@ async def test_a_review_finds_what_is_left_over_for_the_reason_it_has(
     service: MemoryService,
 ) -> None:
     found = await service.pruning.everything(CALLER, PruneRequest(scope=COMPANY))
-    candidates = [one for answer in found.answers for one in answer.plan.candidates]
+    candidates = [one for plan in found.plans.values() for one in plan.candidates]
     reasons: dict[str, set[str]] = defaultdict(set)
     for one in candidates:
         reasons[one.record.text].add(one.reason.value)
         if one.survivor is not None:
             [kept] = [
                 item.record.text
-                for answer in found.answers
-                for item in answer.plan.items
+                for plan in found.plans.values()
+                for item in plan.items
                 if item.record.handle == one.survivor
             ]
             reasons[kept].add(one.reason.value)

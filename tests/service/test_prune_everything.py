@@ -20,7 +20,6 @@ from memtui.contract import (
     NotFound,
     OperationType,
     QueryRequest,
-    Record,
     RecordHandle,
     Scope,
     SourceRef,
@@ -34,7 +33,7 @@ from memtui.service import (
     Membership,
     MemoryService,
     MutationAnswer,
-    PruneEverywhere,
+    PruneAnswer,
     PruneRequest,
     Role,
     open_service,
@@ -113,16 +112,12 @@ async def texts(service: MemoryService, caller: Caller = ANA) -> set[str]:
     return {record.text for record in page.records}
 
 
-def reasons(found: PruneEverywhere) -> set[tuple[str, str, Reason]]:
+def reasons(found: PruneAnswer) -> set[tuple[str, str, Reason]]:
     return {
-        (answer.binding_key, one.record.text, one.reason)
-        for answer in found.answers
-        for one in answer.plan.candidates
+        (key, one.record.text, one.reason)
+        for key, plan in found.plans.items()
+        for one in plan.candidates
     }
-
-
-def marked(found: PruneEverywhere) -> dict[str, tuple[Record, ...]]:
-    return {one.binding_key: one.plan.marked for one in found.answers if one.plan.marked}
 
 
 async def test_every_owner_kind_and_binding_is_looked_through(
@@ -138,7 +133,7 @@ async def test_every_owner_kind_and_binding_is_looked_through(
     await write(service, "old news.", "closed", kind="fact")
     await service.bindings.update(ANA, "closed", read_only=True)
     clock.now += timedelta(days=1)
-    told: list[PruneEverywhere] = []
+    told: list[PruneAnswer] = []
     found = await service.pruning.everything(ANA, EVERYTHING, so_far=told.append)
     assert reasons(found) == {
         ("default", "Deploy from main on Mondays", Reason.EXACT_DUPLICATE),
@@ -146,8 +141,8 @@ async def test_every_owner_kind_and_binding_is_looked_through(
         ("table", "Likes tea", Reason.EXACT_DUPLICATE),
         ("closed", "Old news", Reason.EXACT_DUPLICATE),
     }
-    assert sorted(len(one.answers) for one in told) == [1, 2, 3]
-    [closed] = [one.plan for one in found.answers if one.binding_key == "closed"]
+    assert sorted(len(one.plans) for one in told) == [1, 2, 3]
+    closed = found.plans["closed"]
     assert not closed.marked
     assert closed.items[0].kept == "closed is read-only."
     with pytest.raises(Invalid, match="read-only"):
@@ -158,11 +153,9 @@ async def test_every_owner_kind_and_binding_is_looked_through(
     only = EVERYTHING.model_copy(update={"filter": Filter(subject_id="ana")})
     narrowed = await service.pruning.everything(ANA, only)
     assert {text for _, text, _ in reasons(narrowed)} == {"Likes tea"}
-    assert [len(one.plan.items) for one in narrowed.answers] == [2, 4, 2]
+    assert [len(one.items) for one in narrowed.plans.values()] == [2, 4, 2]
     only = EVERYTHING.model_copy(update={"filter": Filter(binding_key="table")})
-    assert [one.binding_key for one in (await service.pruning.everything(ANA, only)).answers] == [
-        "table"
-    ]
+    assert [*(await service.pruning.everything(ANA, only)).plans] == ["table"]
     only = EVERYTHING.model_copy(update={"filter": Filter(binding_key="nowhere")})
     with pytest.raises(NotFound):
         await service.pruning.everything(ANA, only)
@@ -176,7 +169,7 @@ async def test_what_has_expired_saves_nothing(service: MemoryService, clock: Clo
     await write(service, "The channel is blue", kind="note")
     clock.now = until
     found = await service.pruning.everything(ANA, EVERYTHING)
-    [plan] = [one.plan for one in found.answers if one.binding_key == "default"]
+    plan = found.plans["default"]
     assert [one.text for one in plan.marked] == ["The channel is open"]
     assert plan.tokens_before > plan.tokens_saved == 0
     assert {one.record.text: one.tokens > 0 for one in plan.items} == {
@@ -194,15 +187,14 @@ async def test_what_has_expired_is_marked_in_every_binding_that_can_tell(
     clock.now += timedelta(days=90)
     assert await texts(service) == {"Likes tea"}
     found = await service.pruning.everything(ANA, EVERYTHING)
-    gone = {key: [one.text for one in records] for key, records in marked(found).items()}
+    gone = {key: [one.text for one in records] for key, records in found.marked.items()}
     assert gone == {"default": ["A note of today"], "table": ["A fact of today"]}
     assert {one.of for one in found.insights} == {1}  # they are of what is remembered
-    [answer] = [one for one in found.answers if one.binding_key == "default"]
-    [record] = answer.plan.marked
+    [record] = found.plans["default"].marked
     request = ForgetRequest.of([record], COMPANY, "default")
     await service.forget(ANA, request)
     again = await service.pruning.everything(ANA, EVERYTHING)
-    assert set(marked(again)) == {"table"}
+    assert set(again.marked) == {"table"}
 
 
 async def test_what_hangs_is_named_and_the_other_plans_stand(service: MemoryService) -> None:
@@ -212,7 +204,7 @@ async def test_what_hangs_is_named_and_the_other_plans_stand(service: MemoryServ
         await write(service, "Likes tea", "table", OF_ANA, kind="fact")
         plugin.hangs = True
         found = await service.pruning.everything(ANA, EVERYTHING, within_ms=1_500)
-    assert [one.binding_key for one in found.answers] == ["default", "table", "closed"]
+    assert [*found.plans] == ["default", "table", "closed"]
     [failed] = found.failed
     assert failed.binding_key == "plugin"
     assert failed.reason.startswith("plugin did not answer within 1.5 s")
@@ -226,7 +218,7 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
             await write(service, text, binding, OF_ANA, kind="fact")
     before = await texts(service)
     kept = {"likes tea.", "Only in default", "Only in table", "Only in closed"}
-    gone = await forget(service, ANA, marked(await service.pruning.everything(ANA, EVERYTHING)))
+    gone = await forget(service, ANA, (await service.pruning.everything(ANA, EVERYTHING)).marked)
     assert [len(one.handles) for one in gone.answers] == [1, 1, 1]
     assert await texts(service) == kept
     listed = await service.undoable(ANA, 3)
@@ -353,7 +345,7 @@ async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
     for principal, role in (("user:ana", Role.OWNER), ("user:ben", Role.MEMBER)):
         await service.members.set(ANA, Membership(principal=principal, role=role))
     found = await service.pruning.everything(BEN, EVERYTHING)
-    plan = found.answers[0].plan
+    plan = found.plans["default"]
     kept = {
         (one.record.scope.subject_id or one.record.scope.project_id, one.kept) for one in plan.items
     }
@@ -367,7 +359,7 @@ async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
         ANA, Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
     )
     again = await service.pruning.everything(BEN, EVERYTHING)
-    gone = await forget(service, BEN, marked(again))  # owner by owner
+    gone = await forget(service, BEN, again.marked)  # owner by owner
     assert [len(one.handles) for one in gone.answers] == [1, 1]
     assert len(await service.undo_together(BEN)) == 2
     assert "user ana" not in repr(found)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,6 @@ from memtui.contract import (
     Denied,
     Invalid,
     NotFound,
-    Record,
     owner_of,
     owner_words,
 )
@@ -35,49 +33,8 @@ if TYPE_CHECKING:
     from memtui.pruning.candidates import PruneCandidate, Reason
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PrunePlan
-    from memtui.service import PruneRequest
-    from memtui.service.answers import BindingOutcome
+    from memtui.service import PruneAnswer, PruneRequest
     from memtui.service.usecases.forgetting import ForgottenEverywhere
-
-_NO_LIMIT = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """The plans of one scope, or of all bindings."""
-
-    plans: dict[str, PrunePlan]
-    """Plans by binding key, with their marks."""
-    head: dict[str, Any]
-    """Fields of the JSON document about the planning."""
-    failed: tuple[BindingOutcome, ...] = ()
-    insights: tuple[Insight, ...] = ()
-    everything: bool = False
-
-    @property
-    def marked(self) -> dict[str, tuple[Record, ...]]:
-        """The records to forget, by binding."""
-        return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
-
-    @property
-    def staying(self) -> dict[str, tuple[Record, ...]]:
-        """The survivors of the marked records, by binding."""
-        return {key: plan.staying for key, plan in self.plans.items()}
-
-    @property
-    def kept(self) -> Counter[str]:
-        """Reasons why candidates cannot be forgotten, each with their number."""
-        could = {
-            (key, candidate.record.handle)
-            for key, plan in self.plans.items()
-            for candidate in plan.candidates
-        }
-        return Counter(
-            item.kept
-            for key, plan in self.plans.items()
-            for item in plan.items
-            if item.kept and (key, item.record.handle) in could
-        )
 
 
 async def facts_prune(
@@ -139,8 +96,8 @@ async def facts_prune(
     brings back what was applied. With --everything it asks before it applies, and a binding that is
     slow or down is named while the others' plans stand.
     """
-    from memtui.pruning.candidates import PruneRules
     from memtui.service import PruneRequest
+    from memtui.service.usecases.pruning import rules_of
 
     if only_company and (everything or scope.project or scope.subject or scope.agent):
         raise Invalid("Give --only-company, or whose facts they are, not both.")
@@ -160,19 +117,16 @@ async def facts_prune(
         session,
         PruneRequest,
         kind=None if kind == "all" else kind,
-        rules=PruneRules(
-            stale_days=stale_days,
-            unread_days=unread_days,
-            max_characters=session.settings.fact_max_chars or _NO_LIMIT,
-        ),
+        rules=rules_of(session.settings, stale_days=stale_days, unread_days=unread_days),
         model=session.settings.context_model,
         only_company=only_company,
         filter=filter_of(session, line, FilterTarget.RECORDS),
     )
-    planned = await (_of_everything if everything else _of_scope)(session, request)
+    pruning = session.service.pruning
+    planned = await (pruning.everything if everything else pruning.plan)(session.caller, request)
+    await _refuse_unknown(session, request, planned)
     if reasons:
-        marked = {key: plan.mark_reasons(reasons) for key, plan in planned.plans.items()}
-        planned = replace(planned, plans=marked)
+        planned = planned.mark_reasons(reasons)
     if apply and planned.kept and not planned.marked:
         raise Denied(next(iter(planned.kept)))
     applied = await _applied(session, planned, yes=yes) if apply and planned.marked else None
@@ -192,39 +146,22 @@ async def facts_prune(
     return forgetting_code(applied.answers, applied.failed) if applied else 0
 
 
-async def _of_scope(session: Session, request: PruneRequest) -> _Planned:
-    answer = await session.service.pruning.plan(session.caller, request)
-    is_empty = not answer.plan.items and not answer.problems
+async def _refuse_unknown(session: Session, request: PruneRequest, planned: PruneAnswer) -> None:
+    """Raise `NotFound` where an owner has no records of any kind."""
+    is_empty = not planned.problems and not any(one.items for one in planned.plans.values())
     if is_empty and owner_of(request.scope)[1] != session.caller.company_id:
         anything = BrowseRequest(scope=request.scope, binding_key=request.binding_key, limit=1)
         if not (await session.service.browse(session.caller, anything)).records:
             raise NotFound(
-                f"{answer.binding_key} remembers nothing of {owner_words(request.scope)}."
+                f"{planned.binding_key} remembers nothing of {owner_words(request.scope)}."
             )
-    head = {
-        "plan_operation_id": answer.operation_id,
-        "binding_key": answer.binding_key,
-        "problems": jsonable(answer.problems),
-    }
-    return _Planned({answer.binding_key: answer.plan}, head)
 
 
-async def _of_everything(session: Session, request: PruneRequest) -> _Planned:
-    found = await session.service.pruning.everything(session.caller, request)
-    head = {
-        "together": found.together,
-        "bindings": jsonable(found.bindings),
-        "insights": jsonable(found.insights),
-    }
-    plans = {one.binding_key: one.plan for one in found.answers}
-    return _Planned(plans, head, tuple(found.failed), found.insights, everything=True)
-
-
-async def _applied(session: Session, planned: _Planned, *, yes: bool) -> ForgottenEverywhere:
+async def _applied(session: Session, planned: PruneAnswer, *, yes: bool) -> ForgottenEverywhere:
     from memtui.service.usecases.forgetting import forget
 
     marked = planned.marked
-    if planned.everything and not yes:
+    if planned.together and not yes:
         count = shown.counted(sum(map(len, marked.values())), "record")
         confirm(f"Forget {count} from {' and '.join(marked)}?")
     return await forget(session.service, session.caller, marked, planned.staying)
@@ -239,10 +176,13 @@ def _reasons(names: Sequence[str]) -> list[Reason]:
         raise Invalid(f"There is no such reason; choose from {', '.join(Reason)}.") from error
 
 
-def _document(planned: _Planned) -> dict[str, Any]:
+def _document(planned: PruneAnswer) -> dict[str, Any]:
     plans = planned.plans
     return {
-        **planned.head,
+        "together": planned.together,
+        "bindings": jsonable(planned.bindings),
+        "insights": jsonable(planned.insights),
+        "problems": jsonable(planned.problems),
         "records": sum(len(plan.items) for plan in plans.values()),
         "marked": sum(map(len, planned.marked.values())),
         "tokens_before": sum(plan.tokens_before for plan in plans.values()),
@@ -311,9 +251,9 @@ def _outcome(applied: ForgottenEverywhere | None, *, dry_run: bool) -> dict[str,
     }
 
 
-def _lines(planned: _Planned) -> Iterator[Line]:
+def _lines(planned: PruneAnswer) -> Iterator[Line]:
     for key, plan in planned.plans.items():
-        place = f"  {key}" if planned.everything else ""
+        place = f"  {key}" if planned.together else ""
         for line in plan.diff():
             yield str(line)
             name = f"{line.handle.provider_record_id}{place}"
@@ -326,7 +266,7 @@ def _lines(planned: _Planned) -> Iterator[Line]:
         yield from insight_lines(planned.insights)
 
 
-def _left(planned: _Planned) -> Iterator[Line]:
+def _left(planned: PruneAnswer) -> Iterator[Line]:
     """Yield candidates that are not marked, their reasons, and why they cannot be forgotten."""
     for key, plan in planned.plans.items():
         items = {item.record.handle: item for item in plan.items}
@@ -334,7 +274,7 @@ def _left(planned: _Planned) -> Iterator[Line]:
             item = items[handle]
             if item.marked:
                 continue
-            place = f"  {key}, {owner_words(item.record.scope)}" if planned.everything else ""
+            place = f"  {key}, {owner_words(item.record.scope)}" if planned.together else ""
             yield f"? {item.record.text}"
             name = f"{handle.provider_record_id}{place}"
             yield Dim(f"    {name}  {item.tokens} tokens  {item.kept}".rstrip())
@@ -351,7 +291,7 @@ def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:
 
 
 def _summary(
-    planned: _Planned, applied: ForgottenEverywhere | None, *, dry_run: bool
+    planned: PruneAnswer, applied: ForgottenEverywhere | None, *, dry_run: bool
 ) -> Iterator[str]:
     plans = planned.plans.values()
     marked, everything = sum(len(plan.marked) for plan in plans), sum(len(p.items) for p in plans)

@@ -25,7 +25,7 @@ from memtui.channels.cli.output import (
 )
 from memtui.channels.cli.records import say_no_operation
 from memtui.channels.cli.session import Session
-from memtui.contract import Filter, Invalid, NotFound, Scope, owner_of, owner_words
+from memtui.contract import Filter, Invalid, NotFound, owner_of, owner_words
 from memtui.json_text import plain, plain_text
 from memtui.presenters import format as shown
 from memtui.visible import visible
@@ -155,20 +155,18 @@ async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
 
 async def _show_insights(session: Session, scope: ScopeOptions) -> None:
     from memtui.channels.cli.prune import insight_lines
-    from memtui.service import PruneRequest
+    from memtui.service.usecases.pruning import plan_everything
 
-    company = Scope(company_id=session.caller.company_id)
     chosen = Filter(binding_key=scope.binding)
-    request = PruneRequest(scope=company, kind=None, filter=chosen)
-    answer = await session.service.pruning.everything(session.caller, request)
+    answer = await plan_everything(session.service, session.caller, chosen)
     asked = scope.scope(session)
     of_whom = owner_of(asked)
-    everybodys = of_whom == owner_of(company)
-    items = (item for one in answer.answers for item in one.plan.items)
+    everybodys = of_whom[0] == "company_id"
+    items = (item for plan in answer.plans.values() for item in plan.items)
     if not everybodys and all(owner_of(item.record.scope) != of_whom for item in items):
         raise NotFound(f"Nothing is remembered of {owner_words(asked)}, so nothing shows.")
     found = [one for one in answer.insights if everybodys or owner_of(one.scope) == of_whom]
-    read = shown.counted(len(answer.answers), "binding")
+    read = shown.counted(len(answer.plans), "binding")
     session.out.answer(
         {"together": answer.together, "bindings": answer.bindings, "insights": found},
         insight_lines(found),

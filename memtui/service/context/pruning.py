@@ -7,10 +7,12 @@ read with a time limit: one that is slow or fails is named with the reason, the 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
+from typing import Self
 
 from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
 from memtui.context.cost import TokenCounter
@@ -28,13 +30,19 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.provider_kit.matching import matcher
-from memtui.pruning.candidates import REPEATS, PruneRules, RetrievalTally, find_candidates
+from memtui.pruning.candidates import (
+    REPEATS,
+    PruneRules,
+    Reason,
+    RetrievalTally,
+    find_candidates,
+)
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.insights import Insight, InsightRules, RatedRecord, find_insights
 from memtui.pruning.patterns import FactVersion, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
 from memtui.pruning.uses import Used, is_used_as
-from memtui.service.answers import Answer, OutcomesAnswer
+from memtui.service.answers import OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.context.contexts import DEFAULT_MODEL, own_records
 from memtui.service.history.log import LoggedOperations
@@ -75,18 +83,39 @@ class PruneRequest(Model):
     """Only matching records are candidates; they are compared with all records."""
 
 
-class PruneAnswer(Answer):
-    """A plan for one binding; it has changed nothing."""
+class PruneAnswer(OutcomesAnswer):
+    """The plans for one binding or several; they have changed nothing."""
 
-    plan: PrunePlan
+    plans: dict[str, PrunePlan]
+    """The plan of each binding that answered, by its key, in the order of the bindings."""
+    insights: tuple[Insight, ...] = ()
+    """Insights about the memories of all bindings."""
 
+    @property
+    def plan(self) -> PrunePlan:
+        """The plan of the only binding."""
+        [plan] = self.plans.values()
+        return plan
 
-class PruneEverywhere(OutcomesAnswer):
-    """The plans of several bindings, and insights about all their memories."""
+    @property
+    def marked(self) -> dict[str, tuple[Record, ...]]:
+        """The records to forget, by binding."""
+        return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
 
-    answers: tuple[PruneAnswer, ...]
-    """The plan of each binding that answered, in the order of the bindings."""
-    insights: tuple[Insight, ...]
+    @property
+    def staying(self) -> dict[str, tuple[Record, ...]]:
+        """The survivors of the marked records, by binding."""
+        return {key: plan.staying for key, plan in self.plans.items()}
+
+    @property
+    def kept(self) -> Counter[str]:
+        """Reasons why candidates cannot be forgotten, each with their number."""
+        return Counter(why for plan in self.plans.values() for why in plan.kept)
+
+    def mark_reasons(self, reasons: Collection[Reason]) -> Self:
+        """Return the plans with only the candidates of these reasons marked."""
+        plans = {key: plan.mark_reasons(reasons) for key, plan in self.plans.items()}
+        return self.model_copy(update={"plans": plans})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +123,7 @@ class _BindingRecords:
     """The records of one binding, with their uses and versions."""
 
     answer: Json
-    """The fields of `Answer` for the operation that read them."""
+    """The fields of `OutcomesAnswer` for the operation that read them."""
     records: Sequence[Record]
     uses: Mapping[RecordHandle, RetrievalTally]
     counted_since: datetime
@@ -131,8 +160,8 @@ class Pruning(ServiceModule):
         request: PruneRequest,
         *,
         within_ms: int | None = None,
-        so_far: Callable[[PruneEverywhere], None] = lambda _answer: None,
-    ) -> PruneEverywhere:
+        so_far: Callable[[PruneAnswer], None] = lambda _answer: None,
+    ) -> PruneAnswer:
         """Plan what to prune of every record that the caller sees, in every binding.
 
         Records are compared with those of the same owner in the same binding. The tokens saved are
@@ -191,9 +220,9 @@ class Pruning(ServiceModule):
             answers[key] = answer
             asked.note(key, answer, len(answer.plan.items), capped=False)
 
-        def so_far_known(insights: Sequence[Insight] = ()) -> PruneEverywhere:
-            there = tuple(answers[key] for key in asked.outcomes if key in answers)
-            return PruneEverywhere(**asked.values(), answers=there, insights=tuple(insights))
+        def so_far_known(insights: Sequence[Insight] = ()) -> PruneAnswer:
+            plans = {key: answers[key].plan for key in asked.outcomes if key in answers}
+            return PruneAnswer(**asked.values(), plans=plans, insights=tuple(insights))
 
         calls = {key: partial(one, key) for key in asked.outcomes}
         await gather(asked, calls, answered, lambda: so_far(so_far_known()))
@@ -248,7 +277,7 @@ class Pruning(ServiceModule):
         uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
         began = connection.binding.created_at
-        return _BindingRecords(entry.answer(), records, uses, began, versions, kept)
+        return _BindingRecords(entry.outcome(), records, uses, began, versions, kept)
 
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
@@ -343,7 +372,7 @@ class Pruning(ServiceModule):
             kept=lambda record: found.kept.get(owner_scope(record.scope), ""),
             last_read=last_read,
         )
-        return PruneAnswer(**found.answer, plan=plan)
+        return PruneAnswer(**found.answer, plans={found.answer["bindings"][0].binding_key: plan})
 
 
 def _tokens_of(model: str) -> Callable[[str], int]:

@@ -33,7 +33,6 @@ from memtui.contract import (
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, matcher
 from memtui.service.answers import (
-    BindingOutcome,
     BrowseAnswer,
     Change,
     ExplainAnswer,
@@ -113,7 +112,7 @@ class MemoryReads(ServiceModule):
                 entry.request["stages"] = _stages_json(stages, ids)
         return QueryAnswer.like(
             bundle,
-            **_outcome(entry, capped=bundle.capped),
+            **entry.outcome(capped=bundle.capped),
             snippets=for_caller(caller, snippets),
             stages=stages,
             all_topics=all_topics,
@@ -252,7 +251,7 @@ class MemoryReads(ServiceModule):
         is_whole = entry.visibility is None or is_owners or is_all
         return BrowseAnswer.like(
             page,
-            **_outcome(entry, capped=page.at_least or page.unfinished, unread=page.unread),
+            **entry.outcome(capped=page.at_least or page.unfinished, unread=page.unread),
             records=for_caller(caller, records),
             links=linked,
             # The provider's total also counts records of others that the caller may not read.
@@ -528,25 +527,6 @@ def received(caller: Caller, change: Change) -> Change:
         for record in (change.before, change.after)
     )
     return change.model_copy(update={"before": before, "after": after})
-
-
-def _outcome(entry: RunningOperation, *, capped: bool, unread: tuple[str, ...] = ()) -> Json:
-    """Return the fields of `OutcomesAnswer` for an operation that has ended."""
-    assert entry.binding is not None  # noqa: S101 - it was routed to one
-    only = BindingOutcome(
-        binding_key=entry.binding.key,
-        provider_key=entry.binding.provider_key,
-        binding_reason=entry.binding_reason or "",
-        status="ok",
-        operation_ids=(entry.operation_id,),
-        found=entry.result_count,
-        capped=capped,
-        latency_ms=entry.latency_ms,
-        usage=entry.usage,
-        problems=entry.problems,
-        unread=unread,
-    )
-    return {"bindings": (only,), "latency_ms": entry.latency_ms, "as_of": entry.caller.as_of}
 
 
 def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
