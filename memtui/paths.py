@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -316,10 +315,13 @@ def read_file(path: Path) -> dict[str, Any]:
         Invalid: the file cannot be read or is not valid TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        import tomllib  # few homes have the file
+
+        return tomllib.loads(text)
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of UTF-8, or of TOML
         from memtui.contract import Invalid
 
         raise Invalid(f"{path} is not valid TOML: {error}.") from error
