@@ -410,7 +410,7 @@ async def test_a_rule_that_cannot_be_is_refused(service: MemoryService, words: s
 def test_who_makes_a_rule_is_told_what_it_comes_before() -> None:
     rules = tuple(map(rule, ("hold instruction", "hold all", "hold contradiction")))
     told = passed_over(rule("accept agent bot"), rules)
-    assert "before hold instruction and hold contradiction:" in told
+    assert "before hold instruction and hold contradiction," in told
     assert passed_over(rule("accept agent bot"), rules[1:2]) == ""
     assert passed_over(rule("refuse agent bot"), rules) == ""
 
