@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from memtui import provider_kit
 from memtui.contract import (
@@ -25,6 +26,7 @@ from memtui.contract import (
     SourceKind,
     SourceRef,
     Term,
+    Unavailable,
 )
 from memtui.provider_kit import (
     blocking,
@@ -256,6 +258,17 @@ def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, h
     path.write_bytes(held)
     database = DerivedDatabase(path, "CREATE TABLE kept (word);", version=1, what="The words")
     assert database.run(lambda one: one.execute("SELECT count(*) FROM kept").fetchone()[0]) == 0
+    database.close()
+
+
+def test_a_derived_file_that_another_program_locks_for_too_long_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "_BUSY_SECONDS", 0)
+    database = DerivedDatabase(tmp_path / "a.db", "CREATE TABLE a (b);", version=1, what="A file")
+    with FileLock(tmp_path / "a.lock"), pytest.raises(Unavailable, match="locked by another"):
+        database.run(lambda _: None)
+    database.run(lambda _: None)
     database.close()
 
 

@@ -6,12 +6,14 @@ may be sound, and is left alone.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from memtui.contract import Unavailable
@@ -153,21 +155,30 @@ class DerivedDatabase:
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
         """Lock out other processes that would open or delete the file."""
-        import filelock
-
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with filelock.FileLock(
-                path.with_suffix(".lock"), timeout=_BUSY_SECONDS, mode=0o600,
-                poll_interval=0.01, preserve_lock_file=True,
-            ):  # fmt: skip
+            # Not filelock: its import costs a query three hundredths of its time.
+            descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                self._take(descriptor)
                 yield
-        except filelock.Timeout as error:
-            raise Unavailable(f"{self._where} is locked by another program; try again.") from error
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise Broken(f"{path}: {error.strerror or error}") from error
         except sqlite3.Error as error:
             raise self._fault(error) from error
+
+    def _take(self, descriptor: int) -> None:
+        end = monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if monotonic() > end:
+                    message = f"{self._where} is locked by another program; try again."
+                    raise Unavailable(message) from error
+                sleep(0.01)
 
     def _connected(self, path: Path | str) -> sqlite3.Connection:
         if isinstance(path, Path):  # SQLite itself would make it readable by others

@@ -18,7 +18,7 @@ from memtui.store import operation
 from tests.channels.cli.conftest import Run, Terminal
 
 HEAVY = {"textual", "sqlmodel", "sqlalchemy", "duckdb", "pydantic", "rich", "asyncio", "alembic"}
-SLOW = {"email", "importlib.metadata", "tomllib", "zipfile"}
+SLOW = {"email", "filelock", "importlib.metadata", "tomllib", "zipfile"}
 """What a query needs none of, each some hundredths of its time."""
 
 
