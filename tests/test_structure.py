@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 107_600
+MOST_LINES = 106_700
 """Of `memtui/`, without docstrings and comments; blank lines count."""
 
 
