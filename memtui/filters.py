@@ -163,7 +163,7 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
         )
         tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in SUPPORTED[target] else ""
         raise Invalid(
-            f"{' and '.join(idle)} cannot narrow {target}; remove it.{tokens} What can is "
+            f"{' and '.join(idle)} cannot narrow {target}; remove it.{tokens} These can: "
             f"{' '.join(supported)} and {'' if 'text' in SUPPORTED[target] else '~'}words.{only}"
         )
 
