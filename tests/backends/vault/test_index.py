@@ -7,13 +7,16 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from memtui.backends.vault import VaultAdapter
+from memtui.backends.vault import VaultAdapter, files
 from memtui.backends.vault.index import VERSION
 from memtui.contract import BrowseRequest, ForgetRequest, Record, RecordHandle
 from tests.backends.watching import give_up_a_watch
@@ -188,19 +191,27 @@ async def test_a_busy_vault_is_unavailable(
 
 
 async def test_a_vault_that_another_one_replaces_is_locked_itself(
-    open_vault: Open, root: Path, tmp_path: Path
+    open_vault: Open, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import fcntl
+
+    waits, replaced = threading.Event(), threading.Event()
+
+    def sleep(_seconds: float) -> None:
+        waits.set()
+        replaced.wait()
 
     adapter = await open_vault(config={"lock_seconds": 5})
     await note(adapter, "First.")
     held = os.open(root, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr(files, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     waiting = asyncio.create_task(note(adapter, "Second."))
-    await asyncio.sleep(0)
+    await asyncio.to_thread(waits.wait, 60)
     shutil.move(root, tmp_path / "old")
     root.mkdir()
     os.close(held)
+    replaced.set()
     written = await waiting
     assert (root / written.provider_record_id).is_file()
     assert [path.name for path in root.iterdir()] == ["projects"]
