@@ -40,7 +40,7 @@ _PROGRAMS = {"claude-code": "claude", "vscode": "code"}
 
 @dataclass(frozen=True, slots=True)
 class ClientProgram(ABC):
-    """A program that memtui can be told to, and the file that memtui changes for that."""
+    """A client that can use memtui, and its file in which memtui is configured."""
 
     key: str
     """What a command names it by."""
@@ -56,7 +56,7 @@ class ClientProgram(ABC):
         return file.exists() or has_folder or shutil.which(program) is not None
 
     @abstractmethod
-    def is_told(self, home: Path) -> bool:
+    def has_memtui(self, home: Path) -> bool:
         """Whether its file names memtui. Raises `Invalid` for a file that cannot be read."""
 
 

@@ -39,7 +39,7 @@ def answer_clients(
     for client in clients:
         file, there, others = str(client.file(home)), client.is_there(home), more(client)
         try:
-            installed: bool | None = client.is_told(home)
+            installed: bool | None = client.has_memtui(home)
         except Invalid:
             installed = None
         state = {True: "installed", False: "", None: "cannot be read"}[installed]

@@ -54,7 +54,7 @@ class HookClient(ClientProgram):
         """Whether it calls a hook after an answer, so that notes can be written."""
         return _POST in self.events.values()
 
-    def is_told(self, home: Path) -> bool:
+    def has_memtui(self, home: Path) -> bool:
         """Whether its file calls memtui. Raises `Invalid` for a file that cannot be read."""
         return bool(_ours(self, self.file(home)))
 

@@ -49,7 +49,7 @@ class McpClient(ClientProgram):
         transport = {"type": "stdio"} if self.typed else {}
         return {**transport, "command": command[0], "args": list(command[1:])}
 
-    def is_told(self, home: Path) -> bool:
+    def has_memtui(self, home: Path) -> bool:
         """Whether its file names the server. Raises `Invalid` for a file that cannot be read."""
         return NAME in _servers(self, self.file(home))
 

@@ -81,9 +81,9 @@ class RecordsScreen(EditingScreen[Record]):
         self._outcomes: dict[str, BindingOutcome] = {}
         """The outcome of each binding, if all bindings were read."""
         self._silent: set[tuple[str, str]] = set()
-        """Company and key of the bindings whose failure the person was told of."""
+        """Company and key of the bindings whose failure was shown already."""
         self._problems: Sequence[object] = ()
-        """The problems that the person was told of last."""
+        """The problems that were shown last."""
         self._question: BrowseRequest | None = None
         self._is_new = False
         """Whether the current request has no answer yet."""
@@ -100,7 +100,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._page: BrowseAnswer | None = None
         """The last page that was read."""
         self._unread: tuple[str, ...] = ()
-        """The sentences on unread records that the person was told last."""
+        """The sentences on unread records that were shown last."""
         self._total: int | None = None
         self._whole: tuple[tuple[object, ...], int] | None = None
         """The last request without a filter, and its number of records."""
@@ -284,7 +284,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.notice = self._nothing()
 
     def _tell_unread(self, page: BrowseAnswer) -> None:
-        """Show which records were not read, unless the person was told so already."""
+        """Show which records were not read, unless that is shown already."""
         if page.unread and page.unread != self._unread:
             self.toast(" ".join(page.unread), severity="warning")
         self._unread = page.unread
