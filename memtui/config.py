@@ -108,6 +108,8 @@ class Settings(Model):
     """Whether the terminal app uses the mouse."""
     notify_saves: bool = True
     """Whether the terminal app shows a notice when agents and other processes save memories."""
+    log_level: Literal["error", "warning", "info", "debug"] = "warning"
+    """The least level that `memtui.log` keeps: `info` has each operation, `debug` each call."""
     editor: str = ""
     """The command that `E` opens; empty means $VISUAL, else $EDITOR, else vi."""
     fact_max_chars: Annotated[int, Field(ge=0)] = 200

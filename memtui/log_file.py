@@ -34,7 +34,6 @@ class LogFile(RotatingFileHandler):
         self._failed, self._redacted = failed, redacted
         self.is_whole = True
         """Whether every line so far was written."""
-        self.setLevel(logging.WARNING)
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def format(self, record: logging.LogRecord) -> str:

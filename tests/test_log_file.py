@@ -10,7 +10,9 @@ import pytest
 from memtui.app import MemtuiApp, run_app
 from memtui.channels.cli.session import logging_to
 from memtui.config import Paths, load_settings
+from memtui.contract import QueryRequest, Scope
 from memtui.log_file import LogFile
+from memtui.service import caller_of, open_service
 from memtui.service.providers import unexpected
 
 
@@ -63,3 +65,25 @@ def test_the_secrets_of_what_others_raise_are_in_no_log(
     assert "RuntimeError: GET /x?token=[REDACTED:GITHUB_TOKEN] password=[REDACTED:" in said
     assert token not in said
     assert "hunter2222" not in said
+
+
+@pytest.mark.parametrize(
+    ("level", "operation", "call"),
+    [("warning", 0, 0), ("info", 1, 0), ("debug", 1, 1)],
+)
+async def test_the_level_says_whether_operations_and_calls_are_logged(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, level: str, operation: int, call: int
+) -> None:
+    monkeypatch.setenv("MEMTUI_LOG_LEVEL", level)
+    with logging_to(paths.log_file):
+        service = await open_service(paths, load_settings(paths))
+        caller = caller_of(service.settings, "local", "cli")
+        await service.query(
+            caller, QueryRequest(scope=Scope(company_id="local"), query="secret tea")
+        )
+        await service.close()
+    log = paths.log_file.read_text()
+    assert log.count("INFO memtui.service.recorder: query ") == operation
+    assert (" on default by user:" in log) == bool(operation)
+    assert ("DEBUG memtui.service.connections: default answered after " in log) == bool(call)
+    assert "secret tea" not in log

@@ -105,6 +105,7 @@ class Breaker:
         if self._opened_at is not None:
             self._refuse_while_open(provider, self._opened_at)
         seconds = timeout_ms * (1 + records // _RECORDS_A_TIMEOUT) / 1000
+        started = self._timer()
         earlier: list[Unavailable] = []
         try:
             async with asyncio.timeout(seconds):
@@ -138,6 +139,7 @@ class Breaker:
             self.failed()
             raise unexpected(provider, error) from error
         self._failures, self._opened_at = 0, None
+        _log.debug("%s answered after %.1f ms", provider, (self._timer() - started) * 1000)
         return answer
 
     def _refuse_while_open(self, provider: str, opened_at: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
@@ -102,6 +103,7 @@ async def open_service(
         Unavailable: the database cannot be reached, is damaged, or is missing from its home.
     """
     use_loose_threads()
+    logging.getLogger("memtui").setLevel(settings.log_level.upper())
     makes = make and not settings.read_only
     half_made = makes and await asyncio.to_thread(may_be_half_made, paths, settings)
     async with making(paths) if half_made else nullcontext():

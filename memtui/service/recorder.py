@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -54,6 +55,7 @@ T = TypeVar("T")
 Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
 """A check or a change within the transaction that logs an operation."""
 
+_logger = logging.getLogger(__name__)
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
 """Types that only rebuild derived data, so that there is nothing to undo."""
@@ -345,6 +347,17 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
         journal.record_irreversible(connection, operation, seq, why)
     if entry.links:
         journal.link(connection, operation, entry.links)
+    _logger.info(
+        "%s %s on %s by %s over %s: %s in %s ms, %s results",
+        operation.operation_type,
+        operation.operation_id,
+        operation.binding_key or "no binding",
+        operation.principal,
+        operation.channel,
+        operation.status,
+        operation.latency_ms,
+        operation.result_count,
+    )
 
 
 def new_operation_id() -> str:
