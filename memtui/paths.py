@@ -179,6 +179,11 @@ class Paths:
         return self.data / "demo.json"
 
     @property
+    def is_demo(self) -> bool:
+        """Whether this home is a demo."""
+        return self.demo_file.exists()
+
+    @property
     def views_file(self) -> Path:
         """The saved views."""
         return self.data / "views.json"

@@ -79,7 +79,7 @@ class Tour(Sheet):
         super().__init__("Welcome to memtui", self._drawn)
         state = frame.state
         self._frame = frame
-        self._is_demo = state.paths.demo_file.exists()
+        self._is_demo = state.paths.is_demo
         self._findings: Sequence[DiscoveredMemory] | None = None
         self._looking = Background(self, "discovery")
         self._chosen: int | None = None

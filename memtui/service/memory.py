@@ -109,7 +109,9 @@ async def open_service(
     async with making(paths) if half_made else nullcontext():
         database = await asyncio.to_thread(open_database, paths, settings, make=make)
         recorder = Recorder(database, paths.data, clock, timer, new_id)
-        registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
+        registry = Providers(
+            providers, timeout_ms=settings.provider_timeout_ms, is_demo=paths.is_demo
+        )
         runtime = ServiceRuntime(
             database=database,
             providers=registry,

@@ -95,6 +95,7 @@ def _keep_output() -> None:
 GROUP = "memtui.providers"
 """The entry point group that a provider's package registers its `Adapter` class in."""
 _OWN = "memtui"
+_OF_DEMO = "demo-hosted"
 _SHOWN_CHARS = 300
 
 
@@ -116,9 +117,17 @@ class Providers:
     """The installed providers. Tests and embedding programs may add further classes."""
 
     def __init__(
-        self, extra: Mapping[str, type[Adapter]] | None = None, *, timeout_ms: int = 10_000
+        self,
+        extra: Mapping[str, type[Adapter]] | None = None,
+        *,
+        timeout_ms: int = 10_000,
+        is_demo: bool = False,
     ) -> None:
-        """Create with further classes by name, and the time limit for another package to load."""
+        """Create with further classes by name, and the time limit for another package to load.
+
+        Only in a demo do the names contain the demo's own provider.
+        """
+        self._left_out = set() if is_demo else {_OF_DEMO}
         self._timeout_s = timeout_ms / 1000
         self._extra = dict(extra or {})
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
@@ -135,8 +144,8 @@ class Providers:
         return {name: list(entries.values()) for name, entries in found.items()}
 
     def names(self) -> list[str]:
-        """Return the names of all providers, sorted, without loading any."""
-        return sorted({*self._entry_points, *self._extra})
+        """Return the names of the providers to choose from, sorted, without loading any."""
+        return sorted({*self._entry_points, *self._extra} - self._left_out)
 
     def package(self, name: str) -> str:
         """Return the package of a provider; several, joined by `and`, if their names collide."""

@@ -25,8 +25,12 @@ def test_the_vault_is_installed() -> None:
     assert loaded.key == "vault"
 
 
+def test_the_stand_in_of_the_demo_is_offered_in_the_demo_alone() -> None:
+    assert set(Providers(is_demo=True).names()) - set(Providers().names()) == {"demo-hosted"}
+
+
 def test_every_installed_provider_loads_under_its_own_name() -> None:
-    registry = Providers()
+    registry = Providers(is_demo=True)
     for name in registry.names():
         assert registry.load(name).key == name
 

@@ -422,7 +422,8 @@ async def bindings_providers(
     from memtui.threads import use_loose_threads
 
     use_loose_threads()  # a third-party import may hang
-    installed = Providers(timeout_ms=invocation.settings().provider_timeout_ms)
+    timeout_ms = invocation.settings().provider_timeout_ms
+    installed = Providers(timeout_ms=timeout_ms, is_demo=invocation.paths().is_demo)
     if key is not None:
         found = await installed.view(key)
         invocation.out.answer(found, _provider(found))

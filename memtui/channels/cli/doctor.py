@@ -87,7 +87,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[DoctorCheck]:
     yield DoctorCheck("keymap", *_keymap(settings))
     yield DoctorCheck("terminal", *_terminal())
     yield DoctorCheck("helper", *_helper(invocation, settings))
-    async for check in _providers(settings):
+    async for check in _providers(settings, paths):
         yield check
     async for check in _control_plane(paths, settings, invocation):
         yield check
@@ -216,10 +216,10 @@ def _helper(invocation: Invocation, settings: Settings) -> _Found:
     return "ok", "it does not run; the next hook starts it", ""
 
 
-async def _providers(settings: Settings) -> AsyncIterator[DoctorCheck]:
+async def _providers(settings: Settings, paths: Paths) -> AsyncIterator[DoctorCheck]:
     from memtui.service.providers import Providers
 
-    installed = Providers(timeout_ms=settings.provider_timeout_ms)
+    installed = Providers(timeout_ms=settings.provider_timeout_ms, is_demo=paths.is_demo)
     for name in installed.names():
         if installed.is_foreign(name):
             continue

@@ -257,7 +257,7 @@ def _company(
                 problems.append(f"The sealed operations cannot be read: {error}")
     folders = {one.key: one.path for one in remains.bindings if one.company_id == company_id}
     restored: list[RestoredBinding] = []
-    providers = Providers()
+    providers = Providers(is_demo=True)
     for key in dict.fromkeys((*logged.bindings, *folders)):
         found = logged.bindings.get(key) or _guess(key, folders[key], providers)
         if found is None:
