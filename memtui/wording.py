@@ -16,8 +16,8 @@ def missing_extra(what: str, extra: str) -> Invalid:
 def nothing_yet(home: object) -> NotFound:
     """Return the error for a folder that is not a memtui home."""
     return NotFound(
-        f"There is no memtui home at {home} yet. Check --home and MEMTUI_HOME; where they are "
-        "right, run memtui to see which memories this machine has, or memtui note to add one."
+        f"There is no memtui home at {home} yet. Run memtui to see which memories this machine "
+        "has, or memtui note to add one; where your home is elsewhere, name it with --home."
     )
 
 

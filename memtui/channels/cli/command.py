@@ -250,7 +250,7 @@ def _run(
     async def inside() -> int:
         if not sessions:
             return int(await function(**values) or 0)
-        make = True if FirstSession in wants.values() else None
+        make = FirstSession in wants.values()
         async with invocation.session(make=make) as session:
             return int(await function(**values, **dict.fromkeys(sessions, session)) or 0)
 

@@ -150,7 +150,9 @@ def _missing(name: str, what: str, invocation: Invocation) -> DoctorCheck:
     if invocation.names_home:
         advice = "Check --home and MEMTUI_HOME; memtui, or adding something, makes a home there."
         return DoctorCheck(name, "warning", f"{what} is not there", advice)
-    return DoctorCheck(name, "ok", f"{what} is not there yet; the first command makes it")
+    return DoctorCheck(
+        name, "ok", f"{what} is not there yet; memtui, or adding something, makes it"
+    )
 
 
 def _private(path: Path, mode: int) -> DoctorCheck:

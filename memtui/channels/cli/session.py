@@ -105,10 +105,10 @@ class Invocation:
         return found
 
     @asynccontextmanager
-    async def session(self, *, make: bool | None = None) -> AsyncIterator[Session]:
+    async def session(self, *, make: bool = False) -> AsyncIterator[Session]:
         """Open the service for one command and close it afterwards.
 
-        `make`: create the home if there is none; None: only if it was not named explicitly.
+        `make`: create the home if there is none.
 
         Raises:
             NotFound: there is no home, and none is to be created.
@@ -117,8 +117,7 @@ class Invocation:
 
         paths, settings = self.paths(), self.settings()
         is_begun = paths.is_begun
-        if make is None:
-            make = is_begun or bool(settings.database_url) or not self.names_home
+        make = make or is_begun or bool(settings.database_url)
         makes = make and not settings.read_only
         with logging_to(paths.log_file) if makes or is_begun else nullcontext():
             service = await open_service(paths, settings, first_company=make, make=make)

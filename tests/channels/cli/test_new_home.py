@@ -15,15 +15,19 @@ def home(new_paths: Paths) -> Path:
     return new_paths.data
 
 
+@pytest.mark.parametrize("is_named", [True, False])
 @pytest.mark.parametrize(
     "asked",
-    ["query x", "ops list", "stats", "views list", "doctor --secrets", "undo",
-     "--read-only note x", "--read-only serve"],
+    ["query x", "bindings list", "browse", "ops list", "stats", "views list", "doctor --secrets",
+     "undo", "--read-only note x", "--read-only serve"],
 )  # fmt: skip
-def test_a_mistyped_home_is_told_of_and_not_made(here: Run, home: Path, asked: str) -> None:
+def test_who_reads_a_home_that_is_not_there_is_told_what_to_do_first(
+    here: Run, home: Path, asked: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.channels.cli.session.Invocation.names_home", is_named)
     code, out, err = here(*asked.split())
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"There is no memtui home at {home} yet.")
+    assert err.startswith(f"There is no memtui home at {home} yet. Run memtui to see which")
     assert not home.exists()
 
 
@@ -32,17 +36,6 @@ def test_what_adds_something_says_where_it_made_a_home(here: Run, home: Path) ->
     assert f"Made a new home of memtui in {home}; memtui bindings discover" in here("note", "x").err
     assert "Made" not in here("note", "y").err
     assert here("query", "x").code == 0
-
-
-def test_the_home_that_nobody_named_is_made_by_any_command(
-    here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("memtui.channels.cli.session.Invocation.names_home", False)
-    ran = here("bindings", "list")
-    assert (
-        ran.code,
-        f"Made a new home of memtui in {home}; memtui bindings discover" in ran.err,
-    ) == (0, True)
 
 
 def test_setting_up_a_client_makes_no_home_that_is_only_to_be_read(
