@@ -151,6 +151,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def project_here() -> str | None:
+    """Return the project of the working folder, by the name that hooks use; None: it has none."""
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # the working folder was deleted
+        return None
+    return (folder.name or None) if folder != Path.home() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The files and folders of one home; `MEMTUI_HOME` puts all of them in one folder."""

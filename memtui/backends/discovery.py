@@ -60,6 +60,10 @@ _OBSIDIAN_LISTS = (
     "snap/obsidian/current/.config/obsidian/obsidian.json",
 )
 _OBSIDIAN_HOMES = ("", "Documents", "Obsidian")
+_NO_NOTES = frozenset({*PROJECT_FILES, OTHERS, "README.md", "CHANGELOG.md", "CONTRIBUTING.md"})
+_ABOVE = "It is above the folder you are in."
+_LEAST_NOTES = 2
+"""Least documents of a plain folder that is offered as notes."""
 _UNOPENED = (
     ("gemini", ".gemini/GEMINI.md", "Gemini CLI memory"),
     ("letta", ".letta/sqlite.db", "Letta server"),
@@ -138,7 +142,7 @@ def discover(
     managed: Path | None = None,
     seconds: float = _SECONDS,
 ) -> list[DiscoveredMemory]:
-    """Return the memories found on this machine, the nearest to `cwd` first. Blocking.
+    """Return the memories found on this machine, those of `cwd` and its project first. Blocking.
 
     Searches `cwd` and its parents up to the git root, the known folders of `home`, the `managed`
     folder of the whole machine, and the places that `env` and the configuration of agents' programs
@@ -149,9 +153,9 @@ def discover(
     """
     place = resolved(home) or home, resolved(cwd) or cwd
     found: list[DiscoveredMemory] = []
-    search = _Search(*place, managed or managed_folder(), env).findings()
+    search = _Search(*place, managed or managed_folder(), env)
     threads = LooseThreads(1)
-    searching = threads.submit(found.extend, search)
+    searching = threads.submit(found.extend, search.findings())
     try:
         searching.result(seconds)
     except TimeoutError:
@@ -160,7 +164,7 @@ def discover(
         found = [*found, _named("discovery", cwd, "This machine", "It was searched.", problem)]
     finally:
         threads.shutdown(wait=False)
-    return _with_keys(found)
+    return _with_keys(sorted(found, key=lambda one: not search.is_near(one)))
 
 
 def discover_here() -> list[DiscoveredMemory]:
@@ -300,6 +304,17 @@ class _Search:
             for one in {*_HOMES, *beside}
         )
 
+    def is_near(self, finding: DiscoveredMemory) -> bool:
+        """Whether a finding is of the folder that the user is in, or of its project."""
+        cwd, path = self._projects[0], Path(finding.path)
+        folders = [one for one in self._projects if not self._home.is_relative_to(one)]
+        is_above = cwd.is_relative_to(path) and not self._home.is_relative_to(path)
+        return (
+            is_above
+            or any(path.is_relative_to(one) for one in folders)
+            or finding.config.get("project_id") in {one.name for one in folders}
+        )
+
     def findings(self) -> Iterator[DiscoveredMemory]:
         """Yield the findings, the nearest first."""
         yield from self._in_projects()
@@ -326,7 +341,7 @@ class _Search:
 
     def _in_projects(self) -> Iterator[DiscoveredMemory]:
         for number, folder in enumerate(self._projects):
-            why = "It is above the folder you are in." if number else "You are in this folder."
+            why = _ABOVE if number else "You are in this folder."
             if not self._home.is_relative_to(folder):
                 # A home folder with projects looks like a vault, but is none.
                 yield from self._vault(folder, why)
@@ -335,11 +350,26 @@ class _Search:
             yield from self._milvus(folder, why)
             if is_folder(folder / ".obsidian"):
                 yield _found("vault", folder, folder.name, f"Obsidian vault {folder}", why)
+            elif len(self._projects) == 1 and sign(folder / ".git") is None:
+                yield from self._plain_notes(folder, why)
             files = self._instruction_files(folder, PROJECT_FILES, PROJECT_RULES)
             own = [path for path in files if not path.is_relative_to(self._claude)]
             whose = self._project(folder)
             yield from self._instructions(folder, own, "project", why, **whose)
             yield from self._agent_memories(folder / ".claude", why, **whose)
+
+    def _plain_notes(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
+        """Yield the vault around a folder, else its markdown if it is no project or program's."""
+        for above in folder.parents:
+            if is_folder(above / ".obsidian") and not self._home.is_relative_to(above):
+                yield from self._notes(above, above.name, f"Obsidian vault {above}", _ABOVE)
+                return
+        listed = [name for name in _list_folder(folder).documents() if name not in _NO_NOTES]
+        if len(listed) < _LEAST_NOTES or self._home.is_relative_to(folder):
+            return
+        if not folder.is_relative_to(self._claude):
+            title, why = f"Notes in {folder}", f"{why} It holds {', '.join(listed[:3])}."
+            yield _found("vault", folder, folder.name, title, why)
 
     def _in_home(self) -> Iterator[DiscoveredMemory]:
         why = "It is a usual place for it."

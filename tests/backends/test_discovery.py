@@ -128,6 +128,28 @@ def test_the_way_up_ends_at_the_git_root(home: Path, project: Path) -> None:
     assert set(usable(discover(home, project / "src" / "deep", {}))) == {"instructions-deep"}
 
 
+def test_the_folder_that_one_stands_in_comes_first(home: Path, project: Path) -> None:
+    write(home / ".claude" / "CLAUDE.md")
+    for folder in (project, home / "aaa"):
+        slug = re.sub(r"[^A-Za-z0-9]", "-", str(folder))
+        write(home / ".claude" / "projects" / slug / "memory" / "MEMORY.md")
+    write(home / ".claude.json", json.dumps({"projects": {str(project): {}}}))
+    notes = home / "notes"
+    for name in ("README.md", "b.md"):
+        write(notes / name)
+        write(project / name)
+    own, *others = (one.key for one in discover(home, project, {}))
+    assert (own, "instructions-user" in others) == ("claude-memory-app", True)
+    assert usable(discover(home, notes, {})).get("vault-notes") is None
+    write(notes / "a.md")
+    assert next(iter(usable(discover(home, notes, {})).items())) == ("vault-notes", notes)
+    (notes / ".obsidian").mkdir()
+    below = write(notes / "deep" / "sub" / "c.md").parent
+    write(below / "d.md")
+    assert next(iter(usable(discover(home, below, {})).values())) == notes
+    assert below not in usable(discover(home, below, {})).values()
+
+
 def test_a_link_to_an_instruction_file_counts_once(home: Path) -> None:
     project = home / "app"
     (project / ".claude").mkdir(parents=True)
@@ -448,16 +470,16 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
         ("claude-memory-two", "~/work/app/.claude/agent-memory-local/two",
          "Claude Code memory of the subagent two", {"agent_id": "two", "project_id": "app"}, 2,
          ABOVE, False),
+        ("claude-memory-mem", "~/work/app/mem", "Claude Code memory in @", {"project_id": "app"},
+         1, "~/work/app/.claude/settings.json moves the memory there.", False),
         ("vault-vault", "~/.agent-queue/vault", "Vault @", {}, None,
          f"{USUAL} It holds system/facts.md, orchestrator/facts.md, agent-types/x/facts.md.",
          False),
         ("vault-vault-2", "~/.memtui/vault", "Vault @", {}, None,
          f"{USUAL} It holds projects/p/facts.md.", False),
         ("memsearch-home", "~/.memsearch/memory", "memsearch logs of ~", {}, 0, USUAL, False),
-        ("claude-memory-mem", "~/mem", "Claude Code memory in @", {}, 1,
+        ("claude-memory-mem-2", "~/mem", "Claude Code memory in @", {}, 1,
          "~/.claude/settings.json moves the memory there.", False),
-        ("claude-memory-mem-2", "~/work/app/mem", "Claude Code memory in @", {"project_id": "app"},
-         1, "~/work/app/.claude/settings.json moves the memory there.", False),
         ("claude-memory-a", "~/.claude/projects/a/memory", "Claude Code memory of a",
          {"project_id": "a"}, 1, "Claude Code writes it.", False),
         ("claude-memory-b", "~/.claude/projects/b/memory", "Claude Code memory of b",

@@ -151,10 +151,10 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "1 record" in said(form))
         await pilot.click("#form-go")
-        await until(pilot, lambda: isinstance(app.screen, BindingsScreen))
         await until(pilot, lambda: "Added garden" in str(toasts(app)))
-        await pilot.press("t")
-        await until(pilot, lambda: "Who should garden serve?" in screen_text(app))
+        await until(pilot, lambda: "Who should garden serve? Nobody yet: esc." in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BindingsScreen))
     added = {view.key: view for view in await service.bindings.all(caller)}["garden"]
     assert (added.config, added.read_only) == ({"path": str(garden)}, True)
 
@@ -209,7 +209,8 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         assert told.read_only
         given = {"path": str(project), "agent_id": "x", "project_id": "app"}
         assert {**told.config, "layout": "project"} == {**given, "layout": "project"}
-
+        await until(pilot, lambda: "Who should told serve?" in screen_text(app))
+        await pilot.press("escape")
         await to_binding(app, pilot, "told")
         await pilot.press("E")
         shown = await form()

@@ -80,7 +80,7 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("logs", "named"), [(0, "No memory stores of other"), (1, "1 memory store"), (9, "9 m")]
+    ("logs", "named"), [(0, "No memory stores of other"), (1, "1 memory store"), (8, "9 m")]
 )
 async def test_a_first_start_adds_all_that_was_found_with_one_yes(
     machine: Path,
@@ -90,8 +90,14 @@ async def test_a_first_start_adds_all_that_was_found_with_one_yes(
     caller: Caller,
     logs: int,
     named: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fill(machine, logs)
+    has_vault = logs > 1
+    if has_vault:
+        (machine / "web").mkdir()
+        (machine / "Notes" / ".obsidian").mkdir(parents=True)
+        monkeypatch.chdir(machine / "web")
     async with running(paths, settings, "records", size=(80, 24), tours=True) as (app, pilot):
         await until(pilot, lambda: named in screen_text(app))
         assert is_whole(app)
@@ -106,15 +112,23 @@ async def test_a_first_start_adds_all_that_was_found_with_one_yes(
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert [one.key for one in await service.bindings.all(caller)] == ["default"]
         await pilot.press("y")
+        if has_vault:
+            await until(pilot, lambda: "Who should vault-notes serve?" in screen_text(app))
+            await until(pilot, lambda: "web  — this folder" in screen_text(app))
+            assert "default serves it now" in screen_text(app)
+            await pilot.press("enter")
         await until(pilot, lambda: "all bindings" in screen_text(app))
         await until(pilot, lambda: "Deploys on Fridays." in screen_text(app))
         await pilot.press("1")
         screen = app.frame
         assert isinstance(screen, BindingsScreen)
-        await until(pilot, lambda: len(screen.view.bindings) == 1 + logs)
+        await until(pilot, lambda: len(screen.view.bindings) == 1 + logs + has_vault)
         await pilot.press("A")
         assert "Nothing was found on this machine that could still be added" in toasts(app)[-1]
     added = (await service.bindings.all(caller))[1:]
+    if has_vault:
+        [target] = added.pop().targets
+        assert (target.target_type, target.target_id) == ("project", "web")
     assert all(one.read_only and one.provider_key == "claude-memory" for one in added)
     assert len({one.key for one in added}) == logs
 

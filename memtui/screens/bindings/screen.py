@@ -27,6 +27,7 @@ from memtui.contract import (
     Scope,
 )
 from memtui.filters import format_filter
+from memtui.paths import project_here
 from memtui.presenters.format import counted, embedding_words
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
@@ -70,6 +71,7 @@ _LOOK_SECONDS = 2.0
 _LOOKING = "memtui is still looking for memory stores on this machine."
 _NAMED = 9
 """Most found memories that a question names; the others are counted."""
+_NOBODY = "Nobody yet: esc."
 _VAULT = "vault"
 """Provider of at least one of two bindings in sync."""
 
@@ -445,6 +447,9 @@ class BindingsScreen(MemtuiScreen):
             self._show_added(done.added)
         for problem in done.problems:
             self.toast(problem, severity="warning")
+        for view in done.added:
+            if view.capabilities.chosen_owners:  # other stores are one owner's
+                await self._ask_target(view.key, _NOBODY)
         self.post_message(ConfigurationChanged())
         self.load()
         if done.added:
@@ -464,10 +469,11 @@ class BindingsScreen(MemtuiScreen):
         if (answer := await self.ask(asked)) is None:
             return
         if answer:
-            said = f"Added {finding.key}, read-only. t sets whom it serves, b shows its records."
+            said = f"Added {finding.key}, read-only. b shows its records."
             found = finding.key, finding.provider, finding.config
             add = self._service.add
             self._show_added([await self._change(add, *found, read_only=True, said=said)])
+            await self._ask_target(finding.key, _NOBODY)
         elif view := await self._view_of(finding.provider):
             draft = BindingDraft(finding.key, read_only=True, values=written(view, finding.config))
             await self._fill_whole(view, draft)
@@ -527,13 +533,15 @@ class BindingsScreen(MemtuiScreen):
                     said = f"Saved the settings of {key}."
                     await self._change(service.update, key, config=answer.config, said=said)
                 else:
-                    said = f"Added {key}. t lets it serve someone."
+                    said = f"Added {key}. b shows its records."
                     new, mode = (key, view.key, answer.config), draft.read_only
                     done = await self._change(service.add, *new, read_only=mode, said=said)
                     self._show_added([done])
             except MemtuiError as error:
                 self.fail(error)
             else:
+                if not configures:
+                    await self._ask_target(key, _NOBODY)
                 return None
 
     @conversation
@@ -621,10 +629,25 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_target(self) -> None:
         """Choose a target for this binding."""
-        key = self._binding.key
+        await self._ask_target(self._binding.key)
+
+    async def _targets(self) -> list[Choice[tuple[str, str]]]:
+        """Return whom a binding can serve, the project of the working folder first."""
+        session, here = self.session, ("project", project_here() or "")
+        serving = {
+            (target.target_type, target.target_id): f"{one.key} serves it now"
+            for one in await self._service.all(session.caller)
+            for target in one.targets
+        }
+        own = [Choice(here, f"{here[1]}  — this folder", "project")] if here[1] else []
+        others = (one for one in await read_targets(session) if one.value != here)
+        return [replace(one, sentence=serving.get(one.value, "")) for one in (*own, *others)]
+
+    async def _ask_target(self, key: str, hint: str = "") -> None:
+        """Ask whom a binding serves from now on; nobody more if the person goes back."""
         asked: Choose[tuple[str, str]] = Choose(
-            f"Who should {key} serve?",
-            partial(read_targets, self.session),
+            f"Who should {key} serve? {hint}".rstrip(),
+            self._targets,
             placeholder="type a project or an agent",
             offer=offered_target,
         )
