@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -25,7 +26,9 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
+from memtui.paths import project_here
 from memtui.presenters.format import counted, embedding_words, exact, record_count, records_words
+from memtui.visible import visible
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
@@ -102,16 +105,29 @@ async def bindings_add(
         bool, typer.Option("--read-only", help="Refuse every change through it.")
     ] = False,
     disabled: Annotated[bool, typer.Option("--disabled", help="Add it switched off.")] = False,
+    serves: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Whom it serves: company, project:ID, agent:ID or nobody; asked on a terminal.",
+        ),
+    ] = None,
 ) -> int:
     """Add a binding to a provider.
 
     With --try nothing is added; exit 3 if it is down.
     """
+    here = project_here()
     if trial:
         found = await session.service.bindings.trial(
             session.caller, key, provider, _config(setting, config), read_only=read_only
         )
         return _tried(session, key, found)
+    if serves is None and sys.stdin.isatty() and not session.out.as_json:
+        asked = f"Who should {visible(key)} serve: company, project:ID, agent:ID or nobody?"
+        default = f"project:{here}" if here else "nobody"
+        serves = str(typer.prompt(asked, default=default, err=True))
+    target = _target(session, serves or "nobody")
     view = await session.service.bindings.add(
         session.caller,
         key,
@@ -120,12 +136,28 @@ async def bindings_add(
         read_only=read_only,
         enabled=not disabled,
     )
+    if target is not None:
+        await session.service.bindings.set_target(session.caller, *target, key)
+        view = await _view(session, key)
     _answer(session, view)
-    session.out.say(
-        f"It serves nobody yet: name it with --binding {key}, or let it serve the company with "
-        f"`memtui bindings target set {key} company`."
-    )
+    if target is None:
+        whom = f"project {shlex.quote(here)}" if here else "company"
+        served = "this folder's project" if here else "the company"
+        session.out.say(
+            f"It serves nobody yet: name it with --binding {key}, or let it serve {served} with "
+            f"`memtui bindings target set {key} {whom}`."
+        )
     return 0
+
+
+def _target(session: Session, written: str) -> tuple[str, str] | None:
+    """Parse whom a binding serves; None: nobody. Raises `Invalid`."""
+    sort, _, name = written.strip().partition(":")
+    if sort == "nobody":
+        return None
+    if sort not in get_args(get_args(TargetType)[0]):
+        raise Invalid(f"{written!r} is no target; write company, project:ID, agent:ID or nobody.")
+    return sort, target_id_of(session, sort, name or None)
 
 
 async def bindings_configure(

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.channels.cli.conftest import Run
 
 
@@ -83,3 +85,27 @@ def test_all_that_was_found_is_added_read_only_by_one_command(here: Run, person:
     assert usable.count("claude-memory") == 2
     assert all(one["read_only"] for one in bound[1:])
     assert here("bindings", "discover", "--add-all", "--json").document["added"] == []
+
+
+def test_an_added_binding_serves_whom_the_person_says(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (person / "web").mkdir()
+    monkeypatch.chdir(person / "web")
+    added = here("bindings", "add", "notes", "vault")
+    assert "project with `memtui bindings target set notes project web`" in added.err
+    wrong = here("bindings", "add", "more", "vault", "--serves", "team:web")
+    assert (wrong.code, "'team:web' is no target" in wrong.err) == (2, True)
+    for typed, option, served in (
+        (b"\n", (), [("project", "web")]),
+        (b"nobody\n", (), []),
+        (b"", ("--serves", "agent:coding"), [("agent", "coding")]),
+        (b"", ("--serves", "company"), [("company", "local")]),
+    ):
+        added = here("bindings", "add", "one", "vault", *option, stdin=typed, terminal=True)
+        assert (added.code, "Who should one serve" in added.err) == (0, not option), added.err
+        shown = here("bindings", "show", "one", "--json").document["targets"]
+        assert [(one["target_type"], one["target_id"]) for one in shown] == served
+        here("bindings", "remove", "one", "--yes")
+    keys = [one["key"] for one in here("bindings", "list", "--json").document["bindings"]]
+    assert "more" not in keys
