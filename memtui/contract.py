@@ -1294,7 +1294,7 @@ class Adapter(ABC):
     pinned_weight: ClassVar[float] = 1.0
     """The factor by which a query multiplies a pinned record's score."""
     speaks_plugin_contract: ClassVar[bool] = False
-    """It is a client of a memory plugin, which `memtui conformance` can check."""
+    """It is a client of a memory plugin, which `memtui bindings conformance` can check."""
 
     @classmethod
     @abstractmethod

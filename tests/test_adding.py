@@ -400,7 +400,7 @@ def prove_field(folder: Path) -> None:
     hosts = "SELECT host, count(*) FROM operations GROUP BY ALL"
     [[host, count]] = memtui("sql", hosts)["rows"]
     assert host == "mill-3"
-    memtui("archive", "seal", "--all")
+    memtui("ops", "archive", "seal", "--all")
     assert dict(memtui("sql", hosts)["rows"])["mill-3"] >= count
     logged = [one["host"] for one in memtui("ops", "list")["operations"]]
     files = [folder / f"log.{form}" for form in ("jsonl", "csv", "parquet")]

@@ -73,8 +73,8 @@ def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
     if ends.hot_first > sealed + 1:
         raise Unavailable(
             f"Operations {sealed + 1} to {ends.hot_first - 1} of {manifest.company_id} are neither "
-            "in the database nor in the archive; `memtui archive fetch` gets operations that other "
-            "machines sealed, or copy the archive folder that has them to this machine."
+            "in the database nor in the archive; `memtui ops archive fetch` gets operations "
+            "that other machines sealed, or copy the archive folder that has them to this machine."
         )
 
 

@@ -130,7 +130,7 @@ class _Unreadable(Unavailable):
             why_damaged(first)
             if segment is None
             else f"Operations {first} to {last} cannot be read: the segment {segment.name} is "
-            "missing or damaged; `memtui archive verify` names the file."
+            "missing or damaged; `memtui ops archive verify` names the file."
         )
 
 

@@ -165,7 +165,7 @@ class ArchiveFolder:
             if not file.is_file():
                 raise Unavailable(
                     f"The file {file} is missing; restore it from a backup, then check the others "
-                    "with memtui archive verify."
+                    "with memtui ops archive verify."
                 )
         return f"read_parquet([{', '.join(map(quoted, files))}])"
 

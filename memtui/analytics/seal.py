@@ -168,7 +168,7 @@ def _refuse_altered(duck: Any, manifest: Manifest, span: tuple[int, int]) -> Non
 def _altered(manifest: Manifest, span: tuple[int, int], which: str, why: str) -> Conflict:
     return Conflict(
         f"{which} of {manifest.company_id} was altered: {why}, so nothing from {span[0]} on was "
-        "sealed. `memtui audit verify` tells more; restore the log with `memtui restore`."
+        "sealed. `memtui audit verify` tells more; restore the log with `memtui backup restore`."
     )
 
 

@@ -163,7 +163,9 @@ def choose_checks(only: Sequence[str] | None = None) -> tuple[ContractCheck, ...
         exact = {check.name for check in CHECKS if check.name == name}
         found = exact or {check.name for check in CHECKS if check.name.startswith(f"{name}-")}
         if not found:
-            raise Invalid(f"There is no check {name}; memtui conformance --list names them all.")
+            raise Invalid(
+                f"There is no check {name}; memtui bindings conformance --list names them all."
+            )
         chosen |= found
     return tuple(check for check in CHECKS if check.name in chosen)
 

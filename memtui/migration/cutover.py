@@ -52,7 +52,7 @@ def _refuse_unverified(endpoints: Endpoints, state: MigrationState) -> None:
     if state.verified_at is None:
         raise Conflict(
             f"{endpoints.destination.key} has not been verified against {endpoints.source.key} "
-            f"since the last migration; run `memtui migrate {pair} --verify` first, or add --force."
+            f"since the last migration; run `memtui migrate verify {pair}` first, or add --force."
         )
     if not state.verified_whole:
         raise Conflict(

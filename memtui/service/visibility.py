@@ -219,7 +219,9 @@ def memberships_of(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Mem
             "whom it acts for with --acts-for, in MEMTUI_ACTS_FOR, or in its token."
         )
     who = "You are" if person == caller.principal else f"{person} is"
-    raise Denied(f"{who} not a member here; ask an owner to add you with `memtui members add`.")
+    raise Denied(
+        f"{who} not a member here; ask an owner to add you with `memtui companies members add`."
+    )
 
 
 def own_subject(memberships: Iterable[Membership], caller: Caller) -> str:

@@ -270,7 +270,7 @@ def test_a_missing_file_is_one_sentence(
     seal(database, root, "acme")
     next(root.rglob("operations.parquet")).unlink()
     for ask in (LogView(operations).window, lambda *_: LogView(operations, Filter(text="x"))):
-        with pytest.raises(Unavailable, match="memtui archive verify") as caught:
+        with pytest.raises(Unavailable, match="memtui ops archive verify") as caught:
             ask(0, 10)
         assert "\n" not in str(caught.value)
 

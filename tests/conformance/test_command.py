@@ -1,4 +1,4 @@
-"""`memtui conformance`: what it prints and how it exits."""
+"""`memtui bindings conformance`: what it prints and how it exits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
     """Run a command line in this process, in which its server runs too."""
 
     async def invoke(*arguments: str) -> tuple[int, str, str]:
-        code = await asyncio.to_thread(run, ["conformance", *arguments])
+        code = await asyncio.to_thread(run, ["bindings", "conformance", *arguments])
         return code, *capfd.readouterr()
 
     return invoke
@@ -96,7 +96,13 @@ async def test_ctrl_c_cleans_up(serve: Serve) -> None:
     plugin = Plugin()
     url = await serve(plugin)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "memtui", "conformance", url, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "memtui",
+        "bindings",
+        "conformance",
+        url,
+        stdout=asyncio.subprocess.PIPE,
     )
     while len(plugin.rows) < 5:
         await asyncio.sleep(0.01)
@@ -108,7 +114,7 @@ async def test_ctrl_c_cleans_up(serve: Serve) -> None:
 
 
 def test_a_server_that_is_not_there_is_exit_3(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["conformance", "http://127.0.0.1:9"]) == 3
+    assert run(["bindings", "conformance", "http://127.0.0.1:9"]) == 3
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -120,15 +126,15 @@ def test_a_server_that_is_not_there_is_exit_3(capfd: pytest.CaptureFixture[str])
      ["http://127.0.0.1:9", "--timeout", "0"]],
 )  # fmt: skip
 def test_wrong_usage_is_exit_2(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["conformance", *arguments]) == 2
+    assert run(["bindings", "conformance", *arguments]) == 2
     assert capfd.readouterr().out == ""
 
 
 def test_the_list_names_every_check_and_asks_no_server(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["conformance", "--list"]) == 0
+    assert run(["bindings", "conformance", "--list"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 2 * len(CHECKS)
-    assert run(["conformance", "--list", "--json", "--only", "pin"]) == 0
+    assert run(["bindings", "conformance", "--list", "--json", "--only", "pin"]) == 0
     listed = json.loads(capfd.readouterr().out)["checks"]
     names = ["pin-kept", "pin-first", "pin-query", "pin-taken-away"]
     assert [one["name"] for one in listed] == names

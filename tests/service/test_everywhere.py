@@ -302,8 +302,8 @@ async def test_tags_are_counted_and_found_over_all_scopes_and_bindings(
     async def having(caller: Caller, tag: str) -> list[str]:
         texts, cursor = [], None
         while True:
-            request = everything.model_copy(update={"cursor": cursor})
-            page = await service.tags.having(caller, tag, request)
+            request = everything.model_copy(update={"cursor": cursor, "filter": Filter(tag=tag)})
+            page = await service.everywhere.browse(caller, request, seen_only=True)
             texts += [one.text for one in page.records]
             if (cursor := page.next_cursor) is None:
                 return texts

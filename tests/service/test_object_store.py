@@ -90,7 +90,7 @@ async def test_another_machine_answers_the_same_once_it_has_fetched(
     here, there = await machine("here", url), await machine("there", url)
     await play(here)
     await here.analysis.seal(ANA, everything=True)
-    with pytest.raises(Unavailable, match="memtui archive fetch"):
+    with pytest.raises(Unavailable, match="memtui ops archive fetch"):
         await there.log.page(ANA)
     fetched = await there.analysis.fetch(ANA)
     assert sum(one.count for one in fetched) > 10

@@ -66,12 +66,12 @@ def test_a_home_on_a_read_only_medium_is_read(lived: Lived) -> None:
         ["ops", "list"],
         ["stats"],
         ["audit", "verify"],
-        ["archive", "verify"],
+        ["ops", "archive", "verify"],
         ["sql", "SELECT count(*) AS n FROM operations"],
         ["context", "--project", "p"],
         ["doctor"],
     ]
-    changes: list[list[str]] = [["note", "x"], ["archive", "seal", "--all"], ["undo"]]
+    changes: list[list[str]] = [["note", "x"], ["ops", "archive", "seal", "--all"], ["undo"]]
     answers = on_read_only_medium(
         lived.paths.data,
         *(["--read-only", *one] for one in (*reads, *changes)),

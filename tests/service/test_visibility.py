@@ -479,7 +479,6 @@ MEMORIES: dict[str, list[Call]] = {
         )
     ],
     "tags.counts": [lambda h, c: h.service.tags.counts(c, COMPANY)],
-    "tags.having": [lambda h, c: h.service.tags.having(c, "w", BrowseRequest(scope=COMPANY))],
     "feedback.say": [
         lambda h, c: each(h, lambda n: h.service.feedback.say(c, h.records[n], Verdict.HELPED)),
         lambda h, c: each(

@@ -21,7 +21,7 @@ async def agents(
         typer.Option(min=1, max=1440, help="Also who did something in the last so many minutes."),
     ] = 10,
 ) -> None:
-    """List the agents that are connected now, and the last answer that each got.
+    """List the connected agents, and the last answer of each.
 
     An agent with an open MCP session is listed as long as that lasts; others, and those of other
     machines, as long as they did something lately.

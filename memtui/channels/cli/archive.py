@@ -1,4 +1,4 @@
-"""`archive` and `audit`: sealed operations, and the proof that nobody altered the log."""
+"""`ops archive` and `audit`: sealed operations, and the proof that nobody altered the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memtui.analytics.layout import Segment
 
 
-async def archive_seal(
+async def ops_archive_seal(
     session: Session,
     *,
     everything: Annotated[
@@ -56,11 +56,11 @@ async def archive_seal(
         older = shown.counted(done.waiting, "older operation")
         session.out.say(
             f"Operation {done.blocked_by} is not old enough, and {older} behind it in the log can "
-            "only be sealed after it; `memtui archive seal --all` seals every operation."
+            "only be sealed after it; `memtui ops archive seal --all` seals every operation."
         )
 
 
-async def archive_fetch(session: Session) -> None:
+async def ops_archive_fetch(session: Session) -> None:
     """Bring what other machines sealed out of the object store.
 
     Sealing copies there where the setting archive_url names one.
@@ -74,7 +74,7 @@ async def archive_fetch(session: Session) -> None:
     )
 
 
-async def archive_verify(session: Session) -> int:
+async def ops_archive_verify(session: Session) -> int:
     """Check that the sealed files are as they were sealed. Exit 1 on a problem.
 
     Checks every file's SHA-256 and rows, and that the chain goes on from file to file;
@@ -94,7 +94,7 @@ async def archive_verify(session: Session) -> int:
     return 0 if is_whole else 1
 
 
-async def archive_list(session: Session) -> None:
+async def ops_archive_list(session: Session) -> None:
     """List what is sealed, oldest first."""
     manifest = await session.service.analysis.segments(session.caller)
     document = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -24,6 +24,7 @@ A plain function runs without an event loop and takes no `Session`.
 """
 
 _PACKAGE = "memtui.channels.cli"
+_MOST_CALLED = 3
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -50,7 +51,45 @@ def _process(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any)
 
 
 class RootGroup(_ChecksGiven, TyperGroup):
-    """The root group of the command line."""
+    """The root group of the command line; its help has the commands in sections."""
+
+    begin: Mapping[str, str]
+    """What a new user types first, with its help."""
+    sections: Mapping[str, tuple[str, str]]
+    """The purpose and the commands of each section, by its title."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, section by section."""
+        del ctx
+        return [name for _, names in self.sections.values() for name in names.split()]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, and below it what a new user types first."""
+        super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_dl([*self.begin.items()])
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections of commands, then the options."""
+        width = max(map(len, self.commands))
+        for title, (purpose, names) in self.sections.items():
+            formatter.write_paragraph()
+            formatter.write(f"{title}: {purpose}\n")
+            with formatter.indentation():
+                commands = {f"{name:{width}}": self.commands[name] for name in names.split()}
+                _write_commands(formatter, commands)
+        TyperCommand.format_options(cast("TyperCommand", self), ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the named command; the error names commands and options called like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if found := _called(args[0], self, ctx.command_path):
+                said = " or ".join(f"'{path}'" for path in found)
+                error.message = f"No such command {args[0]!r}. Did you mean {said}?"
+            raise
 
 
 class FilterCommand(_ChecksGiven, TyperCommand):
@@ -90,6 +129,11 @@ def _is_term(arg: str, options: Container[str]) -> bool:
     return arg[:1] == "-" and letters[:1] not in {"", "-"} and len(letters) > 1 and not is_option
 
 
+def _write_commands(formatter: Any, commands: Mapping[str, Any]) -> None:
+    """Write the names of commands, each with the first paragraph of its help."""
+    formatter.write_dl([(name, one.help.split("\n\n")[0]) for name, one in commands.items()])
+
+
 class LazyCommand(TyperCommand):
     """A command that is built only when it runs or shows its help, so that others start fast."""
 
@@ -120,7 +164,8 @@ class LazyGroup(TyperGroup):
         `alone`: the command to run if none is named.
         """
         name = words.rpartition(" ")[2]
-        super().__init__(name=name, help=sentence, rich_markup_mode=None)
+        more = f"\n\nWithout a command it runs `{alone}`." if alone else ""
+        super().__init__(name=name, help=sentence + more, rich_markup_mode=None)
         self._words, self._modules, self._alone = words, modules, alone
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -149,6 +194,12 @@ class LazyGroup(TyperGroup):
         self._fill()
         return super().get_command(ctx, cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the first sentence of each command, whole."""
+        with formatter.section("Commands"):
+            names = self.list_commands(ctx)
+            _write_commands(formatter, {name: self.get_command(ctx, name) for name in names})
+
     def _fill(self) -> None:
         self.commands = {**self._own, **self.commands}
 
@@ -164,6 +215,29 @@ class LazyGroup(TyperGroup):
                     words, load = inspect.getdoc(function), partial(make, own, function)
                     found[own] = LazyCommand(own, callback=load, help=words, rich_markup_mode=None)
         return found
+
+
+def _called(word: str, root: TyperGroup, program: str) -> list[str]:
+    """Return the commands in groups named `word`, else those with the option; few, or none."""
+    paths: dict[str, TyperCommand | TyperGroup] = dict(walk(program, root))
+    named = [path for path in paths if path.endswith(f" {word}")]
+    taking = [
+        f"{path} --{word}"
+        for path, one in paths.items()
+        if any(f"--{word}" in param.opts for param in one.params)
+    ]
+    found = named or taking
+    return found if len(found) <= _MOST_CALLED else []
+
+
+def walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a command with its full name, then those in its group."""
+    command = command.itself if isinstance(command, LazyCommand) else command
+    yield path, command
+    if isinstance(command, TyperGroup):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from walk(f"{path} {name}", command.get_command(context, name))
 
 
 def _chooses(command: TyperCommand, word: str) -> bool:

@@ -1,4 +1,4 @@
-"""`companies`, `members` and `tokens`: whose memory this is, and who may do what."""
+"""`companies`: whose memory this is, and who may do what."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ Project = Annotated[
 ]
 
 
-async def members_list(session: Session) -> None:
+async def companies_members_list(session: Session) -> None:
     """List the company's members and their roles.
 
     Until there is one, everybody who can open the database may do everything.
@@ -183,7 +183,7 @@ async def members_list(session: Session) -> None:
     session.out.answer({"members": members}, table(titles, rows), none)
 
 
-async def members_add(
+async def companies_members_add(
     session: FirstSession,
     principal: Principal,
     role: Annotated[RoleName, typer.Option(help="What the person may do.")] = "member",
@@ -214,7 +214,7 @@ async def members_add(
     session.out.answer(given, [principal], locked_out if is_first and principal != own else "")
 
 
-async def members_remove(
+async def companies_members_remove(
     session: Session, principal: Principal, *, project: Project = None
 ) -> None:
     """Remove a person's role."""
@@ -225,7 +225,7 @@ async def members_remove(
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the company's tokens.")]
 
 
-async def tokens_list(session: Session) -> None:
+async def companies_tokens_list(session: Session) -> None:
     """List the company's bearer tokens.
 
     The tokens themselves are not kept.
@@ -245,7 +245,7 @@ async def tokens_list(session: Session) -> None:
     session.out.answer({"tokens": tokens}, table(titles, rows))
 
 
-async def tokens_add(
+async def companies_tokens_add(
     session: FirstSession,
     label: Label,
     holder: Annotated[
@@ -290,10 +290,13 @@ def _opens_nothing(holder: str, acts_for: str | None, members: set[str]) -> str:
         return ""
     if person is None:
         return f"{holder} acts for no member, so it opens nothing; name one with --acts-for."
-    return f"{person} is no member, so it opens nothing before `memtui members add {person}`."
+    return (
+        f"{person} is no member, so it opens nothing before "
+        f"`memtui companies members add {person}`."
+    )
 
 
-async def tokens_remove(session: Session, label: Label) -> None:
+async def companies_tokens_remove(session: Session, label: Label) -> None:
     """Revoke a bearer token."""
     await session.service.tokens.remove(session.caller, label)
     session.out.answer({"removed": label}, [label])

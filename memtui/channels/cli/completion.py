@@ -1,4 +1,4 @@
-"""`completion`: let a shell complete commands, options, bindings and runs."""
+"""`config completion`: let a shell complete commands, options, bindings and runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ Shell = Annotated[
 ]
 
 
-def completion_show(invocation: Invocation, shell: Shell = None) -> None:
+def config_completion_show(invocation: Invocation, shell: Shell = None) -> None:
     """Print the script that a shell reads, to put it somewhere by hand."""
     chosen = _chosen(shell)
     script = _script(chosen)
     invocation.out.answer({"shell": chosen, "script": script}, script.splitlines())
 
 
-def completion_install(invocation: Invocation, shell: Shell = None, *, yes: YesTo = None) -> int:
+def config_completion_install(
+    invocation: Invocation, shell: Shell = None, *, yes: YesTo = None
+) -> int:
     """Let a shell complete memtui, from its next start on.
 
     Shows first which files it would write and change. Exit 2 where nobody could say
@@ -52,8 +54,10 @@ def completion_install(invocation: Invocation, shell: Shell = None, *, yes: YesT
     return carried_out(invocation, plan, yes, done, "start a new shell to use it")
 
 
-def completion_remove(invocation: Invocation, shell: Shell = None, *, yes: YesTo = None) -> int:
-    """Take away what `completion install` wrote. Exit 2 where nobody could say yes."""
+def config_completion_remove(
+    invocation: Invocation, shell: Shell = None, *, yes: YesTo = None
+) -> int:
+    """Take away what `config completion install` wrote. Exit 2 where nobody could say yes."""
     from memtui.channels.clients import ClientPlan, FileChange, read
 
     chosen = _chosen(shell)

@@ -1,4 +1,4 @@
-"""`conformance`: check a running memory plugin against the contract v1, rule by rule."""
+"""`bindings conformance`: check a running memory plugin against the contract v1, rule by rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEFTOVERS = 5
 """Most leftovers named to a person."""
 
 
-async def conformance(
+async def bindings_conformance(
     invocation: Invocation,
     url: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`doctor`, `backup` and `restore`: check a home, save it, and get it back."""
+"""`doctor` and `backup`: check a home, save it, and restore it."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ async def _control_plane(
             await service.close()
 
 
-_REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a backup."
+_REPAIR = "`memtui doctor --repair` gets back what is left, `memtui backup restore` a backup."
 
 
 def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
@@ -350,7 +350,7 @@ async def _archive(service: MemoryService, caller: Caller) -> _Found:
     if not found.problems:
         segments = counted(found.segments, "segment")
         return "ok", f"{counted(found.operations, 'operation')} in {segments}, all whole", ""
-    advice = "memtui archive verify lists them; bring the files back from a backup."
+    advice = "memtui ops archive verify lists them; bring the files back from a backup."
     return "broken", _problem_words(found.problems), advice
 
 
@@ -383,7 +383,9 @@ async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[_Fo
     repairs = Filter(operation_type=OperationType.REPAIR)
     is_closed = (await service.companies.get(caller)).read_only
     if is_closed and (await service.log.page(caller, repairs, limit=1)).total:
-        advice = f"memtui --company {caller.company_id} members add PRINCIPAL --role owner"
+        advice = (
+            f"memtui --company {caller.company_id} companies members add PRINCIPAL --role owner"
+        )
         yield "warning", "it was repaired, and is read-only until it has an owner", advice
 
 
@@ -510,7 +512,7 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
     invocation.out.answer(wanted, [f"Repaired; a new database is in {paths.data}."])
     invocation.out.say(
         "Its companies are read-only until each has an owner: "
-        f"memtui --company {first} members add {settings.principal} --role owner"
+        f"memtui --company {first} companies members add {settings.principal} --role owner"
     )
     return 0
 
@@ -555,10 +557,10 @@ def _lines(checks: list[DoctorCheck]) -> Iterator[Line]:
 
 
 _Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file, a ZIP file.")]
-_Source = Annotated[Path, typer.Argument(metavar="FILE", help="What memtui backup wrote.")]
+_Source = Annotated[Path, typer.Argument(metavar="FILE", help="What `memtui backup create` wrote.")]
 
 
-async def backup(
+async def backup_create(
     invocation: Invocation,
     file: _Target,
     *,
@@ -617,7 +619,7 @@ def _restored(done: Backup) -> str:
     return f"Restored {operations}, proved by their chain of digests, and {files}."
 
 
-def restore(
+def backup_restore(
     invocation: Invocation,
     file: _Source,
     to: Annotated[

@@ -1,4 +1,4 @@
-"""`feedback`: whether a record that a query returned helped."""
+"""`ops feedback`: whether a record that a query returned helped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memtui.contract import Invalid
 from memtui.presenters import format as shown
 
 
-async def feedback(
+async def ops_feedback(
     session: Session,
     operation_id: Annotated[
         str,
@@ -37,9 +37,9 @@ async def feedback(
         ),
     ] = None,
 ) -> None:
-    """Say whether a record that a query or a context returned helped; your last word counts.
+    """Say whether a record that a query or a context returned helped.
 
-    What is said is counted in the figures, and shown with the record.
+    Your last verdict counts in the figures, and is shown with the record.
     """
     from memtui.service import Verdict
 

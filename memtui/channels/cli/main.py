@@ -59,10 +59,7 @@ def start(
         ),
     ] = False,
 ) -> int:
-    """See, search, audit, correct and prune what your agents remember.
-
-    Without a command the terminal app opens. Each command takes --help.
-    """
+    """See, search, audit, correct and prune what your agents remember."""
     del version
     invocation = ctx.ensure_object(Invocation)
     invocation.home, invocation.company = home, company
@@ -73,77 +70,82 @@ def start(
     return open_app(invocation)
 
 
+BEGIN = {
+    PROGRAM: "Open the app on your memories.",
+    f"{PROGRAM} demo": "Open it on a made-up company, to try it.",
+    f"{PROGRAM} bindings discover": "List the memories that are on this machine.",
+    f"{PROGRAM} COMMAND --help": "Explain a command.",
+}
+"""What a new user types first."""
+
+SECTIONS = {
+    "Look": ("find memories, and see what a model is given", "query browse get context views demo"),
+    "Change": ("correct and remove memories", "note correct forget undo facts purge"),
+    "Audit": (
+        "see what was done, by whom, and at what cost",
+        "ops runs changes stats sql audit",
+    ),
+    "Agents": ("connect agents, limit them, review their writes", "mcp hook agents budget review"),
+    "Administer": (
+        "choose where memories are kept and who may use them",
+        "bindings vault migrate companies serve config doctor backup",
+    ),
+}
+"""The sections of the help: the purpose and the commands of each."""
+
 GROUPS = {
     "facts": (
-        "Facts that every prompt is given, one line each.",
+        "List and change the facts that every prompt is given.",
         "facts",
         "record_files",
         "prune",
     ),
-    "bindings": ("Which memory serves whom.", "bindings"),
-    "bindings target": ("Whom a binding serves.", "bindings"),
-    "bindings namespace": ("A partition of a provider.", "bindings"),
-    "vault": ("A vault and another binding kept in sync.", "vault"),
-    "ops": ("The operation log.", "ops"),
-    "runs": ("What each run of an agent was given, asked, got and wrote.", "runs"),
-    "archive": ("The old part of the operation log, in sealed files.", "archive"),
-    "audit": ("The proof that nobody altered the operation log.", "archive"),
-    "companies": ("Whose memory this is.", "companies"),
-    "members": ("Who may see, add and delete what.", "companies"),
-    "tokens": ("What programs prove with who they are.", "companies"),
-    "budget": ("Spending limits, and what was spent of them.", "budget"),
-    "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
-    "review": ("What agents wrote that waits for a person.", "review"),
-    "views": ("Filters kept under names, for the app and for commands.", "views"),
-    "completion": ("What a shell completes of memtui.", "completion"),
-    "mcp": ("The MCP server for agents; without a command it serves, as `serve` does.", "mcp"),
-    "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
+    "bindings": ("Choose which memory serves whom.", "bindings", "query", "conformance"),
+    "bindings target": ("Choose whom a binding serves.", "bindings"),
+    "bindings namespace": ("Manage the namespaces of a provider.", "bindings"),
+    "vault": ("Keep a vault in sync with another binding.", "vault"),
+    "migrate": ("Move a binding's records to another, and prove it.", "migrate"),
+    "ops": ("List, export and import the operation log.", "ops", "feedback"),
+    "ops archive": ("Seal the old part of the operation log in files.", "archive"),
+    "runs": ("Show what each run of an agent was given, asked and wrote.", "runs"),
+    "audit": ("Prove that nobody altered the operation log.", "archive"),
+    "companies": ("Manage companies, their members and their tokens.", "companies"),
+    "companies members": ("Choose who may see, add and delete memories.", "companies"),
+    "companies tokens": (
+        "Manage bearer tokens, by which programs prove who they are.",
+        "companies",
+    ),
+    "budget": ("Set spending limits, and see what was spent.", "budget"),
+    "config": ("Show the settings, and set up completion in a shell.", "config"),
+    "config completion": ("Let a shell complete commands, options and names.", "completion"),
+    "backup": ("Write a whole home to one file, and restore it.", "doctor"),
+    "review": ("Decide on agents' writes that wait for a person.", "review"),
+    "views": ("Save filters under names, and write pictures of screens.", "views", "screenshot"),
+    "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve", "web"),
+    "mcp": ("Serve memories to agents over MCP.", "mcp"),
+    "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients", "helper"),
 }
 """Help of each group, and the modules with its commands."""
 
-ALONE = {"mcp": "serve"}
+ALONE = {"mcp": "serve", "serve": "facts"}
 """The command of a group that runs if none is named."""
 
 COMMANDS = {
     "query": ("Find the records that are relevant to TEXT, best first.", "query"),
-    "profile": ("Show what a provider says of a scope as a whole, where it can.", "query"),
+    "browse": ("List what a binding stores, one page at a time.", "records"),
+    "get": ("Show one record, whole, or its history.", "records"),
+    "context": ("Show what a model is given before a run, and its price.", "query"),
+    "demo": ("Make a sample company, the same every time, and open it.", "demo"),
     "note": ("Store TEXT as a memory and print the new record's id.", "notes"),
-    "get": ("Show one record, whole.", "records"),
     "correct": ("Change a record; what is not given stays as it is.", "notes"),
     "forget": ("Remove records; undo brings them back.", "forget"),
-    "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
-    "browse": ("List what a binding stores, one page at a time.", "records"),
-    "tags": ("Count the tags of all bindings, or list what has TAG.", "tags"),
-    "history": ("Show how a record came to be, newest first.", "records"),
-    "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "undo": ("Undo a change.", "forget"),
-    "feedback": (
-        "Say whether a record that a query or a context returned helped; your last word counts.",
-        "feedback",
-    ),
-    "context": ("Show what a model is given before a run, and its tokens and price.", "query"),
+    "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
+    "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
-    "sql": ("Ask anything about the operation log in SQL, in DuckDB's dialect.", "stats"),
-    "migrate": (
-        "Move a binding's records into another, or prove that nothing was lost.",
-        "migrate",
-    ),
-    "cutover": ("Let DST serve what SRC serves, or give it back.", "migrate"),
-    "conformance": (
-        "Check a running memory plugin against the contract v1, rule by rule.",
-        "conformance",
-    ),
+    "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),
+    "agents": ("List the connected agents, and the last answer of each.", "agents"),
     "doctor": ("Check that everything works, and say what to do.", "doctor"),
-    "backup": ("Write everything that this home holds to one new file.", "doctor"),
-    "restore": ("Restore a backup to a home that does not exist yet.", "doctor"),
-    "agents": (
-        "List the agents that are connected now, and the last answer that each got.",
-        "agents",
-    ),
-    "serve": ("Answer other programs over HTTP.", "serve"),
-    "web": ("Open the terminal app in a browser of this machine.", "web"),
-    "screenshot": ("Write a picture of a screen to an SVG file.", "screenshot"),
-    "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }
 """Commands outside groups: the first sentence of the docstring, and the module."""
 
@@ -156,10 +158,12 @@ def command_line() -> Any:
         invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        subcommand_metavar="[COMMAND [ARGS]...]",
         add_completion=False,  # Typer's own options write to a shell's files without a word
     )
     app.callback()(start)
     root: Any = get_command(app)
+    root.begin, root.sections = BEGIN, SECTIONS
     for name, (sentence, module) in COMMANDS.items():
         root.add_command(lazy_command(name, module, sentence))
     groups = {"": root}

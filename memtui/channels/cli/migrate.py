@@ -1,4 +1,4 @@
-"""`migrate` and `cutover`: move a binding's records to another, verify, and switch."""
+"""`migrate`: move a binding's records to another, verify, and switch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.options import DryRun, OwnerOptions, complete_binding
+from memtui.channels.cli.options import OwnerOptions, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, table, ticker
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
@@ -37,84 +37,35 @@ _NAMED = 3
 """Most records named for one reason of refusal."""
 
 
-async def migrate(
-    session: Session,
-    source: _Source,
-    destination: _Destination,
-    scope: OwnerOptions,
-    *,
-    sample: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --verify: compare this many records, drawn at random."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
-    ] = None,
-    dry_run: DryRun = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Move the records.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare both sides.")] = False,
+async def migrate_plan(
+    session: Session, source: _Source, destination: _Destination, scope: OwnerOptions
 ) -> int:
-    """Move a binding's records into another, or prove that nothing was lost.
+    """Say what `migrate apply` would move, and what DST cannot keep.
 
-    Of the whole company, unless a project, agent or user is given. Run --dry-run, --apply and
-    --verify in this order. The source is only read. Stopped at any
-    moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
-    moved, is not the same on both sides, or a file of SRC cannot be read whole, which is named;
-    and if --verify could not list all that SRC holds.
+    Of the whole company, unless a project, agent or user is given. Exit 1 if a file of SRC cannot
+    be read completely, which is named.
     """
-    from memtui.migration.endpoints import ScopePart, open_endpoints
-
-    if dry_run + apply + verify != 1:
-        raise Invalid("Say what to do: exactly one of --dry-run, --apply and --verify.")
-    if not verify and (sample is not None or seed is not None):
-        raise Invalid("--sample and --seed go with --verify.")
-    if seed is not None and sample is None:
-        raise Invalid("--seed goes with --sample.")
-    part = ScopePart(project_id=scope.project, agent_id=scope.agent, subject_id=scope.subject)
-    endpoints = await open_endpoints(session.service, session.caller, source, destination, part)
-    if dry_run:
-        return await _plan(session, endpoints)
-    if apply:
-        return await _apply(session, endpoints)
-    return await _verify(session, endpoints, sample, seed)
-
-
-async def cutover(
-    session: Session,
-    source: _Source,
-    destination: _Destination,
-    *,
-    back: Annotated[bool, typer.Option("--back", help="Give back what was switched.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Switch although both sides were not proven equal.")
-    ] = False,
-) -> None:
-    """Let DST serve what SRC serves, or give it back.
-
-    Refused unless `memtui migrate --verify` passed since the last --apply. SRC becomes read-only,
-    and --back opens it again. No record is touched, and what was written to DST meanwhile stays
-    there.
-    """
-    from memtui.migration.cutover import switch
-    from memtui.migration.endpoints import open_endpoints
-
-    endpoints = await open_endpoints(session.service, session.caller, source, destination)
-    done = await switch(endpoints, session.paths.data, back=back, force=force)
-    session.out.answer(done, _switched(done))
-
-
-async def _plan(session: Session, endpoints: Endpoints) -> int:
     from memtui.migration.planning import plan
 
+    endpoints = await _opened(session, source, destination, scope)
     found = await plan(endpoints, session.settings)
     session.out.answer(found, _planned(found))
     _tell_unread(session, endpoints.source, found.source_unread)
     return 1 if found.problems else 0
 
 
-async def _apply(session: Session, endpoints: Endpoints) -> int:
+async def migrate_apply(
+    session: Session, source: _Source, destination: _Destination, scope: OwnerOptions
+) -> int:
+    """Copy a binding's records into another.
+
+    Of the whole company, unless a project, agent or user is given. SRC is only read. Stopped at any
+    moment and run again, it continues and copies nothing twice. Exit 1 if a record could not be
+    moved, or a file of SRC cannot be read completely, which is named.
+    """
     from memtui.migration.moving import apply
 
+    endpoints = await _opened(session, source, destination, scope)
     try:
         with ticker() as show:
             done = await apply(endpoints, session.paths.data, lambda now: show(progress_words(now)))
@@ -126,11 +77,29 @@ async def _apply(session: Session, endpoints: Endpoints) -> int:
     return 1 if done.failed or done.problems else 0
 
 
-async def _verify(
-    session: Session, endpoints: Endpoints, sample: int | None, seed: int | None
+async def migrate_verify(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    scope: OwnerOptions,
+    *,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Compare this many records, drawn at random.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
+    ] = None,
 ) -> int:
+    """Prove that a migration lost nothing: compare both sides.
+
+    Exit 1 if a record is not the same on both sides, a file of SRC cannot be read completely, or
+    SRC cannot be listed completely.
+    """
     from memtui.migration.verifying import verify
 
+    if seed is not None and sample is None:
+        raise Invalid("--seed goes with --sample.")
+    endpoints = await _opened(session, source, destination, scope)
     with ticker() as show:
         found = await verify(
             endpoints,
@@ -143,6 +112,38 @@ async def _verify(
     _tell_unread(session, endpoints.source, found.source_unread)
     _tell_unread(session, endpoints.destination, found.destination_unread)
     return 0 if found.passed else 1
+
+
+async def migrate_cutover(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    *,
+    back: Annotated[bool, typer.Option("--back", help="Give back what was switched.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Switch although both sides were not proven equal.")
+    ] = False,
+) -> None:
+    """Let DST serve what SRC serves, or give it back.
+
+    Refused unless `memtui migrate verify` passed since the last `migrate apply`. SRC becomes
+    read-only, and --back opens it again. No record is touched, and what was written to DST
+    meanwhile stays there.
+    """
+    from memtui.migration.cutover import switch
+
+    endpoints = await _opened(session, source, destination, OwnerOptions())
+    done = await switch(endpoints, session.paths.data, back=back, force=force)
+    session.out.answer(done, _switched(done))
+
+
+async def _opened(
+    session: Session, source: str, destination: str, scope: OwnerOptions
+) -> Endpoints:
+    from memtui.migration.endpoints import ScopePart, open_endpoints
+
+    part = ScopePart(project_id=scope.project, agent_id=scope.agent, subject_id=scope.subject)
+    return await open_endpoints(session.service, session.caller, source, destination, part)
 
 
 def progress_words(now: MigrationProgress) -> str:

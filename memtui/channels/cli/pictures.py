@@ -1,4 +1,4 @@
-"""Pictures of the app's screens, taken without a terminal, for `memtui screenshot` and the README.
+"""Pictures of the screens, made without a terminal, for `memtui views screenshot` and the README.
 
 `python -m memtui.channels.cli.pictures docs/pictures` takes those of the README from the demo.
 """

@@ -1,4 +1,4 @@
-"""`query`, `profile` and `context`: what an agent finds, and what a model gets."""
+"""`query`, `bindings profile` and `context`: what an agent finds, and what a model gets."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
             yield f"  {score:.3f}  {record_id}"
 
 
-async def profile(session: Session, scope: BindingOptions) -> None:
+async def bindings_profile(session: Session, scope: BindingOptions) -> None:
     """Show what a provider says of a scope as a whole, where it can."""
     whole = scope.scope(session)
     answer = await session.service.profile(session.caller, whole, binding_key=scope.binding)
@@ -242,7 +242,7 @@ async def context(
     ] = False,
     as_of: AsOf = None,
 ) -> int:
-    """Show what a model is given before a run, and its tokens and price.
+    """Show what a model is given before a run, and its price.
 
     Its records count as read only with --delivered, and only then the log keeps the text.
     """

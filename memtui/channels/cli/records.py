@@ -1,4 +1,4 @@
-"""`get`, `browse` and `history`: stored records."""
+"""`get` and `browse`: stored records."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from memtui.contract import (
     BrowseRequest,
     Comparison,
     Filter,
+    Invalid,
     Measure,
     MemtuiError,
     NotFound,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         Provenance,
         TimelineAnswer,
     )
+    from memtui.service.operations.tags import TagsAnswer
 
 
 async def get(
@@ -75,10 +77,20 @@ async def get(
             help="Add who wrote it and who read it: the queries and contexts that returned it.",
         ),
     ] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Show how it came to be instead, newest first."),
+    ] = False,
     as_of: AsOf = None,
 ) -> None:
-    """Show one record, whole."""
+    """Show one record, whole, or its history."""
     session = session.at(as_of)
+    if history:
+        timeline = await session.service.past.timeline(
+            session.caller, record_id, scope.scope(session), binding_key=scope.binding
+        )
+        session.out.answer(timeline, _history(session, timeline))
+        return
     answer = await session.service.get(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )
@@ -127,6 +139,9 @@ async def browse(
     limit: Limit = 100,
     as_of: AsOf = None,
     all_bindings: AllBindings = False,
+    tags: Annotated[
+        bool, typer.Option("--tags", help="Count the tags of all bindings instead.")
+    ] = False,
 ) -> None:
     """List what a binding stores, one page at a time."""
     session = session.at(as_of)
@@ -145,6 +160,11 @@ async def browse(
         run_id=scope.run,
         binding_key=scope.binding,
     )
+    if tags:
+        if chosen.model_fields_set or cursor is not None:
+            raise Invalid("--tags counts all tags; give only --project, --agent or --subject.")
+        await _count_tags(session, scope.scope(session))
+        return
     request = scope.request(
         session,
         BrowseRequest,
@@ -155,26 +175,37 @@ async def browse(
         limit=limit,
     )
     everywhere, service = all_bindings or names_bindings(chosen), session.service
-    page = await (service.everywhere.browse if everywhere else service.browse)(
-        session.caller, request
-    )
-    answer_page(session, page)
+    if everywhere:
+        page = await service.everywhere.browse(session.caller, request, seen_only=True)
+    else:
+        page = await service.browse(session.caller, request)
+    _answer_page(session, page)
     if not page.records and cursor is None:
         if not everywhere:
             await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
+        elif chosen.tag:
+            counted = await service.tags.counts(session.caller, request.scope)
+            known = [one.tag for one in counted.tags]
+            _say_unknown(session, "tag", written_value("tag", chosen.tag), chosen.tag, known)
         binding = None if everywhere else page.binding_key
         await say_unknown_owners(session, request.scope, binding, everywhere=everywhere)
 
 
-async def history(
-    session: Session, record_id: RecordId, scope: ScopeOptions, *, as_of: AsOf = None
-) -> None:
-    """Show how a record came to be, newest first."""
-    session = session.at(as_of)
-    answer = await session.service.past.timeline(
-        session.caller, record_id, scope.scope(session), binding_key=scope.binding
+async def _count_tags(session: Session, scope: Scope) -> None:
+    counted = await session.service.tags.counts(session.caller, scope)
+    least = "at least " if counted.at_least else ""
+    session.out.answer(
+        counted,
+        table(columns("tag", "records>", "bindings*"), _tag_rows(counted)),
+        f"{least}{shown.counted(len(counted.tags), 'tag')} {of_bindings(counted)}.",
+        *(one.sentence for one in counted.failed),
     )
-    session.out.answer(answer, _history(session, answer))
+
+
+def _tag_rows(counted: TagsAnswer) -> Iterator[list[str]]:
+    for one in counted.tags:
+        where = (f"{key} {shown.count(records)}" for key, records in one.by_binding.items())
+        yield [one.tag, shown.count(one.records), ", ".join(where)]
 
 
 def _row(session: Session, record: Record) -> list[str]:
@@ -188,7 +219,7 @@ def _row(session: Session, record: Record) -> list[str]:
     ]
 
 
-def answer_page(session: Session, page: BrowseAnswer) -> None:
+def _answer_page(session: Session, page: BrowseAnswer) -> None:
     """Print a page of records; from several bindings, each with its binding."""
     titles = ["id", "updated>", "kind", "topic", "source", "text*"]
     rows = [_row(session, one) for one in page.records]

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from memtui.channels.cli.command import LazyCommand
+from memtui.channels.cli import command
 from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
-from memtui.channels.cli.main import PROGRAM, command_line
+from memtui.channels.cli.main import PROGRAM, SECTIONS, command_line
 
 MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.reference docs -->\n"
 """The text above this line in a page is written by hand."""
@@ -20,13 +19,17 @@ MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.refe
 
 def commands_page() -> Iterator[str]:
     """Yield every command with its arguments and options."""
-    for path, command in walk():
-        level = "##" if " " not in path or isinstance(command, TyperGroup) else "###"
-        yield from ("", f"{level} `{path}`", "", _clean(command.help), "")
-        context = typer.Context(command, info_name=path)
+    begins = {names.split()[0]: title for title, (_, names) in SECTIONS.items()}
+    for path, one in walk():
+        words = path.split()[1:]
+        if len(words) == 1 and words[0] in begins:
+            title = begins[words[0]]
+            yield from ("", f"## {title}: {SECTIONS[title][0]}")
+        yield from ("", f"##{'#' * len(words)} `{path}`", "", _clean(one.help), "")
+        context = typer.Context(one, info_name=path)
         records = [
             record
-            for parameter in command.get_params(context)
+            for parameter in one.get_params(context)
             if (record := parameter.get_help_record(context)) and record[0] != "--help"
         ]
         if records:
@@ -140,16 +143,9 @@ def renewed(folder: Path, name: str) -> str:
     return "\n".join([by_hand + MARK, *PAGES[name]()]).rstrip() + "\n"
 
 
-def walk(path: str = PROGRAM, command: Any = None) -> Iterator[tuple[str, Any]]:
-    """Yield a command with its full name, then those in its group; first the whole program's."""
-    command = command_line() if command is None else command
-    if isinstance(command, LazyCommand):
-        command = command.itself
-    yield path, command
-    if isinstance(command, TyperGroup):
-        context = typer.Context(command)
-        for name in command.list_commands(context):
-            yield from walk(f"{path} {name}", command.get_command(context, name))
+def walk() -> Iterator[tuple[str, Any]]:
+    """Yield every command with its full name."""
+    return command.walk(PROGRAM, command_line())
 
 
 def _clean(text: str | None) -> str:

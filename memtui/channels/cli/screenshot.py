@@ -1,4 +1,4 @@
-"""`screenshot`: a picture of a screen of the terminal app, without a terminal."""
+"""`views screenshot`: a picture of a screen of the terminal app, without a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST, _MOST = (40, 10), (400, 200)
 """Smallest and largest size, in columns and rows."""
 
 
-async def screenshot(
+async def views_screenshot(
     invocation: Invocation,
     screen: Annotated[
         str,

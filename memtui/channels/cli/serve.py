@@ -1,4 +1,4 @@
-"""`serve`: answer other programs over HTTP."""
+"""`serve facts` and `serve plugin`: answer other programs over HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,8 @@ from memtui.contract import Invalid, Scope
 from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from memtui.channels.listening import Listener
 
 HOST = "127.0.0.1"
@@ -27,32 +29,47 @@ _RISKS = {
 """What other machines that reach a server of a contract mean."""
 
 
-async def serve(
+_Host = Annotated[
+    str | None, typer.Option(help=f"Listen on this address; {HOST} where it is left out.")
+]
+_Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Listen on this port; {facts} for facts and {plugin} for a plugin where it is left "
+        "out.".format_map(PORTS),
+    ),
+]
+_Uds = Annotated[Path | None, typer.Option(help="Listen on a unix socket of this path instead.")]
+
+
+async def serve_facts(
+    session: FirstSession, *, host: _Host = None, port: _Port = None, uds: _Uds = None
+) -> None:
+    """Serve facts of users and projects to programs with a token.
+
+    Prints the address once it answers, and runs until ctrl+c or SIGTERM.
+    """
+    _require_extra()
+    await require_tokens(session)
+    with _listener(host, port, "facts", uds) as listener:
+        from memtui.channels.http.app import Served
+        from memtui.channels.http.facts import facts_app
+
+        app = facts_app(Served(session.service, session.company.company_id), names=listener.names)
+        await _run(session, "facts", app, listener, host)
+
+
+async def serve_plugin(
     session: FirstSession,
     *,
-    contract: Annotated[
-        Literal["facts", "plugin"],
-        typer.Argument(help="What to serve: facts of users and projects, or a memory plugin."),
-    ] = "facts",
     binding: Annotated[
-        str | None,
-        typer.Option(help="The binding that is the plugin; the company's where it is left out."),
+        str | None, typer.Option(help="The binding to serve; the company's where it is left out.")
     ] = None,
-    host: Annotated[
-        str | None, typer.Option(help=f"Listen on this address; {HOST} where it is left out.")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Listen on this port; {facts} for facts and {plugin} for a plugin where it is "
-            "left out.".format_map(PORTS),
-        ),
-    ] = None,
-    uds: Annotated[
-        Path | None, typer.Option(help="Listen on a unix socket of this path instead.")
-    ] = None,
+    host: _Host = None,
+    port: _Port = None,
+    uds: _Uds = None,
     principal: Annotated[
         str | None,
         typer.Option(
@@ -61,36 +78,38 @@ async def serve(
         ),
     ] = None,
 ) -> None:
-    """Answer other programs over HTTP.
+    """Serve a binding as a memory plugin, which asks for no token.
 
-    They read and write facts with a token each, or a binding as a memory plugin without any.
     Prints the address once it answers, and runs until ctrl+c or SIGTERM.
     """
     _require_extra()
-    if contract == "facts":
-        if binding is not None or principal is not None:
-            raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
-        await require_tokens(session)
-    with _listener(host, port, contract, uds) as listener:
+    with _listener(host, port, "plugin", uds) as listener:
         from memtui.channels.http.app import Served
-        from memtui.channels.http.server import run
+        from memtui.channels.http.plugin import plugin_app
 
         served = Served(session.service, session.company.company_id)
-        if contract == "facts":
-            from memtui.channels.http.facts import facts_app
+        company = Scope(company_id=session.company.company_id)
+        key = binding or (await session.service.resolve(session.caller, company)).binding_key
+        app = await plugin_app(served, key, names=listener.names, principal=principal)
+        await _run(session, "plugin", app, listener, host, key=key)
 
-            app, key = facts_app(served, names=listener.names), None
-        else:
-            from memtui.channels.http.plugin import plugin_app
 
-            company = Scope(company_id=session.company.company_id)
-            key = binding or (await session.service.resolve(session.caller, company)).binding_key
-            app = await plugin_app(served, key, names=listener.names, principal=principal)
-        warn_of_others(session, host, _RISKS[contract])
-        _tell(session, contract, key, listener)
-        await session.service.purging.due(session.caller)
-        async with session.service.embedding.keeping_up(session.caller):
-            await run(app, listener)
+async def _run(
+    session: Session,
+    contract: str,
+    app: FastAPI,
+    listener: Listener,
+    host: str | None,
+    *,
+    key: str | None = None,
+) -> None:
+    from memtui.channels.http.server import run
+
+    warn_of_others(session, host, _RISKS[contract])
+    _tell(session, contract, key, listener)
+    await session.service.purging.due(session.caller)
+    async with session.service.embedding.keeping_up(session.caller):
+        await run(app, listener)
 
 
 def _tell(session: Session, contract: str, key: str | None, listener: Listener) -> None:
@@ -137,5 +156,5 @@ async def require_tokens(session: Session) -> None:
     if not await session.service.tokens.all(session.caller):
         raise Invalid(
             f"{session.company.company_id} has no tokens, so nobody could connect; "
-            "make one with `memtui tokens add`."
+            "make one with `memtui companies tokens add`."
         )

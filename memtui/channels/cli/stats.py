@@ -337,7 +337,7 @@ async def sql(
         float, typer.Option(min=0.001, max=86_400, help="Stop it after this many seconds.")
     ] = 60.0,
 ) -> None:
-    """Ask anything about the operation log in SQL, in DuckDB's dialect.
+    """Query the operation log in SQL, in DuckDB's dialect.
 
     The views operations, usage, handles, records and bindings can be read, and nothing else;
     --views lists their columns. Days are cut in your time zone.

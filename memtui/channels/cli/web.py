@@ -1,4 +1,4 @@
-"""`web`: the terminal app in a browser of this machine."""
+"""`serve web`: the terminal app in a browser of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.wording import missing_extra
 HOST = "127.0.0.1"
 
 
-async def web(
+async def serve_web(
     invocation: Invocation,
     *,
     port: Annotated[

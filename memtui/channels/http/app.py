@@ -336,7 +336,9 @@ def _drop_automatic_422(document: Json) -> None:
 DOOR = "http"
 
 _log = logging.getLogger(__name__)
-_bearer = HTTPBearer(auto_error=False, description="A token made with `memtui tokens add`.")
+_bearer = HTTPBearer(
+    auto_error=False, description="A token made with `memtui companies tokens add`."
+)
 
 
 async def authenticated(

@@ -1,4 +1,4 @@
-"""The server of `memtui web`: for one person, in a browser of this machine.
+"""The server of `memtui serve web`: for one person, in a browser of this machine.
 
 The address admits one browser, once: its token is exchanged for a cookie and then invalid. Every
 other request needs the cookie, and this server's own Host and Origin, so that no other site in the
@@ -38,10 +38,10 @@ _MOST_CELLS = 1_000
 _MOST_MESSAGE_BYTES = 1 << 18
 """Most bytes of a message from a page, such as pasted text; a longer one closes the tab."""
 _USED = (
-    "This address was used already, or is not the one that memtui web printed; stop memtui web and "
+    "This address was used already, or is not the one that memtui serve web printed; stop it and "
     "start it again for another."
 )
-_FOREIGN = "This request does not come from a page of memtui web itself."
+_FOREIGN = "This request does not come from a page of memtui serve web itself."
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",  # a page that it opens cannot lead it elsewhere

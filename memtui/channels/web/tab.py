@@ -1,6 +1,6 @@
 """The terminal app of one tab: `python -m memtui.channels.web.tab` with memtui's global options.
 
-Its standard streams are connected to the server of `memtui web`, so it has no terminal to query.
+Its standard streams are connected to the server of `memtui serve web`: it has no terminal to query.
 """
 
 from __future__ import annotations

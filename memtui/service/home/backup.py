@@ -254,7 +254,7 @@ class _Writer:
                 if found is None or found.sha256 != file.sha256:
                     raise Unavailable(
                         f"{folder.file(segment, table)} is missing or damaged, so no backup "
-                        "was made; `memtui archive verify` tells more."
+                        "was made; `memtui ops archive verify` tells more."
                     )
 
     def _refuse_unproved(self, copy: Path | None, companies: Sequence[str]) -> None:
@@ -264,8 +264,8 @@ class _Writer:
             for problem in _log_problems(database, self._paths.archive, companies):
                 raise Unavailable(
                     f"The log cannot be verified: {problem} No backup was made, because it could "
-                    "not be restored; `memtui audit verify` and `memtui archive verify` tell more. "
-                    f"To keep it as it is, stop memtui and copy the folder {home}."
+                    "not be restored; `memtui audit verify` and `memtui ops archive verify` say "
+                    f"more. To keep it as it is, stop memtui and copy the folder {home}."
                 )
 
     def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:

@@ -177,7 +177,8 @@ class Companies(ServiceModule):
         async with runtime.configured(caller, asked, in_read_only=True) as entry:
             if await asyncio.to_thread(awaits_owner, runtime, company_id):
                 raise Denied(
-                    "A repair closed this company; give it an owner with memtui members add."
+                    "A repair closed this company; give it an owner with `memtui companies members "
+                    "add`."
                 )
             change = {"read_only": read_only}
             await runtime.configure(

@@ -32,7 +32,7 @@ from memtui.store.rows import MemberRow, TokenRow
 from memtui.threads import in_thread
 from memtui.wording import bare
 
-REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
+REVOKED = "A token that was revoked stays revoked; `memtui companies tokens add` makes another one."
 _NO_OWNER = "The first member must be an owner of the whole company; add one first."
 _NO_OWNER_LEFT = "{} is the last owner; make somebody else one first."
 
@@ -136,7 +136,7 @@ class Members(ServiceModule):
             place = caller.company_id, principal, project_id or ""
             if not bindings.remove_member(database, *place):
                 raise NotFound(
-                    f"{principal} has no such role; `memtui members list` shows the roles."
+                    f"{principal} has no such role; `memtui companies members list` shows them."
                 )
             if left and not _owners(left):
                 raise Invalid(_NO_OWNER_LEFT.format(principal))
@@ -222,7 +222,9 @@ class Tokens(ServiceModule):
 
         def change(database: DatabaseConnection) -> None:
             if not bindings.remove_token(database, caller.company_id, label):
-                raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
+                raise NotFound(
+                    f"There is no token {label}; `memtui companies tokens list` shows them."
+                )
 
         await self._runtime.change(
             caller, SettingDetails(remove_token=True, label=label), change, irreversible=REVOKED
@@ -238,7 +240,9 @@ class Tokens(ServiceModule):
         with self._runtime.database.read() as database:
             row = bindings.token(database, _digest(secret))
         if row is None:
-            raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
+            raise Denied(
+                "The bearer token is not known here; make one with `memtui companies tokens add`."
+            )
         return Caller.like(row, channel=channel)
 
 

@@ -663,7 +663,7 @@ _POSTGRESQL = (
 )
 _BUCKET = (
     "Old versions of files in a bucket that keeps them: remove them there. The archive folders of "
-    "other machines, until each of them runs memtui archive fetch."
+    "other machines, until each of them runs memtui ops archive fetch."
 )
 _DISKS = (
     "Backups, snapshots of the file system, freed blocks of the disk, and files that were exported."

@@ -153,8 +153,8 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
     )
     if not companies:
         raise Invalid(
-            f"{fault} Nothing is left to repair it from; restore a backup with `memtui restore`, "
-            "or point MEMTUI_HOME at another folder."
+            f"{fault} Nothing is left to repair it from; restore a backup with `memtui backup "
+            "restore`, or point MEMTUI_HOME at another folder."
         )
     has_file = not settings.database_url and paths.database.exists()
     return Repair(

@@ -16,7 +16,7 @@ from memtui.contract import (
     TagCount,
     folded,
 )
-from memtui.service.answers import Answer, BrowseAnswer, OutcomesAnswer
+from memtui.service.answers import Answer, OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.recorder import RunningOperation
@@ -96,21 +96,6 @@ class Tags(ServiceModule):
         )
         ordered = sorted(totals, key=lambda one: (-one.records, one.tag.casefold(), one.tag))
         return TagsAnswer(**asked.values(), tags=tuple(ordered))
-
-    async def having(
-        self, caller: Caller, tag: str, request: BrowseRequest, *, within_ms: int | None = None
-    ) -> BrowseAnswer:
-        """Return one page of the records with a tag or a tag below it, over all bindings.
-
-        Raises:
-            Invalid: the request names a binding, or its cursor is of another list.
-            Denied: the caller sees nothing here.
-            NotFound: there is no enabled binding.
-        """
-        only = request.model_copy(update={"filter": request.filter.model_copy(update={"tag": tag})})
-        return await self._runtime.module(Everywhere).browse(
-            caller, only, within_ms=within_ms, seen_only=True
-        )
 
     async def _count(self, caller: Caller, scope: Scope, key: str, fan_out: FanOut) -> BindingTags:
         asked = BrowseDetails(tags=True)

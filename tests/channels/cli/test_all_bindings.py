@@ -38,13 +38,14 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     assert (rest["next_cursor"], rest["total"]) == (None, 3)
 
     assert here("note", "Ship it #release/cut", "--tag", "release").code == 0
-    assert "release            1  default 1" in here("tags").out
-    counted = here("tags", "--json").document
+    assert "release            1  default 1" in here("browse", "--tags").out
+    counted = here("browse", "--tags", "--json").document
     assert [one["tag"] for one in counted["tags"]] == ["release", "release/cut"]
-    assert here("tags", "#release", "--json").document["records"][0]["binding_key"] == "default"
-    assert here("tags", "release", "--project", "web").out == ""
-    assert "near is release" in here("tags", "relaese").err
-    assert here("tags", "#").code == 2
+    having = ("browse", "tag:release", "--all-bindings")
+    assert here(*having, "--json").document["records"][0]["binding_key"] == "default"
+    assert here(*having, "--project", "web").out == ""
+    assert "near is tag:release" in here("browse", "tag:relaese", "--all-bindings").err
+    assert here("browse", "--tags", "tag:release").code == 2
 
     shutil.rmtree(vault)
     vault.write_text("no folder")
@@ -52,7 +53,7 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     assert done.code == 0
     assert "from 2 of 3 bindings" in done.err
     assert "shelf" in done.err.splitlines()[-1]
-    assert "shelf" in here("tags").err.splitlines()[-1]
+    assert "shelf" in here("browse", "--tags").err.splitlines()[-1]
     done = here("query", "release", "--all-bindings", "--binding", "table")
     assert (done.code, done.out) == (2, "")
     assert "leave out its name" in done.err

@@ -108,7 +108,7 @@ def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) 
 
 def test_anybody_can_verify_an_export(here: Run, logged: Database, tmp_path: Path) -> None:
     target = tmp_path / "log.jsonl"
-    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    here("ops", "archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     done = here("audit", "export", "--to", str(target), "--json")
     assert done.document == {"file": str(target), "operation_count": 62}
     assert stat.S_IMODE(target.stat().st_mode) == 0o600

@@ -25,11 +25,11 @@ def own_folders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(here: Run, verb: str, shell: str) -> None:
-    shown = here("completion", verb, shell, "--json")
+    shown = here("config", "completion", verb, shell, "--json")
     assert (shown.code, shown.document["done"]) == (2, False)
-    done = here("completion", verb, shell, "--yes", shown.document["code"])
+    done = here("config", "completion", verb, shell, "--yes", shown.document["code"])
     assert done.code == 0, done.err
-    assert here("completion", verb, shell).out.startswith("Nothing to do: ")
+    assert here("config", "completion", verb, shell).out.startswith("Nothing to do: ")
 
 
 @pytest.mark.parametrize("shell", STARTED)
@@ -47,7 +47,7 @@ def test_what_is_installed_is_shown_first_and_taken_away_to_the_byte(
         (dotfiles / "rc").write_bytes(b"# \xff mine\nalias x=y\n")
         (person / started).symlink_to(dotfiles / "rc")
     before = files()
-    shown = here("completion", "install", shell)
+    shown = here("config", "completion", "install", shell)
     assert (shown.code, files()) == (2, before)
     assert "_MEMTUI_COMPLETE" in shown.out
     install(here, "install", shell)
@@ -69,7 +69,7 @@ def test_a_link_to_a_file_that_says_nothing_else_stays(here: Run, person: Path) 
 
 def test_a_startup_file_that_cannot_be_read_is_told(here: Run, person: Path) -> None:
     (person / ".bashrc").mkdir()
-    ran = here("completion", "install", "bash")
+    ran = here("config", "completion", "install", "bash")
     assert (ran.code, ran.err) == (3, f"{person / '.bashrc'} cannot be read: Is a directory.\n")
 
 
@@ -122,16 +122,16 @@ def test_completing_in_an_empty_home_makes_nothing(
 
 def test_a_shell_that_is_not_known_is_asked_for(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")
-    ran = here("completion", "install")
+    ran = here("config", "completion", "install")
     assert (ran.code, ran.err) == (2, "The shell is not known; name it: bash, zsh or fish.\n")
     monkeypatch.setenv("SHELL", "/usr/bin/zsh")
-    assert "compdef _memtui_completion memtui" in here("completion", "show").out
+    assert "compdef _memtui_completion memtui" in here("config", "completion", "show").out
 
 
 def test_a_word_that_a_command_takes_names_that_command(here: Run) -> None:
-    said = here("completion", "bash")
-    assert (said.code, "Did you mean 'memtui completion show bash'" in said.err) == (2, True)
-    assert "Did you mean 'show'?" in here("completion", "shwo").err
+    said = here("config", "completion", "bash")
+    assert (said.code, "Did you mean 'memtui config completion show bash'" in said.err) == (2, True)
+    assert "Did you mean 'show'?" in here("config", "completion", "shwo").err
 
 
 def test_what_figures_are_grouped_by_is_completed(

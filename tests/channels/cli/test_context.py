@@ -112,11 +112,11 @@ def test_a_run_gets_what_its_prompt_finds_and_nothing_twice(here: Run, text: str
 def test_a_provider_is_synced_and_says_what_it_knows(here: Run, text: str) -> None:
     here("bindings", "add", "hosted", "demo-hosted")
     here("note", "Guests pay in coins", "--subject", "U", "--binding", "hosted")
-    found = here("profile", *U, "--binding", "hosted", "--json").document
+    found = here("bindings", "profile", *U, "--binding", "hosted", "--json").document
     assert "Guests pay in coins" in found["profile"]["summary"]
-    assert "Guests pay in coins" in here("profile", *U, "--binding", "hosted").out
-    assert "Guests" not in here("profile", "--project", "D", "--binding", "hosted").out
-    refused = here("profile", *U)
+    assert "Guests pay in coins" in here("bindings", "profile", *U, "--binding", "hosted").out
+    assert "Guests" not in here("bindings", "profile", "--project", "D", "--binding", "hosted").out
+    refused = here("bindings", "profile", *U)
     assert (refused.code, refused.err) == (
         2, "The provider vault of binding default has no profile.\n",
     )  # fmt: skip

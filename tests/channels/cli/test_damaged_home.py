@@ -21,14 +21,14 @@ COMMANDS = (
     ["stats"],
     ["companies", "list"],
     ["audit", "verify"],
-    ["archive", "seal"],
+    ["ops", "archive", "seal"],
     ["--read-only", "browse"],
 )
 
 
 @pytest.mark.usefixtures("logged")
 def test_a_database_that_is_gone_stops_every_command(here: Run, home: Path) -> None:
-    assert here("archive", "seal", "--all").code == 0
+    assert here("ops", "archive", "seal", "--all").code == 0
     (home / "memtui.db").unlink()
     for arguments in COMMANDS:
         ran = here(*arguments)
@@ -57,7 +57,7 @@ def test_doctor_reads_every_page_of_the_database(here: Run, home: Path) -> None:
 
 @pytest.mark.usefixtures("logged")
 def test_doctor_names_a_file_of_the_archive_that_is_gone(here: Run, home: Path) -> None:
-    here("--company", "acme", "archive", "seal", "--all")
+    here("--company", "acme", "ops", "archive", "seal", "--all")
     assert "✓ archive acme: 60 operations in 1 segment, all whole" in here("doctor").out
     folder = ArchiveFolder(home / "archive", "acme")
     folder.file(folder.read().segments[0], "handles").unlink()
@@ -70,28 +70,28 @@ def test_doctor_names_a_file_of_the_archive_that_is_gone(here: Run, home: Path) 
 
 @pytest.mark.usefixtures("logged")
 def test_an_archive_that_is_gone_fails_the_check(here: Run, home: Path) -> None:
-    here("archive", "seal", "--all")
+    here("ops", "archive", "seal", "--all")
     shutil.rmtree(home / "archive")
-    ran = here("archive", "verify", "--json")
+    ran = here("ops", "archive", "verify", "--json")
     assert (ran.code, ran.document["passed"]) == (1, False)
     assert "Operations 1 to 60 of acme are neither in the database" in here("doctor").out
 
 
 @pytest.mark.usefixtures("logged")
 def test_a_manifest_that_is_gone_is_mended_by_a_repair(here: Run, home: Path) -> None:
-    here("archive", "seal", "--all")
+    here("ops", "archive", "seal", "--all")
     ArchiveFolder(home / "archive", "acme").manifest_file.unlink()
     ran = here("ops", "list")
     assert (ran.code, "`memtui doctor --repair` rebuilds it" in ran.err) == (3, True)
     told = here("doctor")
     assert (told.code, "--repair" in told.out) == (1, True)
     assert here("doctor", "--repair", "--yes", "--json").document["manifests"] == ["acme"]
-    assert here("archive", "verify").code == 0
+    assert here("ops", "archive", "verify").code == 0
     assert here("doctor", "--repair", "--yes").code == 2
 
 
 def test_sealed_operations_of_nobody_are_told_of(here: Run, home: Path, logged: Database) -> None:
-    here("archive", "seal", "--all")
+    here("ops", "archive", "seal", "--all")
     with logged.write() as connection:
         connection.exec_driver_sql("DELETE FROM memory_companies WHERE company_id = 'acme'")
     told = here("doctor")
@@ -100,17 +100,21 @@ def test_sealed_operations_of_nobody_are_told_of(here: Run, home: Path, logged: 
 
 @pytest.mark.usefixtures("logged", "held_by_rights")
 def test_folders_that_may_not_be_opened_are_one_sentence(here: Run, home: Path) -> None:
-    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    here("ops", "archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     [company] = (home / "archive").iterdir()
     for folder, code in ((company, 3), (home / "archive", 3), (home, 2)):
         folder.chmod(0)
-        for arguments in (["archive", "seal", "--all"], ["archive", "verify"], ["ops", "list"]):
+        for arguments in (
+            ["ops", "archive", "seal", "--all"],
+            ["ops", "archive", "verify"],
+            ["ops", "list"],
+        ):
             ran = here(*arguments)
             assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran.err
         told = here("doctor")
         assert (told.code, "✗" in told.out) == (1, True)
         folder.chmod(0o700)
-    assert here("archive", "verify").code == 0
+    assert here("ops", "archive", "verify").code == 0
 
 
 @pytest.mark.usefixtures("fake")
@@ -118,31 +122,33 @@ def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path:
     here("note", "We deploy")
     file, there = tmp_path / "b.zip", tmp_path / "there"
     proved = here("audit", "verify", "--json").document
-    done = here("backup", str(file))
+    done = here("backup", "create", str(file))
     assert (done.code, done.out) == (0, f"{file}\n")
     assert "it holds every text, keep it safe" in done.err
-    again = here("backup", str(file), "--json")
+    again = here("backup", "create", str(file), "--json")
     assert (again.code, again.document["error"]["kind"]) == (5, "conflict")
-    assert here("--read-only", "backup", str(tmp_path / "second.zip")).code == 0
-    assert here("--read-only", "restore", str(file), "--to", str(there)).code == 4
-    assert here("restore", str(file)).code == 2
-    back = here("restore", str(file), "--to", str(there), "--json")
+    assert here("--read-only", "backup", "create", str(tmp_path / "second.zip")).code == 0
+    assert here("--read-only", "backup", "restore", str(file), "--to", str(there)).code == 4
+    assert here("backup", "restore", str(file)).code == 2
+    back = here("backup", "restore", str(file), "--to", str(there), "--json")
     assert (back.code, back.document["home"]) == (0, str(there))
-    said = here("restore", str(file), "--to", str(tmp_path / "again")).err
+    said = here("backup", "restore", str(file), "--to", str(tmp_path / "again")).err
     assert "proved by their chain of digests, and " in said
     assert "as packed, by the hashes that the backup has of them" in said
     restored = here("--home", str(there), "audit", "verify", "--json").document
     assert restored["digest"] == proved["digest"]
     [logged] = here("ops", "list", "type:configure", "channel:cli", "--json").document["operations"]
     assert (logged["seq"], logged["request"]) == (proved["seq"] + 1, {"backup": str(file)})
-    assert here("restore", str(tmp_path / "none.zip"), "--to", str(tmp_path / "x")).code == 2
+    assert (
+        here("backup", "restore", str(tmp_path / "none.zip"), "--to", str(tmp_path / "x")).code == 2
+    )
 
 
 @pytest.mark.usefixtures("fake")
 def test_a_repair_says_first_what_it_will_do(here: Run, home: Path) -> None:
     here("bindings", "add", "notes", "vault")
     here("note", "We deploy", "--binding", "notes")
-    here("archive", "seal", "--all")
+    here("ops", "archive", "seal", "--all")
     here("note", "Lost from the log", "--binding", "notes")
     noted = here("audit", "verify", "--json").document
     damaged = (home / "memtui.db").read_bytes()[:20_000]
@@ -166,7 +172,10 @@ def test_a_repair_says_first_what_it_will_do(here: Run, home: Path) -> None:
     refused = here("note", "x", "--binding", "notes")
     assert (refused.code, "after a repair only a new owner" in refused.err) == (4, True)
     assert (
-        here("--principal", "user:ana", "members", "add", "user:ana", "--role", "owner").code == 0
+        here(
+            "--principal", "user:ana", "companies", "members", "add", "user:ana", "--role", "owner"
+        ).code
+        == 0
     )
     added = here("--principal", "user:ana", "note", "x", "--binding", "notes")
     assert added.code == 0, added.err

@@ -162,7 +162,7 @@ class Shell:
                 ran = self.here(*words[1:], *consent[1].split())
             ends = _ENDS.search(line)
             assert ran.code == int(ends[1] if ends else 0), f"{line}\n{ran.out}{ran.err}"
-            if words[1:3] == ["tokens", "add"]:
+            if words[1:3] == ["companies", "tokens", "add"]:
                 self._token = ran.out.split()[-1]
             if words[1:] == ["audit", "verify"]:
                 self._noted = ran.out.split()[-1]
@@ -389,7 +389,7 @@ def test_the_import_page_lists_every_field() -> None:
 def test_the_statements_of_the_pages_run(shell: Shell, home: Path, built: Built) -> None:
     shutil.rmtree(home)
     shutil.copytree(built.paths.data, home)
-    assert shell.here("archive", "seal", "--all").code == 0
+    assert shell.here("ops", "archive", "seal", "--all").code == 0
     for page in pages_with("sql"):
         for statement in "".join(one.code for one in of(page, "sql")).split(";\n"):
             local = statement.replace("s3://company-memory/log", str(home / "archive"))

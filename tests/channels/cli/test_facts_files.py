@@ -235,7 +235,7 @@ def test_a_note_of_a_file_that_cannot_be_is_said(here: Run, tmp_path: Path) -> N
         ("ops", "import", "x.parquet"),
         ("ops", "import", "x", "--format", "claude-code"),
         ("ops", "import", "x.jsonl", "--map", "started_at=ts"),
-        ("restore", "x.zip", "--to", "new"),
+        ("backup", "restore", "x.zip", "--to", "new"),
     ],
 )
 @pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a folder"])

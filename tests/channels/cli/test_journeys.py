@@ -55,7 +55,7 @@ def test_from_note_to_undo(memtui: Run, here: Run) -> None:
     assert found["snippets"][0]["source"]["comment_id"] == "C"
     assert here("get", record_id, *scope).out.startswith("we deploy from the release branch\n")
     assert here("correct", record_id, "we deploy from main", *scope).code == 0
-    assert "+ we deploy from main" in here("history", record_id, *scope).out
+    assert "+ we deploy from main" in here("get", "--history", record_id, *scope).out
     assert here("forget", record_id, "--yes", *scope).code == 0
     assert here("get", record_id, *scope).code == 1
     assert here("undo", *scope).code == 0

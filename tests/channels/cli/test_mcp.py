@@ -149,7 +149,7 @@ def test_no_client_is_told_of_a_server_that_cannot_start(
 def test_over_http_nobody_is_served_without_a_token(here: Run) -> None:
     refused = here("mcp", "--http", "--port", "0")
     assert refused.code == 2
-    assert "memtui tokens add" in refused.err
+    assert "memtui companies tokens add" in refused.err
     unfit = here("mcp", "serve", "--http", "--agent", "x")
     assert unfit.code == 2
     assert "--agent" in unfit.err

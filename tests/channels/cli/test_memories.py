@@ -107,10 +107,10 @@ def test_get_shows_text_source_and_link(here: Run) -> None:
 def test_the_life_of_a_record(here: Run) -> None:
     record_id = write(here, "first", "--project", "p")
     assert here("correct", record_id, "second", "--project", "p").out.strip() == record_id
-    history = here("history", record_id, "--project", "p")
+    history = here("get", record_id, "--history", "--project", "p")
     assert "- first" in history.out
     assert "+ second" in history.out
-    changes = here("history", record_id, "--json").document["changes"]
+    changes = here("get", record_id, "--history", "--json").document["changes"]
     assert [change["operation"]["operation_type"] for change in changes] == ["correct", "write"]
     assert here("forget", record_id, "--yes", "--project", "p").code == 0
     assert here("get", record_id).code == 1
@@ -281,7 +281,7 @@ def test_hostile_text_is_shown_in_every_command(here: Run, terminal: bool) -> No
         ["query", "deploy"],
         ["get", record_id, "--provenance"],
         ["browse"],
-        ["history", record_id],
+        ["get", record_id, "--history"],
         ["ops", "list"],
         ["ops", "show", "2"],
         ["undo", "--list"],
@@ -327,7 +327,7 @@ def test_a_provider_may_hold_lone_surrogates(here: Run, fake: type[FakeAdapter])
         (["correct", "x", "y"], "correct"),
         (["forget", "x", "--yes"], "forget"),
         (["forget", "x"], "forget"),
-        (["history", "x"], "history"),
+        (["get", "x", "--history"], "history"),
     ],
 )
 def test_what_cannot_be_resolved_is_logged_too(

@@ -26,69 +26,68 @@ def vaults(here: Run) -> Run:
 
 
 def test_dry_run_then_apply_then_verify_then_cutover(vaults: Run) -> None:
-    planned = vaults("migrate", "default", "second", "--dry-run")
+    planned = vaults("migrate", "plan", "default", "second")
     assert planned.code == 0, planned.err
     assert "project p" in planned.out
     assert "projects/p" in planned.out
     assert "4 records from default to second" in planned.out
     assert vaults("browse", "--binding", "second", "--json").document["records"] == []
-    failed = vaults("migrate", "default", "second", "--verify")
+    failed = vaults("migrate", "verify", "default", "second")
     assert failed.code == 1
     assert failed.out.count("missing  ") == 4
-    early = vaults("cutover", "default", "second")
+    early = vaults("migrate", "cutover", "default", "second")
     assert early.code == 5
     assert len(early.err.splitlines()) == 1
-    applied = vaults("migrate", "default", "second", "--apply", "--json").document
+    applied = vaults("migrate", "apply", "default", "second", "--json").document
     assert (applied["written"], applied["failed"]) == (4, 0)
-    again = vaults("migrate", "default", "second", "--apply")
+    again = vaults("migrate", "apply", "default", "second")
     assert again.out.splitlines()[0] == "written 0  replaced 0  unchanged 4  failed 0  redacted 0"
-    proof = vaults("migrate", "default", "second", "--verify", "--json")
+    proof = vaults("migrate", "verify", "default", "second", "--json")
     assert proof.code == 0
     assert proof.document["passed"] is True
-    sample = vaults("migrate", "default", "second", "--verify", "--sample", "2", "--seed", "9")
+    sample = vaults("migrate", "verify", "default", "second", "--sample", "2", "--seed", "9")
     assert "--seed 9" in sample.out
-    assert vaults("cutover", "default", "second").out == (
+    assert vaults("migrate", "cutover", "default", "second").out == (
         "company local is served by second\n"
         "the old binding is read-only now; the same command with --back opens it again\n"
     )  # fmt: skip
     assert vaults("bindings", "resolve").out.startswith("second")
-    assert vaults("cutover", "default", "second", "--back", "--json").code == 0
+    assert vaults("migrate", "cutover", "default", "second", "--back", "--json").code == 0
     assert vaults("bindings", "resolve").out.startswith("default")
 
 
 def test_a_dry_run_as_json(vaults: Run) -> None:
-    found = vaults("migrate", "default", "second", "--dry-run", "--json", "--project", "p").document
+    found = vaults("migrate", "plan", "default", "second", "--json", "--project", "p").document
     assert found["records"] == 3
     assert found["scopes"] == [
         {"scope": "project p", "kind": "note", "records": 3, "place": "projects/p"}
     ]
 
 
-@pytest.mark.parametrize("step", ["--dry-run", "--apply"])
+@pytest.mark.parametrize("step", ["plan", "apply"])
 def test_files_that_cannot_be_read_are_named(here: Run, tmp_path: Path, step: str) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "latin.md").write_bytes(b"Caf\xe9")
     (notes / "open.md").write_text("---\nnever closed")
     assert here("bindings", "add", "mine", "vault", "--set", f"path={notes}").code == 0
-    done = here("migrate", "mine", "default", step)
+    done = here("migrate", step, "mine", "default")
     assert done.code == 1
     assert f"not read: {notes}/latin.md:1: The line holds bytes that are not UTF-8" in done.out
     assert f"not read: {notes}/open.md:1: " in done.out
     assert "  latin.md: Bytes of its file are not UTF-8 and would be lost" in done.out
-    assert len(here("migrate", "mine", "default", step, "--json").document["problems"]) == 2
+    assert len(here("migrate", step, "mine", "default", "--json").document["problems"]) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (["default", "second"], 2),
-        (["default", "second", "--apply", "--verify"], 2),
-        (["default", "second", "--apply", "--sample", "3"], 2),
-        (["default", "second", "--verify", "--seed", "3"], 2),
-        (["default", "default", "--apply"], 2),
-        (["default", "nope", "--apply"], 1),
-        (["other/default", "second", "--apply"], 4),
+        (["apply", "default", "second", "--sample", "3"], 2),
+        (["verify", "default", "second", "--seed", "3"], 2),
+        (["apply", "default", "default"], 2),
+        (["apply", "default", "nope"], 1),
+        (["apply", "other/default", "second"], 4),
     ],
 )
 def test_wrong_words_are_one_sentence(vaults: Run, words: list[str], code: int) -> None:
@@ -100,13 +99,13 @@ def test_wrong_words_are_one_sentence(vaults: Run, words: list[str], code: int) 
 
 def test_a_read_only_destination_is_denied(vaults: Run) -> None:
     assert vaults("bindings", "read-only", "second", "on").code == 0
-    assert vaults("migrate", "default", "second", "--apply").code == 4
-    assert vaults("migrate", "default", "second", "--dry-run").code == 0
+    assert vaults("migrate", "apply", "default", "second").code == 4
+    assert vaults("migrate", "plan", "default", "second").code == 0
 
 
 def test_a_record_that_is_not_taken_is_named_and_the_rest_moves(vaults: Run) -> None:
     assert vaults("bindings", "add", "facts", "facts").code == 0
-    ran = vaults("migrate", "default", "facts", "--apply")
+    ran = vaults("migrate", "apply", "default", "facts")
     assert ran.code == 1
     assert "written 3" in ran.out
     assert "failed 1" in ran.out
@@ -114,7 +113,7 @@ def test_a_record_that_is_not_taken_is_named_and_the_rest_moves(vaults: Run) -> 
 
 
 def test_a_terminal_sees_how_far_it_is(vaults: Run) -> None:
-    ran = vaults("migrate", "default", "second", "--apply", terminal=True)
+    ran = vaults("migrate", "apply", "default", "second", terminal=True)
     assert "4 of 4" in ran.err
     assert "/s" in ran.err
 
@@ -124,7 +123,7 @@ def test_ctrl_c_says_how_to_go_on(vaults: Run, home: Path) -> None:
     for number in range(40):
         vaults("note", f"note {number}")
     process = subprocess.Popen(
-        [sys.executable, "-m", "memtui", "migrate", "default", "second", "--apply"],
+        [sys.executable, "-m", "memtui", "migrate", "apply", "default", "second"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"MEMTUI_HOME": str(home)},
     )  # fmt: skip
@@ -135,6 +134,6 @@ def test_ctrl_c_says_how_to_go_on(vaults: Run, home: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode in {0, 130}
     assert (process.returncode == 130) == ("to continue" in errors), errors
-    done = vaults("migrate", "default", "second", "--apply", "--json").document
+    done = vaults("migrate", "apply", "default", "second", "--json").document
     assert done["written"] + done["unchanged"] == 44
-    assert vaults("migrate", "default", "second", "--verify").code == 0
+    assert vaults("migrate", "verify", "default", "second").code == 0

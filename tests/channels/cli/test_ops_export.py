@@ -21,7 +21,7 @@ from tests.channels.cli.conftest import Run
 @pytest.fixture
 def mixed(here: Run, logged: Database) -> Database:
     """The first 29 operations sealed, with the seal one of the 82."""
-    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    here("ops", "archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     fill(logged, 20, start=62)
     return logged
 

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from memtui.actions import ACTIONS
+from memtui.channels.cli.command import LazyGroup
 from memtui.channels.cli.errors import EXIT_CODES
-from memtui.channels.cli.main import COMMANDS, command_line
+from memtui.channels.cli.main import BEGIN, COMMANDS, SECTIONS, command_line
 from memtui.channels.cli.reference import MARK, PAGES, renewed, walk, write
 from memtui.config import Settings
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+MOST_COMMANDS = 31
 made = cache(renewed)
 
 
@@ -35,6 +39,28 @@ def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
     commands = command_line().commands
     for name, (sentence, _) in COMMANDS.items():
         assert commands[name].itself.help.split("\n\n")[0] == sentence
+
+
+def test_each_command_stands_in_one_section_and_they_do_not_become_more() -> None:
+    names = [name for _, of_section in SECTIONS.values() for name in of_section.split()]
+    assert sorted(names) == sorted(command_line().commands)
+    assert len(names) <= MOST_COMMANDS
+    paths = {path for path, _ in walk()}
+    assert {one.removesuffix(" COMMAND --help") for one in BEGIN} <= paths
+
+
+@pytest.mark.parametrize("folder", ["memtui", "docs", "README.md", "CONTRIBUTING.md"])
+def test_a_command_that_a_sentence_names_is_there(folder: str) -> None:
+    paths = dict(walk())
+    place = ROOT / folder
+    files = [one for one in place.rglob("*") if one.suffix in {".py", ".md"}] or [place]
+    for file in files:
+        text = file.read_text("utf-8")
+        for said in re.findall(r"`memtui (?:--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z-]+)?)", text):
+            first, _, second = said.partition(" ")
+            assert f"memtui {first}" in paths, (file, said)
+            if second and isinstance(paths[f"memtui {first}"], LazyGroup):
+                assert f"memtui {said}" in paths, (file, said)
 
 
 def test_every_setting_exit_code_and_action_is_documented() -> None:

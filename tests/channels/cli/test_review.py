@@ -51,9 +51,9 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     [fixed] = here("browse", "--json").document["records"]
     told = here("get", fixed["handle"]["provider_record_id"], "--provenance").out
     assert " by agent:bot, fixed and accepted by user:" in told
-    history = here("history", fixed["handle"]["provider_record_id"])
+    history = here("get", "--history", fixed["handle"]["provider_record_id"])
     assert history.out.count(" by agent:bot, fixed and accepted by user:") == 2
-    versions = here("history", fixed["handle"]["provider_record_id"], "--json").document
+    versions = here("get", "--history", fixed["handle"]["provider_record_id"], "--json").document
     assert [one["created_by"] for one in versions["timeline"]] == ["agent:bot"]
     changed = here("review", "accept", second, "0000", third)
     assert (changed.code, held(here)) == (1, [second, third])
@@ -103,7 +103,7 @@ def test_what_no_rule_can_be_made_of_is_told_with_what_was_decided(here: Run) ->
     ana, ben = ("--principal", "user:ana"), ("--principal", "user:ben")
     in_web = ("user:ben", "--role", "admin", "--project", "web")
     for member in (("user:ana", "--role", "owner"), in_web):
-        assert here(*ana, "members", "add", *member).code == 0
+        assert here(*ana, "companies", "members", "add", *member).code == 0
     half = here(*ben, "review", "accept", one, "--always", "agent")
     assert half.code == 1
     assert "it is decided on, but no rule was made of it. Only an admin or owner" in half.err

@@ -41,7 +41,7 @@ def test_a_picture_shows_the_screen_and_keeps_nothing(
         here("note", f"about {project} \x1b[31m $0.123456", "--project", project)
     logged = here("ops", "list", "--json").document["total"]
     picture = tmp_path / "records.svg"
-    asked = ("screenshot", "records", "--project", "apollo", "--to", str(picture))
+    asked = ("views", "screenshot", "records", "--project", "apollo", "--to", str(picture))
     done = here(*asked, "--size", "80x24", "--theme", "ansi", "--json")
     assert done.document["whole"], done.err
     ET.fromstring(picture.read_text("utf-8"))
@@ -71,7 +71,7 @@ def test_what_cannot_be_pictured_is_a_sentence(
     here: Run, person: Path, screen: str, options: list[str], said: str
 ) -> None:
     here("note", "x")
-    refused = here("screenshot", screen, "--to", str(person / "x.svg"), *options)
+    refused = here("views", "screenshot", screen, "--to", str(person / "x.svg"), *options)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert said in refused.err
     assert not list(person.glob("*.svg"))
@@ -79,14 +79,14 @@ def test_what_cannot_be_pictured_is_a_sentence(
 
 def test_a_service_that_does_not_open_is_no_fault(here: Run, person: Path) -> None:
     here("note", "x")
-    asked = ("screenshot", "records", "--to", str(person / "x.svg"))
+    asked = ("views", "screenshot", "records", "--to", str(person / "x.svg"))
     refused = here("--company", "nope", *asked)
     assert (refused.code, "There is no company nope" in refused.err) == (1, True)
 
 
 def test_a_home_without_anything_is_not_made(here: Run, person: Path) -> None:
     none = person / "none"
-    asked = ("screenshot", "records", "--to", str(person / "x.svg"))
+    asked = ("views", "screenshot", "records", "--to", str(person / "x.svg"))
     assert here("--home", str(none), *asked).code == 1
     assert not none.exists()
 

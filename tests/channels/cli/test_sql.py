@@ -41,7 +41,7 @@ def test_every_kind_of_value_is_json(here: Run) -> None:
 def test_rows_are_counted_and_cut(here: Run, logged: Database) -> None:
     counts = "SELECT count(*), (SELECT count(*) FROM usage) > 0 FROM operations"
     assert here("sql", counts, "--json").document["rows"] == [[60, True]]
-    here("archive", "seal", "--all")
+    here("ops", "archive", "seal", "--all")
     assert here("sql", counts, "--json").document["rows"] == [[62, True]]
     asked = "SELECT seq FROM operations ORDER BY seq"
     some = here("sql", asked, "--limit", "2", "--json")

@@ -50,7 +50,7 @@ def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -
         return [engines & names for names in told if "memtui.channels.cli.main" in names]
 
     engines = {"sqlalchemy", "sqlmodel", "duckdb", "alembic"}
-    assert "duckdb" in loaded(["note", "Yes."], ["archive", "seal"])[-1]
+    assert "duckdb" in loaded(["note", "Yes."], ["ops", "archive", "seal"])[-1]
     commands = ["note", "No."], ["query", "deploy"], ["bindings", "list"], ["budget", "list"]
     assert loaded(*commands) == [set()] * len(commands)
 

@@ -49,7 +49,7 @@ def told(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_document_equals_a_count_of_the_export(here: Run, logged: Database) -> None:
-    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    here("ops", "archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     exported = lines(here("ops", "export", "--to", "-").out)
     found = here("stats", "--by", "agent,status", "--by", "agent", "--json").document
     assert told(found) == counted(exported)

@@ -60,12 +60,12 @@ def test_changes_and_history_say_who_and_why(here: Run) -> None:
     assert "0 added, 1 changed, 0 removed" in ran.err
     days = here("changes", "--since", "60d", "--days", *place, "--json").document["days"]
     assert [(one["added"], one["changed"]) for one in days] == [(1, 0), (0, 1)]
-    history = here("history", "projects/web/facts.md#/region", *place).out
+    history = here("get", "projects/web/facts.md#/region", "--history", *place).out
     assert "to now  by agent:ops  from run 4410" in history
     assert "ended by agent:ops" in history
     assert "  + region: eu\n    valid: " in history
     assert here("correct", "projects/web/facts.md#/region", "--pin", *place).code == 0
-    history = here("history", "projects/web/facts.md#/region", *place).out
+    history = here("get", "projects/web/facts.md#/region", "--history", *place).out
     assert "    region: us\n    pinned: no → yes\n" in history
     ends_first = ("--valid-from", "2026-05-01", "--valid-to", "2026-04-01")
     wrong = here("note", "region: eu", *kind, *place, *ends_first)

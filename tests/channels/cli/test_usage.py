@@ -70,7 +70,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["forget", "a", "b", "c", "--yes"], 1, "for this scope, nor the 2 others; `memtui browse`"),
     (["undo"], 1, "."),
     (["undo", "zzz"], 1, "zzz"),
-    (["history", "nothing"], 1, "."),
+    (["get", "nothing", "--history"], 1, "."),
     (["browse", "--limit", "0"], 2, "'--limit'"),
     (["browse", "colour:red"], 2, "There is no filter field colour;"),
     (["browse", 'project:"x'], 2, "unclosed quote"),

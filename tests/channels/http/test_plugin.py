@@ -39,7 +39,7 @@ def address(
 ON_VAULT = pytest.mark.parametrize("address", ["vault"], indirect=True)
 """Of what the server does before it asks a provider."""
 ON_POSTGRES = pytest.mark.parametrize("address", ["postgresql"], indirect=True)
-"""Of what the checks of `memtui conformance` ask of a vault that we serve."""
+"""Of what the checks of `memtui bindings conformance` ask of a vault that we serve."""
 
 
 class Plugin:

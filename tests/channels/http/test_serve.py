@@ -137,7 +137,7 @@ def test_it_stops_while_a_client_holds_its_connection(home: Path, token: str) ->
 def test_without_a_token_it_does_not_start(home: Path) -> None:
     code, said = refused(home, "--port", "0")
     assert code == 2
-    assert "memtui tokens add" in said
+    assert "memtui companies tokens add" in said
 
 
 def test_a_port_that_is_taken(home: Path, token: str) -> None:

@@ -1,4 +1,4 @@
-"""`memtui web` as it is started, with a real browser's protocol and a terminal that reads it."""
+"""`memtui serve web` as it starts, with a real browser's protocol and a terminal that reads it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DRAWN = {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}
 
 @dataclass
 class Served:
-    """A running `memtui web`."""
+    """A running `memtui serve web`."""
 
     process: asyncio.subprocess.Process
     home: Path
@@ -51,7 +51,17 @@ class Served:
 
 @asynccontextmanager
 async def serving(home: Path, *options: str) -> AsyncIterator[Served]:
-    command = [sys.executable, "-m", "memtui", "--home", str(home), "web", "--json", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "memtui",
+        "--home",
+        str(home),
+        "serve",
+        "web",
+        "--json",
+        *options,
+    ]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
