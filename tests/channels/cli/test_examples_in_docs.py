@@ -162,7 +162,7 @@ class Shell:
                 ran = self.here(*words[1:], *consent[1].split())
             ends = _ENDS.search(line)
             assert ran.code == int(ends[1] if ends else 0), f"{line}\n{ran.out}{ran.err}"
-            if words[1:3] == ["companies", "tokens", "add"]:
+            if words[1:4] == ["companies", "tokens", "add"]:
                 self._token = ran.out.split()[-1]
             if words[1:] == ["audit", "verify"]:
                 self._noted = ran.out.split()[-1]

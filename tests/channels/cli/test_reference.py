@@ -16,6 +16,8 @@ from memtui.config import Settings
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 MOST_COMMANDS = 31
+NAMED = r"`memtui (?:--read-only |--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z-]+)?)"
+"""A command that a sentence names, and the next word."""
 made = cache(renewed)
 
 
@@ -56,7 +58,7 @@ def test_a_command_that_a_sentence_names_is_there(folder: str) -> None:
     files = [one for one in place.rglob("*") if one.suffix in {".py", ".md"}] or [place]
     for file in files:
         text = file.read_text("utf-8")
-        for said in re.findall(r"`memtui (?:--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z-]+)?)", text):
+        for said in re.findall(NAMED, text):
             first, _, second = said.partition(" ")
             assert f"memtui {first}" in paths, (file, said)
             if second and isinstance(paths[f"memtui {first}"], LazyGroup):
