@@ -16,7 +16,7 @@ from memtui.config import Settings
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 MOST_COMMANDS = 31
-NAMED = r"`memtui (?:--read-only |--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z-]+)?)"
+NAMED = r"`memtui (?:--read-only |--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z][a-z-]*)?)"
 """A command that a sentence names, and the next word."""
 made = cache(renewed)
 
