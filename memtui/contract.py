@@ -780,6 +780,8 @@ class Filter(Model):
     """All of them must hold, as must the fields. At most two per field, one of them excluding."""
     uses: tuple[UseTest, ...] = ()
     """All of them must hold; for records only."""
+    alternatives: Annotated[tuple["Filter", ...], AfterValidator(_few)] = ()
+    """One of them must hold too, if there are any; none of them has alternatives itself."""
     internal: bool = False
     """Include memtui's own reads; ignored where a channel is named."""
 
@@ -813,7 +815,8 @@ class Filter(Model):
     @property
     def excludes_internal(self) -> bool:
         """Whether memtui's own reads are left out."""
-        return not self.internal and all(one.field != "channel" for one in self.field_tests())
+        tests = (test for one in (self, *self.alternatives) for test in one.field_tests())
+        return not self.internal and all(test.field != "channel" for test in tests)
 
     def with_internal(self) -> Self:
         """Return the filter with memtui's own reads included."""

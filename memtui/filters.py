@@ -82,16 +82,12 @@ _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
 _LOGGED = {"operation_type", "status", "channel", "principal"}
+_OF_OPERATIONS = {"binding_key", "comparisons", "alternatives", "internal"}
+_OF_RECORDS = {"topic", "tag", "binding_key", "uses", "alternatives"}
 SUPPORTED: dict[FilterTarget, frozenset[str]] = {
-    FilterTarget.OPERATIONS: frozenset(
-        _WORDS | _OWNERS | _WORK | _TIME | _LOGGED | {"binding_key", "comparisons", "internal"}
-    ),
-    FilterTarget.RECORDS: frozenset(
-        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key", "uses"}
-    ),
-    FilterTarget.FACTS: frozenset(
-        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key", "uses"}
-    ),
+    FilterTarget.OPERATIONS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _LOGGED | _OF_OPERATIONS),
+    FilterTarget.RECORDS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _OF_RECORDS | {"kind"}),
+    FilterTarget.FACTS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _OF_RECORDS),
     FilterTarget.BUDGET: frozenset(
         _WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key", "uses"}
     ),
@@ -112,6 +108,8 @@ _CHOOSES: dict[FilterTarget, frozenset[str]] = {
 def supported_by(chosen: Filter, target: FilterTarget) -> Filter:
     """Return the part of a filter that a target supports."""
     supported = SUPPORTED[target]
+    if _unsupported_beside_or(chosen, target):
+        supported -= {"alternatives"}
     own = {name: getattr(chosen, name) for name in supported if name in chosen.model_fields_set}
     return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(target, one)))
 
@@ -137,7 +135,23 @@ def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
     if "fuzzy" not in supported and chosen.fuzzy:
         terms.append("~words")
     terms.extend(_written(one) for one in chosen.terms if not _holds(target, one))
-    return terms
+    return [*terms, *_unsupported_beside_or(chosen, target)]
+
+
+def _unsupported_beside_or(chosen: Filter, target: FilterTarget) -> list[str]:
+    """Return what a target does not support in the alternatives of a filter.
+
+    A condition on a binding or a use of records is none of a single record.
+    """
+    if chosen.alternatives and "alternatives" not in SUPPORTED[target]:
+        return ["or"]
+    found = [term for one in chosen.alternatives for term in unsupported(one, target)]
+    if target is not FilterTarget.OPERATIONS:
+        for one in chosen.alternatives:
+            names = [test.field for test in one.field_tests() if test.field == "binding_key"]
+            words = [*map(WORD_OF.__getitem__, names), *(str(test.use) for test in one.uses)]
+            found += [f"{word}: beside “or”" for word in words]
+    return list(dict.fromkeys(found))
 
 
 def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
@@ -180,8 +194,6 @@ def asked_with(chosen: Filter) -> dict[str, Any]:
     return {"filter": narrowing, **{name: getattr(chosen, name) for name in own}}
 
 
-_JOINING = {"not", "or", "and"}
-"""Words that are refused between terms: a filter's terms must all hold."""
 _TERM = late_pattern(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PART = late_pattern(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 """A value between commas."""
@@ -235,7 +247,8 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 
     `agent:bob,eve` matches either; `-` before a field, a word or a fuzzy word excludes matches.
     A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is never a
-    field, nor is a URL, nor a word that ends in a colon and names no field. `cost>0.01` compares
+    field, nor is a URL, nor a word that ends in a colon and names no field. `or` beside a term
+    separates alternatives, each with all terms up to the next. `cost>0.01` compares
     (`MEASURES`); a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
     `~word` is a fuzzy word (`memtui.fuzzy`); `~/notes` is a path.
 
@@ -245,11 +258,13 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     if _TERM.sub("", line).strip():
         raise Invalid("The filter has an unclosed quote; close it or take it out.")
     written = _TERM.findall(line)
-    _refuse_joined(written)
-    found = _Line(now, zone)
-    for term in _sources(written):
-        found.take(term)
-    return found.filter()
+    parts: list[Filter] = []
+    for terms in _alternatives(list(_sources(written))):
+        found = _Line(now, zone)
+        for term in terms:
+            found.take(term)
+        parts.append(found.filter())
+    return parts[0] if len(parts) == 1 else build_filter(alternatives=tuple(parts))
 
 
 def _sources(written: Sequence[str]) -> Iterator[str]:
@@ -435,17 +450,29 @@ def _meant(name: str, part: str) -> tuple[str, ...]:
     return (value,)
 
 
-def _refuse_joined(terms: Sequence[str]) -> None:
-    """Raise `Invalid` for a word that looks like a joiner of terms, such as `or`."""
+def _alternatives(terms: Sequence[str]) -> list[list[str]]:
+    """Return the terms of a line, parted at each `or` that stands beside a term.
+
+    Raises:
+        Invalid: an `or` has nothing on one side, or a term is joined or excluded in another way.
+    """
+    found: list[list[str]] = [[]]
     for before, term, following in zip(["", *terms], terms, [*terms[1:], ""], strict=False):
-        joins = following and (_is_term(following) or (_is_term(before) and term.lower() != "not"))
-        if term.lower() in _JOINING and joins:
+        word, joins = term.lower(), _is_term(following) or _is_term(before)
+        if word == "or" and joins:
+            found.append([])
+            continue
+        if following and ((word == "not" and _is_term(following)) or (word == "and" and joins)):
             raise Invalid(
                 f"All terms of a filter must hold: remove “{term}”, or quote it to search for the "
-                "word. -type:query excludes, and agent:a,b lets either through."
+                "word. -type:query excludes, and “or” lets either side through."
             )
         if term[0] == "!" and _is_term(term[1:]):
             raise Invalid(f"A term is excluded by a - before it: -{term[1:]}.")
+        found[-1].append(term)
+    if len(found) > 1 and not all(found):
+        raise Invalid("“or” needs a term on both sides; quote it to search for the word.")
+    return found
 
 
 def _is_term(term: str) -> bool:
@@ -552,6 +579,8 @@ def _expected(found: Mapping[str, Any]) -> list[str]:
 
 def taken_for_words(chosen: Filter) -> Iterator[str]:
     """Yield a notice for each word that may have been meant as a time or an operation."""
+    for one in chosen.alternatives:
+        yield from taken_for_words(one)
     for word in (chosen.text or "").split():
         if _SEQ.fullmatch(word):
             yield (
@@ -577,7 +606,8 @@ def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
     terms.extend(_quoted_fuzzy(word) for word in chosen.fuzzy)
     terms.extend(_written(one) for one in chosen.terms if one.field not in WORD_OF)
-    return " ".join(terms)
+    each = [format_filter(one, zone) for one in chosen.alternatives]
+    return " or ".join(" ".join([*terms, one]) for one in each) if each else " ".join(terms)
 
 
 def _written(term: Term) -> str:

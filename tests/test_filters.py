@@ -172,7 +172,7 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms", "uses"}
+    typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms", "uses", "alternatives"}
     assert set(USES.values()) == set(Use)
     assert typed == set(Filter.model_fields) - {"internal"}  # a channel says it
     assert set(MEASURES.values()) == set(Measure)
@@ -448,11 +448,12 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
     [
         ("not type:query", "-type:query excludes"),
         ("NOT agent:bob", "remove “NOT”"),
-        ("agent:a or agent:b", "agent:a,b lets either through"),
+        ("agent:a or", "“or” needs a term on both sides"),
+        ("or -draft", "“or” needs a term on both sides"),
+        ("agent:a or or type:write", "“or” needs a term on both sides"),
         ("status:ok and -type:write", "remove “and”"),
         ("deploy not cost>0.1", "remove “not”"),
         ("agent:a and -draft", "remove “and”"),
-        ("agent:a or draft", "remove “or”"),
         ("!agent:bob", "a - before it: -agent:bob"),
         ("-cost>1", "cannot be excluded; remove the -"),
         ("-since:7d", "since: takes one time and no -; use until:"),
@@ -487,6 +488,29 @@ def test_a_field_is_known_in_any_case_and_what_is_none_is_a_word() -> None:
     assert parse_filter("Agent:a Error:x", now=NOW) == Filter(agent_id="a", text="Error:x")
 
 
+def test_or_beside_a_term_separates_alternatives() -> None:
+    line = "agent:a cost>0.01 OR run 4411 or draft"
+    chosen = parse_filter(line, now=NOW)
+    costly = Filter(agent_id="a", comparisons=parse_filter("cost>0.01", now=NOW).comparisons)
+    of_run = Filter(terms=(Term(field="run_id", values=("4411", "run-4411")),))
+    assert chosen == Filter(alternatives=(costly, of_run, Filter(text="draft")))
+    assert format_filter(chosen) == "agent:a cost>0.01 or run:4411,run-4411 or draft"
+    narrowed = chosen.model_copy(update={"topic": "ci"})
+    assert parse_filter(format_filter(narrowed), now=NOW).alternatives[0].topic == "ci"
+
+
+def test_a_term_that_narrows_nothing_stops_all_alternatives() -> None:
+    chosen = parse_filter("type:write or agent:a", now=NOW)
+    assert unsupported(chosen, FilterTarget.RECORDS) == ["type:"]
+    assert supported_by(chosen, FilterTarget.RECORDS) == Filter()
+    with pytest.raises(Invalid, match="binding: beside “or” cannot narrow records"):
+        refuse_unsupported(parse_filter("binding:a or tag:b", now=NOW), FilterTarget.RECORDS)
+    with pytest.raises(Invalid, match="read: beside “or” cannot"):
+        refuse_unsupported(parse_filter("read:never or tag:b", now=NOW), FilterTarget.FACTS)
+    chosen = parse_filter("binding:a or tag:b", now=NOW)
+    assert unsupported(chosen, FilterTarget.QUESTIONS) == ["or"]
+
+
 def test_a_field_is_asked_for_once() -> None:
     assert parse_filter("agent:a agent:a", now=NOW).agent_id == "a"
     with pytest.raises(Invalid, match="nothing can be both; agent:a,b lets either through"):
@@ -515,6 +539,7 @@ def only(field: str) -> Filter:
         "until": NOW, "fuzzy": ("x",),
         "comparisons": (Comparison(measure=Measure.COST, sign=">", value=Decimal(1)),),
         "uses": (UseTest(use=Use.READ),),
+        "alternatives": (Filter(agent_id="a"), Filter(text="x")),
     }  # fmt: skip
     return Filter.model_validate({field: one_each.get(field, "x"), "internal": True})
 
@@ -541,6 +566,7 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
         "`cost>` …": "comparisons",
         "words": "text",
         "`~words`": "fuzzy",
+        "`or`": "alternatives",
     }
     assert [row[0] for row in rows] == list(terms)
     for name, *marks in rows:

@@ -84,7 +84,10 @@ _MEASURED = {Measure.LATENCY: "took", Measure.SCORE: "best score"}
 
 def understood(chosen: Filter, zone: tzinfo) -> str:
     """Return a filter in words, with moments in `zone`: `type is not query, agent is a or b`."""
-    return ", ".join(_said(chosen, zone))
+    said = list(_said(chosen, zone))
+    if chosen.alternatives:
+        said.append(" or ".join(understood(one, zone) for one in chosen.alternatives))
+    return ", ".join(said)
 
 
 def _said(chosen: Filter, zone: tzinfo) -> Iterator[str]:

@@ -45,7 +45,7 @@ _TESTED: dict[str, tuple[str, Test]] = {
 
 
 def conditions(wanted: Filter) -> Iterator[Condition]:
-    """Yield the conditions of a filter; a record must pass all of them."""
+    """Yield the conditions of a filter but its alternatives; a record must pass all of them."""
     for field, values, excluded in wanted.field_tests():
         if field in _TESTED:
             yield Condition(*_TESTED[field], values, excluded)
@@ -75,6 +75,8 @@ def translated(
 ) -> Iterator[Translated[Clause]]:
     """Yield a filter's conditions in a store's query language; all must hold.
 
+    The store translates each of the filter's alternatives by itself.
+
     `columns` maps a field to its column; in a field without one, no record has a value.
     """
     for field, test, values, excluded in conditions(wanted):
@@ -94,11 +96,13 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
         for one in conditions(wanted)
     ]
 
+    others = [matcher(one) for one in wanted.alternatives]
+
     def passes(record: Record) -> bool:
         return all(
             any(_passes(record, field, test, value) for value in values) != excluded
             for field, test, values, excluded in asked
-        )
+        ) and (not others or any(other(record) for other in others))
 
     return passes
 

@@ -20,12 +20,14 @@ from sqlalchemy import (
     CompoundSelect,
     Double,
     String,
+    and_,
     cast,
     func,
     literal_column,
     not_,
     or_,
     select,
+    true,
     tuple_,
     type_coerce,
     union_all,
@@ -137,6 +139,9 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
     if chosen.excludes_internal:
         parts.append(f"NOT {INTERNAL}")
+    if chosen.alternatives:
+        each = (condition(one.with_internal(), begun=begun) for one in chosen.alternatives)
+        parts.append(f"({' OR '.join(f'({one or True})' for one in each)})")
     return " AND ".join(parts)
 
 
@@ -218,6 +223,10 @@ def conditions(
     found.extend(_nearly_has(word) for word in chosen.fuzzy)
     if chosen.excludes_internal:
         found.append(literal_column(f"NOT {INTERNAL}", Boolean))
+    if chosen.alternatives:
+        each = [one.with_internal() for one in chosen.alternatives]
+        tests = (conditions(dialect, company_id, one, None) for one in each)
+        found.append(or_(*(and_(true(), *one) for one in tests)))
     return found
 
 

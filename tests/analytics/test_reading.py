@@ -116,6 +116,9 @@ FILTERS = [
     ),
     Filter(terms=(Term(field="text", values=("drop", "развёртывание"), excluded=True),)),
     Filter(terms=(Term(field="fuzzy", values=("dply",), excluded=True),)),
+    Filter(alternatives=(Filter(agent_id="coding", status="ok"), Filter(text="drop"))),
+    Filter(alternatives=(Filter(run_id="r"), Filter(channel="app"))),
+    Filter(status="ok", alternatives=(Filter(operation_type="write"), Filter(text="deploy"))),
 ]
 
 

@@ -356,6 +356,10 @@ FILTERS: list[dict[str, Any]] = [
         Term(field="text", values=("5432", "6000"), excluded=True),
         Term(field="fuzzy", values=("teh",), excluded=True),
     )),
+    {"alternatives": ({"topic": "net"}, {"tag": "a", "text": "6000"}, {"terms": (
+        Term(field="text", values=("port", "the"), excluded=True),
+    )})},
+    {"text": "port", "alternatives": ({"topic": "ops"}, {"tag": "b", "topic": "net"})},
 ]  # fmt: skip
 
 

@@ -234,6 +234,7 @@ def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
             [5, 4, 3, 2],
         ),
         (Filter(terms=(Term(field="fuzzy", values=("brnch",), excluded=True),)), [5, 4, 3, 2]),
+        (Filter(alternatives=(Filter(run_id="r9"), Filter(text="branch deploy"))), [5, 1]),
     ],
 )
 def test_filters(database: Database, chosen: Filter, expected: list[int]) -> None:

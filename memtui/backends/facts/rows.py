@@ -36,6 +36,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -430,6 +431,8 @@ class FactRows:
         for clauses, excluded in translated(wanted, columns, tests):
             found = or_(false(), *clauses)
             yield not_(func.coalesce(found, false())) if excluded else found
+        if wanted.alternatives:
+            yield or_(*(and_(true(), *self._matching(one)) for one in wanted.alternatives))
 
     def _place(self, sort: str) -> ColumnElement[Any]:
         updated = func.coalesce(_e.updated_at, _r.created) if self._has_details else _r.created

@@ -11,7 +11,7 @@ import heapq
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -143,10 +143,8 @@ class _Where:
 
     def match(self, wanted: Filter) -> None:
         """Add the fields of a filter; every one that is set narrows."""
-        for clauses, excluded in translated(wanted, _COLUMNS, _TESTS):
-            found = " OR ".join(sql for sql, _ in clauses) or "0"
-            values = [value for _, value in clauses]
-            self.add(f"NOT COALESCE({found}, 0)" if excluded else found, *values)
+        for clause, values in _clauses(wanted):
+            self.add(clause, *values)
 
     def match_metadata(self, wanted: Json) -> None:
         """Add an exact metadata filter; kind, topic and tag name the record's own fields."""
@@ -174,6 +172,18 @@ class _Where:
                 clauses.append(" AND ".join(wider))
         if clauses:
             self.add(" OR ".join(clauses), *chosen)
+
+
+def _clauses(wanted: Filter) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the conditions of a filter, each with its values."""
+    for clauses, excluded in translated(wanted, _COLUMNS, _TESTS):
+        found = " OR ".join(sql for sql, _ in clauses) or "0"
+        values = [value for _, value in clauses]
+        yield (f"NOT COALESCE({found}, 0)" if excluded else found), values
+    if wanted.alternatives:
+        each = [list(_clauses(one)) for one in wanted.alternatives]
+        either = (" AND ".join(f"({clause})" for clause, _ in one) or "1" for one in each)
+        yield " OR ".join(either), [value for one in each for _, own in one for value in own]
 
 
 def browse(

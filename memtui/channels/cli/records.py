@@ -516,9 +516,10 @@ def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, str, Filter
     """Return each value of a filter: its word, written form, value, and a filter of it alone."""
     return [
         (name, written, meant[0], _only(field, meant))
+        for one in (chosen, *chosen.alternatives)
         for field, name in WORD_OF.items()
         if field not in _KNOWN and name != but
-        for written, meant in as_written(name, chosen.any_of(field)).items()
+        for written, meant in as_written(name, one.any_of(field)).items()
     ]
 
 

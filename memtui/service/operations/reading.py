@@ -408,6 +408,9 @@ def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, QueryDetails]:
 
 def _redacted_filter(wanted: Filter) -> Filter:
     """Return a filter without the secrets in its words."""
+    if wanted.alternatives:
+        alternatives = tuple(map(_redacted_filter, wanted.alternatives))
+        wanted = wanted.model_copy(update={"alternatives": alternatives})
     words = wanted.model_dump(include={"text", "topic", "tag", "kind"})
     lists = {"fuzzy": list(wanted.fuzzy), "terms": [list(one.values) for one in wanted.terms]}
     clean, labels = redact_json({**words, **lists})
