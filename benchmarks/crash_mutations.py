@@ -27,10 +27,15 @@ from memtui.contract import (
 from memtui.service import (
     Caller,
     Capture,
+    LimitAction,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
     MemoryService,
     ReviewRule,
     RuleAction,
     RuleTest,
+    SpendingLimit,
     open_service,
 )
 
@@ -277,6 +282,14 @@ async def _settings(act: Act) -> None:
     await act.service.bindings.update(ANA, act.key, capture={Capture.COMMENTS: True})
 
 
+async def _limit(act: Act) -> None:
+    limit = SpendingLimit(
+        target_type=LimitTarget.BINDING, target_id=act.key, measure=LimitMeasure.TOKENS,
+        amount=9, period=LimitPeriod.DAY, action=LimitAction.REFUSE,
+    )  # fmt: skip
+    await act.service.limits.set(ANA, limit)
+
+
 async def _member(act: Act) -> None:
     from memtui.service.visibility import Membership, Role
 
@@ -366,6 +379,7 @@ def mutations() -> Iterator[Mutation]:
     yield Mutation("first start", "memtui", _nothing, _first_start, undoes=False)
     yield Mutation("settings", "memtui", _nothing, _settings)
     yield Mutation("member", "memtui", _nothing, _member)
+    yield Mutation("limit", "memtui", _nothing, _limit)
     yield from _recoveries()
 
 

@@ -73,6 +73,8 @@ class SectionKind(StrEnum):
     TOPIC = "topic"
     RELATED = "related"
     """Search results for the prompt, best first."""
+    NOTICE = "notice"
+    """Why nothing was searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ RULES: dict[SectionKind, SectionRule] = {
         summaries=True,
         fills=True,
     ),
+    SectionKind.NOTICE: SectionRule(Tier.SEARCH, "About This Memory", 100, bullets=False),
 }
 """Budgets of seed 002's tiers; the user's and the workspace's share seed 004's 500 (§11)."""
 

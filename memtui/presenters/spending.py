@@ -33,6 +33,25 @@ def target(limit: SpendingLimit) -> str:
     return f"{limit.target_type} {limit.target_id}"
 
 
+ACTIONS = {
+    "warn": "only warn",
+    "no-search": "no search: no query or embedding, contexts have the facts alone",
+    "read-only": "read-only: nothing is written or corrected",
+    "refuse": "refuse: no search, context, write or correction",
+}
+"""What each action does once a limit is passed, for a person who chooses."""
+
+
+def then(limit: SpendingLimit) -> str:
+    """Return what follows once a limit is passed: `, then read-only`; empty: a warning."""
+    return "" if limit.action == "warn" else f", then {limit.action}"
+
+
+def whole(limit: SpendingLimit) -> str:
+    """Return a limit without its target: `$5 a day, then read-only`."""
+    return f"{amount(limit)} a {limit.period}{then(limit)}"
+
+
 def amount(limit: SpendingLimit) -> str:
     """Return the amount of a limit: `$5`, `1,000,000 tokens`."""
     return _exact(limit.measure, limit.amount)
@@ -70,11 +89,11 @@ def sentence(status: SpendingStatus, now: datetime, zone: tzinfo | None) -> str:
 
 
 def stand(status: SpendingStatus, when: str) -> str:
-    """Return `≥ $0.12 of $5 today (≥ 2%); 3 calls unpriced`."""
+    """Return `≥ $0.12 of $5 today (≥ 2%), then read-only; 3 calls unpriced`."""
     unpriced = status.unpriced_count
     rest = f"; {counted(unpriced, 'call')} unpriced" if unpriced else ""
     known = spent(status).removesuffix(" tokens")
-    return f"{known} of {amount(status)} {when} ({share(status)}){rest}"
+    return f"{known} of {amount(status)} {when} ({share(status)}){then(status)}{rest}"
 
 
 def parse_amount(measure: str, text: str) -> Decimal | int:

@@ -15,7 +15,14 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.scope_choices import offered_target, read_targets
-from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit, SpendingStatus
+from memtui.service import (
+    LimitAction,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
+    SpendingLimit,
+    SpendingStatus,
+)
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines
@@ -23,9 +30,7 @@ from memtui.widgets.display import DIM, STRONG, display, line, lines
 if TYPE_CHECKING:
     from memtui.screens.following import News
 
-_ABOUT = (
-    "A limit warns; no operation is refused because of it. Days and months follow your time zone."
-)
+_ABOUT = "A passed limit warns, or refuses what it says. Days and months follow your time zone."
 _TONES: dict[str, Tone] = {"ok": "success", "near": "warning", "passed": "error"}
 
 
@@ -49,6 +54,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             Column("limit", "limit", spending.amount, 13, "right", keep=80),
             Column("share", "share", spending.share, 6, "right", keep=70),
             Column("period", "in", self._period, 10, keep=50, tone="muted"),
+            Column("then", "then", lambda one: one.action, 9, keep=75),
         ]  # fmt: skip
 
     def key(self, row: SpendingLimit) -> str:
@@ -71,6 +77,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             labelled("spent", spending.spent(row)),
             labelled("limit", f"{spending.amount(row)} a {row.period}"),
             labelled("share", spending.share(row)),
+            labelled("then", spending.ACTIONS[row.action]),
             labelled("from", fmt.exact(row.since, self.state.zone)),
             labelled("until", fmt.exact(row.until, self.state.zone)),
         ]
@@ -124,7 +131,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         one = self.row
         target = one.target_type, one.target_id
         now = f"{Decimal(one.amount).normalize():f}"
-        await self._ask_amount(target, one.measure, one.period, now)
+        await self._ask_amount(target, one.measure, one.period, now, one.action)
 
     async def _ask_amount(
         self,
@@ -132,8 +139,12 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         measure: LimitMeasure,
         period: LimitPeriod,
         value: str = "",
+        action: LimitAction = LimitAction.WARN,
     ) -> None:
-        """Ask for the amount of a limit until it is set, or the person goes back."""
+        """Ask for a limit's amount and action until it is set, or the person goes back.
+
+        `value` and `action` are those it has now.
+        """
         title = f"How many {_UNITS[measure]} may the {_target_words(*target)} spend a {period}?"
         check = partial(spending.parse_amount, measure)
         example = "0.25, 5" if measure == "usd" else "200000"
@@ -142,12 +153,18 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             if (text := await self.ask(prompt)) is None:
                 return
             value, (target_type, target_id) = text, target
+            ordered = sorted(LimitAction, key=lambda one: one is not action)
+            choices = [Choice(one, spending.ACTIONS[one]) for one in ordered]
+            if (chosen := await self.ask(Choose("And once it is passed?", choices))) is None:
+                continue
+            action = chosen
             limit = SpendingLimit(
                 target_type=LimitTarget(target_type),
                 target_id=target_id,
                 measure=measure,
                 period=period,
                 amount=spending.parse_amount(measure, text),
+                action=action,
             )
             try:
                 self.written = self.key(limit)
@@ -155,7 +172,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 await self.configure(
                     set_limit,
                     f"The {spending.target(limit)} may spend "
-                    f"{spending.amount(limit)} a {period}; it warns from 80% on.",
+                    f"{spending.whole(limit)}; it warns from 80% on.",
                 )
             except MemtuiError as error:
                 self.fail(error)  # the loop asks again

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         CompanyView,
         Resolution,
     )
-    from memtui.service.review.limits import SpendingStatus
     from memtui.service.review.queue import PendingWrite
+    from memtui.service.spending import SpendingStatus
 
 K = TypeVar("K")
 

@@ -72,7 +72,9 @@ if TYPE_CHECKING:
     )
     from memtui.service.operations.feedback import FeedbackAnswer, Verdict
     from memtui.service.operations.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
-    from memtui.service.review.limits import (
+    from memtui.service.review.queue import PendingDetails, PendingWrite
+    from memtui.service.spending import (
+        LimitAction,
         LimitMeasure,
         LimitPeriod,
         LimitState,
@@ -80,7 +82,6 @@ if TYPE_CHECKING:
         SpendingLimit,
         SpendingStatus,
     )
-    from memtui.service.review.queue import PendingDetails, PendingWrite
 
 _MODULES = {
     "context.contexts": ("ContextAnswer", "ContextRequest"),
@@ -88,7 +89,8 @@ _MODULES = {
     "operations.feedback": ("FeedbackAnswer", "Verdict"),
     "context.impact": ("Effect", "Impact", "ImpactRequest"),
     "home.imports": ("ForeignOperation",),
-    "review.limits": (
+    "spending": (
+        "LimitAction",
         "LimitMeasure",
         "LimitPeriod",
         "LimitState",

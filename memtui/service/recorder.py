@@ -93,6 +93,8 @@ class RunningOperation:
     """Company-wide, it answers with the visible records instead of being refused."""
     to_show: bool = False
     """It reads for another operation's answer; the log hides it as memtui's own unless it fails."""
+    no_search: str = ""
+    """Why nothing is searched for it: a sentence about a passed limit; empty: it may be."""
     limit: asyncio.Timeout | None = None
     """The time-out of a fan-out; None: not part of one."""
     status: OperationStatus = OperationStatus.OK

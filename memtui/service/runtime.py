@@ -44,7 +44,7 @@ from memtui.service.visibility import (
     refusal,
     visibility_of,
 )
-from memtui.store import appending, bindings, journal, settings
+from memtui.store import appending, bindings, journal, limits, settings
 from memtui.store.bindings import Route, route
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
@@ -243,8 +243,8 @@ class ServiceRuntime:
         """Route an operation to its binding, and check that the caller may run it there.
 
         Raises:
-            Denied: the caller may not, or memtui, the company or the binding is read-only; or the
-                source is in another company. Else as `resolve`.
+            Denied: the caller may not, or memtui, the company or the binding is read-only, or a
+                spending limit is passed; or the source is in another company. Else as `resolve`.
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied(
@@ -268,6 +268,10 @@ class ServiceRuntime:
                     f"The binding {binding.key} is read-only; "
                     f"`memtui bindings read-only {binding.key} off` opens it for changes."
                 )
+        if await self.ask(limits.has_acting, entry.caller.company_id):
+            from memtui.service.spending import refuse_passed
+
+            await self.ask(refuse_passed, entry, self.clock(), self.settings.zone_name)
         return routed
 
     async def connect(
@@ -591,6 +595,7 @@ class ServiceRuntime:
                     entry.settings = settings.changes(
                         before, settings.read(database, company_id, kinds)
                     )
+                    _refuse_agents_limits(entry)
                 self.recorder.append_within(database, entry)
             entry.logged = True
             return result
@@ -694,6 +699,14 @@ def _refuse_unreviewed_settings(
             f"What agents write to {reviewed} is reviewed, so an agent changes no settings here; "
             "let a person do it."
         )
+
+
+def _refuse_agents_limits(entry: RunningOperation) -> None:
+    """Raise `Denied` where an agent changes a limit that does more than warn."""
+    rows = (row for one in entry.settings if one.setting == "limit"
+            for row in (one.before, one.after) if row is not None)  # fmt: skip
+    if not entry.caller.by_person and any(row["action"] != "warn" for row in rows):
+        raise Denied("An agent changes no limit that refuses operations; let a person do it.")
 
 
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:

@@ -9,7 +9,7 @@ from os import urandom
 from typing import Any, TypeAlias
 
 from memtui.contract import OperationType, Snapshot, Usage
-from memtui.store import statements
+from memtui.store import limits, statements
 from memtui.store.database import DatabaseConnection, stored
 from memtui.store.digest import GENESIS, SALT_BYTES, LogHead, digest_of
 from memtui.store.operation import COLUMNS, OperationDraft
@@ -54,6 +54,7 @@ def append_all(connection: DatabaseConnection, drafts: Sequence[OperationDraft])
         previous = digest
     statements.ADD_OPERATION.insert(connection, operations)
     statements.ADD_USAGE.insert(connection, usage)
+    limits.add_up(connection, drafts)
     statements.ADD_HANDLE.insert(connection, handles)
     last = first + len(drafts) - 1
     statements.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)

@@ -105,6 +105,8 @@ class ContextDetails(CommonDetails, total=False):
     text: str
     late: list[str]
     """The sections that were not read in time."""
+    no_search: str
+    """Why nothing was searched: a sentence about a passed spending limit."""
 
 
 class ChangeDetails(CommonDetails, total=False):

@@ -1,31 +1,37 @@
-"""Spending limits of a company, and the spending of its hot operations."""
+"""Spending limits of a company, and its spending, added up by quarters of an hour."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memtui.store import statements
-from memtui.store.database import DatabaseConnection
+from memtui.store.database import DatabaseConnection, stored, stored_dollars
+from memtui.store.operation import OperationDraft
 from memtui.store.rows import SpendingLimitRow
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
-_TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 HALF = 1_000_000_000
 """Numbers are summed in two halves, as a sum beyond 63 bits fails in SQLite."""
+
+_QUARTER = timedelta(minutes=15)
+"""Days begin at such a moment in every time zone of today."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The usage of one agent in one project through one binding."""
+    """The usage of one principal for one agent in one project through one binding."""
 
-    agent_id: str | None
-    project_id: str | None
-    binding_key: str | None
+    agent_id: str
+    """Empty: the operations name none; so with the others."""
+    project_id: str
+    binding_key: str
+    principal: str
     tokens: int
     """Input, output and embedding tokens."""
     cost_pico: int
@@ -37,6 +43,11 @@ class Spent:
 def spending_limits(connection: DatabaseConnection, company_id: str) -> list[SpendingLimitRow]:
     """Return a company's limits, by target, measure and period."""
     return statements.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
+
+
+def has_acting(connection: DatabaseConnection, company_id: str) -> bool:
+    """Return whether a company has a limit that does more than warn."""
+    return any(row.action != "warn" for row in spending_limits(connection, company_id))
 
 
 def set_spending_limit(connection: DatabaseConnection, row: SpendingLimitRow) -> None:
@@ -63,7 +74,7 @@ def remove_spending_limits(
     ]
     for row in removed:
         place = asdict(row)
-        del place["amount"]
+        del place["amount"], place["action"]
         statements.REMOVE_LIMIT.run(connection, **place)
     return removed
 
@@ -75,64 +86,73 @@ def last_seq(connection: DatabaseConnection, company_id: str) -> int:
 
 
 def spent(
-    connection: DatabaseConnection,
-    company_id: str,
-    since: datetime,
-    until: datetime,
-    *,
-    after: int,
-    last: int,
-) -> Iterator[Spent]:
-    """Yield the usage of the hot operations that began at or after `since` and before `until`.
+    connection: DatabaseConnection, company_id: str, since: datetime, until: datetime
+) -> list[Spent]:
+    """Return the usage of the operations that began at or after `since` and before `until`.
 
-    Only operations with a number above `after`, up to `last`, count.
+    Both are beginnings of a quarter of an hour.
     """
-    from sqlalchemy import BigInteger, and_, func, select, type_coerce
+    found = []
+    rows = statements.SPENT.rows(connection, company_id=company_id, since=since, until=until)
+    for agent, project, binding, principal, *sums in rows:
+        high, low, dear, cheap, unpriced = map(int, sums)
+        found.append(
+            Spent(
+                agent_id=agent,
+                project_id=project,
+                binding_key=binding,
+                principal=principal,
+                tokens=high * HALF + low,
+                cost_pico=dear * HALF + cheap,
+                unpriced_count=unpriced,
+            )
+        )
+    return found
+
+
+def add_up(connection: DatabaseConnection, drafts: Sequence[OperationDraft]) -> None:
+    """Add the usage of operations that are appended to the sums of their quarters of an hour."""
+    rows = []
+    for draft in drafts:
+        tokens = sum(
+            one.input_tokens + one.output_tokens + one.embedding_tokens for one in draft.usage
+        )
+        cost = sum(stored_dollars(one.cost_usd) or 0 for one in draft.usage)
+        unpriced = sum(one.cost_usd is None for one in draft.usage)
+        if tokens or cost or unpriced:
+            named = (draft.scope.agent_id, draft.scope.project_id, draft.binding_key)
+            place = (*(name or "" for name in named), draft.principal)
+            began = draft.started_at - (draft.started_at - _EPOCH) % _QUARTER
+            values = map(stored, (draft.scope.company_id, began, *place))
+            rows.append((*values, *divmod(tokens, HALF), *divmod(cost, HALF), unpriced))
+    statements.ADD_SPENDING.insert(connection, rows)
+
+
+def add_up_sealed(
+    connection: DatabaseConnection, company_id: str, sealed: DatabaseConnection
+) -> None:
+    """Add up the usage of sealed operations, in a database that is made anew from them.
+
+    `sealed`: a connection to the sealed tables of the company's log.
+    """
+    from sqlalchemy import BigInteger, func, select, type_coerce
 
     from memtui.store.tables import OPERATIONS, USAGE
 
-    keys = [_unindexed(OPERATIONS.c[name]) for name in ("agent_id", "project_id", "binding_key")]
-    begun, seq = OPERATIONS.c.started_at, OPERATIONS.c.seq
-    begun, seq = (_unindexed(begun), seq) if after else (begun, _unindexed(seq))
+    quarter = _QUARTER // timedelta(microseconds=1)
+    began = type_coerce(OPERATIONS.c.started_at, BigInteger) // quarter * quarter
+    names = ("agent_id", "project_id", "binding_key", "principal")
+    keys = [began, *(func.coalesce(OPERATIONS.c[name], "") for name in names)]
     cost = type_coerce(USAGE.c.cost_usd, BigInteger)
-    sums = [half for name in _TOKENS for half in halves(USAGE.c[name])]
-    rows = connection.execute(
-        select(*keys, func.count() - func.count(cost), *halves(cost), *sums)
-        .join(
-            USAGE,
-            and_(
-                USAGE.c.company_id == OPERATIONS.c.company_id,
-                USAGE.c.seq == OPERATIONS.c.seq,
-            ),
-        )
-        .where(
-            OPERATIONS.c.company_id == company_id,
-            begun >= since,
-            begun < until,
-            seq > after,
-            seq <= last,
-        )
-        .group_by(*keys)
+    counted = ("input_tokens", "output_tokens", "embedding_tokens")
+    tokens = [halves(USAGE.c[name]) for name in counted]
+    highs, lows = (sum(parts[1:], parts[0]) for parts in zip(*tokens, strict=True))
+    sums = (highs, lows, *halves(cost), func.count() - func.count(cost))
+    found = sealed.execute(
+        select(*keys, *sums).join(USAGE, USAGE.c.seq == OPERATIONS.c.seq).group_by(*keys)
     )
-    for agent, project, binding, unpriced, *parted in rows:
-        cost_pico, *tokens = (
-            int(high) * HALF + int(low) for high, low in zip(parted[::2], parted[1::2], strict=True)
-        )
-        yield Spent(
-            agent_id=agent,
-            project_id=project,
-            binding_key=binding,
-            tokens=sum(tokens),
-            cost_pico=cost_pico,
-            unpriced_count=unpriced,
-        )
-
-
-def _unindexed(column: Any) -> Any:
-    """Wrap a column so that SQLite uses no index on it, as the other condition narrows more."""
-    from sqlalchemy import func, null
-
-    return func.coalesce(column, null(), type_=column.type)
+    rows = [tuple(map(stored, (company_id, *row))) for row in found]
+    statements.ADD_SPENDING.insert(connection, rows)
 
 
 def halves(number: Any) -> tuple[ColumnElement[int], ColumnElement[int]]:

@@ -87,6 +87,7 @@ class SpendingLimitRow:
     measure: str
     period: str
     amount: int
+    action: str = "warn"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -210,7 +210,22 @@ SET_LIMIT = _add(
     SpendingLimitRow,
     "memory_spending_limits",
     "ON CONFLICT (company_id, target_type, target_id, measure, period) "
-    "DO UPDATE SET amount = excluded.amount",
+    "DO UPDATE SET amount = excluded.amount, action = excluded.action",
+)
+_SPENT_BY = ("agent_id", "project_id", "binding_key", "principal")
+_SPENT_SUMS = ("tokens_high", "tokens_low", "cost_high", "cost_low", "unpriced_count")
+_SPENDING = ("company_id", "since", *_SPENT_BY, *_SPENT_SUMS)
+ADD_SPENDING = _insert(
+    "memory_spending",
+    _SPENDING,
+    f"ON CONFLICT ({', '.join(('company_id', 'since', *_SPENT_BY))}) DO UPDATE SET "
+    + ", ".join(f"{name} = memory_spending.{name} + excluded.{name}" for name in _SPENT_SUMS),
+)
+SPENT = Statement(
+    f"SELECT {', '.join(_SPENT_BY)}, {', '.join(f'sum({name})' for name in _SPENT_SUMS)} "
+    "FROM memory_spending WHERE company_id = :company_id AND since >= :since AND since < :until "
+    f"GROUP BY {', '.join(_SPENT_BY)}",
+    "text text text text plain plain plain plain plain",
 )
 REMOVE_LIMIT = Statement(
     "DELETE FROM memory_spending_limits "

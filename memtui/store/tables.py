@@ -321,6 +321,32 @@ class SpendingLimitTable(SQLModel, table=True):
     period: str = _text(primary_key=True)
     amount: int = _number()
     """Tokens, or units of 1e-12 dollars where the measure is US dollars."""
+    action: str = Field(default="warn", sa_type=ForeignText)
+    """What happens once it is passed: `warn`, `no-search`, `read-only` or `refuse`."""
+
+
+class SpendingTable(SQLModel, table=True):
+    """The usage logged in a quarter of an hour, added up as operations are appended.
+
+    A limit is checked before an operation, and a sum over the log would take too long. Numbers are
+    kept in two halves (`memtui.store.limits.HALF`), as a sum may exceed 63 bits.
+    """
+
+    __tablename__: ClassVar[str] = "memory_spending"
+
+    company_id: str = _text(primary_key=True)
+    since: datetime = Field(sa_type=UtcMicroseconds, primary_key=True)
+    agent_id: str = _text(primary_key=True)
+    """Empty: the operations name none; so with project, binding and principal."""
+    project_id: str = _text(primary_key=True)
+    binding_key: str = _text(primary_key=True)
+    principal: str = _text(primary_key=True)
+    tokens_high: int = _number()
+    tokens_low: int = _number()
+    cost_high: int = _number()
+    """In units of 1e-12 dollars, of the calls that have a price."""
+    cost_low: int = _number()
+    unpriced_count: int = _number()
 
 
 class PendingTable(SQLModel, table=True):

@@ -142,7 +142,8 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     async def stand() -> list[tuple[str, str]]:
-        return [(one.target_id, str(one.amount)) for one in await service.limits.all(ANA)]
+        found = await service.limits.all(ANA)
+        return [(one.target_id, f"{one.amount} {one.action}") for one in found]
 
     async with running(paths, settings, "bindings", (80, 24)) as (app, pilot):
         await pilot.press("dollar_sign")
@@ -152,11 +153,15 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
         await pilot.press("enter", "enter", *"$0", "enter")
         await until(pilot, lambda: "dollars such as 5 or 0.25" in screen_text(app))
         await pilot.press("backspace", *"2.5", "enter")
+        await until(pilot, lambda: "And once it is passed?" in screen_text(app))
+        await pilot.press("down", "down", "enter")
         await until(pilot, lambda: "binding default" in screen_text(app))
-        assert await stand() == [("default", "2.5")]
+        assert await stand() == [("default", "2.5 read-only")]
         await pilot.press("e")
         await until(pilot, lambda: "How many US dollars" in screen_text(app))
         await pilot.press(*"7.5", "enter")
+        await until(pilot, lambda: "And once it is passed?" in screen_text(app))
+        await pilot.press("enter")
         await until(pilot, lambda: "$7.50" in screen_text(app))
         await pilot.press("d", "y")
         await until(pilot, lambda: "There are no spending limits." in screen_text(app))
@@ -165,7 +170,7 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
         await until(pilot, lambda: "Undo the change of settings" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: any("Undone" in one for one in toasts(app)))
-        assert await stand() == [("default", "7.5")]
+        assert await stand() == [("default", "7.5 read-only")]
         await pilot.press("U")
         await until(pilot, lambda: any("Redone: 1 setting" in one for one in toasts(app)))
         assert await stand() == []

@@ -36,8 +36,8 @@ from memtui.service.home.purge import Purging
 from memtui.service.operations import uses
 from memtui.service.review import holding, queue
 from memtui.service.review.fact_limits import check_room, check_text
-from memtui.service.review.limits import LimitState, LimitTarget, SpendingLimit, _added, _status
 from memtui.service.runtime import check_key, check_target_id, first_of_many
+from memtui.service.spending import LimitState, LimitTarget, SpendingLimit, _status
 from memtui.service.visibility import Membership, Role
 from memtui.store.erasing import purged
 from memtui.store.limits import Spent
@@ -110,22 +110,10 @@ def test_a_limit_is_near_from_its_share_on_and_passed_above_it(spent: int, state
     limit = SpendingLimit(
         target_type=LimitTarget.AGENT, target_id="a", measure="tokens", amount=100, period="day"
     )
-    own = Spent("a", "p", "b", tokens=0, cost_pico=0, unpriced_count=0)
+    own = Spent("a", "p", "b", "user:ana", tokens=0, cost_pico=0, unpriced_count=0)
     parts = [replace(own, tokens=spent), replace(own, agent_id="b", tokens=9_000), own]
     found = _status(limit, (NOW, NOW), parts, Decimal("0.8"))
     assert (found.spent, found.state) == (spent, LimitState(state))
-
-
-def test_what_is_spent_alike_is_added_up_and_what_is_not_stays_apart() -> None:
-    one = Spent("a", "p", "b", tokens=1, cost_pico=10, unpriced_count=100)
-    others = [replace(one, agent_id=None), replace(one, project_id=None),
-              replace(one, binding_key=None)]  # fmt: skip
-    assert _added([one, *others, one, *others, one])[0] == replace(
-        one, tokens=3, cost_pico=30, unpriced_count=300
-    )
-    assert _added([one, *others, *others])[1:] == tuple(
-        replace(other, tokens=2, cost_pico=20, unpriced_count=200) for other in others
-    )
 
 
 @pytest.mark.parametrize("length", [2_000, 2_001])

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -38,10 +38,12 @@ from memtui.service.home.repair import Repair, plan, repair
 from memtui.store import appending, bindings
 from memtui.store.database import Database
 from memtui.store.erasing import erase_fields, purge_request
+from memtui.store.limits import Spent, spent
 from memtui.store.log import OperationStore
 from memtui.store.rows import CompanyRow, MemberRow
 from tests.analytics.logs import draft
 from tests.service.conftest import Lived
+from tests.service.test_limits import spend, used
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ANA = Caller(company_id="local", principal="user:ana", channel="test")
@@ -243,6 +245,27 @@ async def test_a_binding_that_is_added_again_serves_nothing_of_before(lived: Liv
     lived.paths.database.unlink()
     [company] = mend(lived).companies
     assert set(company.targets) == {("company", "local", "default")}
+
+
+async def test_what_was_spent_is_added_up_again(lived: Lived) -> None:
+    service = await opened(lived)
+    spend(service, used("1.5", tokens=7), used(None, tokens=2**62), agent=None, at=NOW)
+    spend(service, used("2.25", tokens=2**62), at=NOW)
+    await service.analysis.seal(ANA, everything=True)
+    within = "local", NOW - timedelta(hours=1), NOW + timedelta(hours=1)
+
+    def found(service: MemoryService) -> list[Spent]:
+        with service._runtime.database.read() as database:
+            return sorted(spent(database, *within), key=lambda one: one.agent_id)
+
+    before = found(service)
+    await service.close()
+    cut(lived.paths.database, 30_000)
+    mend(lived)
+    service = await opened(lived)
+    assert [one.tokens for one in before] == [2**62 + 7, 2**62]
+    assert found(service) == before
+    await service.close()
 
 
 async def test_without_an_archive_the_log_begins_with_the_gap(lived: Lived) -> None:

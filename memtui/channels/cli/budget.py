@@ -28,8 +28,8 @@ PeriodName = Literal["day", "month"]
 async def budget_list(session: Session) -> None:
     """List the company's spending limits."""
     limits = await session.service.limits.all(session.caller)
-    rows = [[spending.target(one), spending.amount(one), one.period] for one in limits]
-    lines = table(columns("target", "limit>", "per"), rows) if limits else ()
+    rows = [[spending.target(one), spending.amount(one), one.period, one.action] for one in limits]
+    lines = table(columns("target", "limit>", "per", "then"), rows) if limits else ()
     session.out.answer({"limits": limits}, lines, "" if limits else _NONE)
 
 
@@ -46,13 +46,19 @@ async def budget_set(
         typer.Option(min=1, help="At most so many tokens, of input, output and embedding."),
     ] = None,
     per: Annotated[PeriodName, typer.Option(help="In each day or month of your time zone.")],
+    then: Annotated[
+        Literal["warn", "no-search", "read-only", "refuse"] | None,
+        typer.Option(help="What happens once it is passed; left out, as before, or warn."),
+    ] = None,
 ) -> None:
     """Set a spending limit.
 
-    It takes the place of the one of the same target, measure and period. A limit warns: the header
-    shows it and budget check fails, but nothing is refused because a limit is passed.
+    It takes the place of the one of the same target, measure and period. Once a limit is passed,
+    the header shows it and budget check fails; --then says what is refused too, until the day or
+    month ends. no-search: queries and embedding, and contexts have the facts alone. read-only:
+    writes and corrections. refuse: all of these, and contexts. Forgetting and undo always work.
     """
-    from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
+    from memtui.service import LimitAction, LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 
     if (usd is None) == (tokens is None):
         raise Invalid("Give the limit in dollars or in tokens: --usd or --tokens, one of them.")
@@ -65,7 +71,9 @@ async def budget_set(
         amount=tokens if usd is None else spending.parse_amount("usd", usd),
         period=LimitPeriod(per),
     )
-    made = await session.service.limits.set(session.caller, limit)
+    if then is not None:
+        limit = limit.model_copy(update={"action": LimitAction(then)})
+    made = await session.service.limits.set(session.caller, limit, keeps_action=then is None)
     session.out.answer(made, [_said(made)])
     if target_type in {"agent", "project"}:  # a binding that is not there was refused
         await say_unknown_of_operations(session, build_filter(**{f"{target_type}_id": name}))
@@ -157,11 +165,14 @@ def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
             spending.amount(one),
             spending.share(one),
             spending.period(one, session.now, session.zone),
+            one.action,
         ]
         for one in found
     ]
     if rows:
-        yield from table(columns("state", "target", "spent>", "limit>", "share>", "period"), rows)
+        yield from table(
+            columns("state", "target", "spent>", "limit>", "share>", "period", "then"), rows
+        )
 
 
 def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
@@ -176,4 +187,4 @@ def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
 
 
 def _said(limit: SpendingLimit) -> str:
-    return f"{spending.target(limit)}: {spending.amount(limit)} a {limit.period}"
+    return f"{spending.target(limit)}: {spending.whole(limit)}"

@@ -80,6 +80,11 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
 
     async def tell(session: Session, agent: Agent, call: HookCall) -> None:
         from memtui.service import ContextRequest
+        from memtui.service.spending import LimitPassed
+
+        def tell_model(text: str) -> None:
+            if words := answer_to(call, text):
+                write_exactly(words.encode("utf-8", "backslashreplace") + b"\n")
 
         if call.moment is Moment.COMPACTION:
             return
@@ -99,11 +104,15 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             skip_given=is_later and agent.caller.run_id is not None,
             within_ms=int(settings.hook_timeout_ms * _ASKED_SHARE),
         )
-        answer = await agent.service.context(agent.caller, request)
+        try:
+            answer = await agent.service.context(agent.caller, request)
+        except LimitPassed as error:
+            tell_model(str(error))
+            raise
         if session.out.as_json:
             session.out.document(answer)
-        elif words := answer_to(call, answer.text):
-            write_exactly(words.encode("utf-8", "backslashreplace") + b"\n")
+        else:
+            tell_model(answer.text)
 
     _for_client(invocation, options, tell)
 

@@ -1014,4 +1014,5 @@ def _refused(error: MemtuiError) -> str:
             f"{said} Whether it happened is not known (operation {error.operation_id}); search "
             "for it before you try again."
         )
-    return f"{said} {_NEXT.get(type(error), '')}".rstrip()
+    following = (words for kind, words in _NEXT.items() if isinstance(error, kind))
+    return f"{said} {next(following, '')}".rstrip()

@@ -52,6 +52,7 @@ from memtui.store import appending, bindings
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import Details
 from memtui.store.erasing import purge_request
+from memtui.store.limits import add_up_sealed
 from memtui.store.log import OperationStore
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.rows import BindingRow, CompanyRow, TargetRow
@@ -482,6 +483,7 @@ def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now:
                     "again."
                 )
             _begin_log(connection, manifest)
+            _add_up(connection, paths, manifest)
             appending.append(connection, _gap(company, manifest, principal, now))
             _fill_settings(connection, company, now)
 
@@ -523,6 +525,17 @@ def _begin_log(connection: DatabaseConnection, manifest: Manifest) -> None:
             "salt": bytes.fromhex(manifest.salt),
         }
         connection.execute(insert(HEADS), values)
+
+
+def _add_up(connection: DatabaseConnection, paths: Paths, manifest: Manifest) -> None:
+    """Add up what the sealed operations spent, as far as they can be read."""
+    if manifest.segments:
+        with (
+            suppress(MemtuiError),
+            closing(Archive(paths.archive, DuckDb())) as archive,
+            archive.read(manifest.company_id, manifest.segments) as sealed,
+        ):
+            add_up_sealed(connection, manifest.company_id, sealed)
 
 
 def _gap(

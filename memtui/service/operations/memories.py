@@ -153,7 +153,7 @@ class Operations(MemoryReads):
                 note_owner(entry, there)
                 log_text(entry, clean.content, withheld=any(map(is_org, (scope, *there))))
             alike: tuple[Similar, ...] = ()
-            if tell_similar and routed.mode is WriteMode.APPEND:
+            if tell_similar and routed.mode is WriteMode.APPEND and not entry.no_search:
                 alike = await already_there(caller, connection, routed, entry.visibility)
             limit = partial(check_saves, runtime.settings)
             routed, pending = await self._begin(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -42,14 +43,14 @@ def test_limits_come_and_go(here: Run, fake: Fake) -> None:
     again = here("budget", "set", "agent", "coding", "--usd", "6.5", "--per", "day", "--json")
     assert again.document == {
         "target_type": "agent", "target_id": "coding", "measure": "usd", "amount": "6.5",
-        "period": "day",
+        "period": "day", "action": "warn",
     }  # fmt: skip
     here("budget", "set", "agent", "coding", "--tokens", "1000", "--per", "month")
     here("budget", "set", "company", "--tokens", "1000000", "--per", "month")
     assert here("budget", "list").out.splitlines()[1:] == [
-        "agent coding      1,000 tokens  month",
-        "agent coding             $6.50  day",
-        "company       1,000,000 tokens  month",
+        "agent coding      1,000 tokens  month  warn",
+        "agent coding             $6.50  day    warn",
+        "company       1,000,000 tokens  month  warn",
     ]
     gone = here("budget", "remove", "agent", "coding", "--usd", "--per", "day")
     assert (gone.code, gone.out) == (0, "agent coding: $6.50 a day\n")
@@ -77,8 +78,8 @@ def test_a_passed_limit_fails_the_check_and_is_named(here: Run, fake: Fake) -> N
         "The agent coding has passed its limit: ≥ $5.49 of $5 today (≥ 109%); 1 call unpriced.\n"
     )
     assert passed.out.splitlines()[1:] == [
-        "✗ passed  agent coding     ≥ $5.49            $5  ≥ 109%  today",
-        "✓ ok      company       400 tokens  1,000 tokens     40%  this month",
+        "✗ passed  agent coding     ≥ $5.49            $5  ≥ 109%  today       warn",
+        "✓ ok      company       400 tokens  1,000 tokens     40%  this month  warn",
     ]
     machine = here("budget", "check", "--json")
     assert (machine.code, machine.err) == (1, "")
@@ -155,3 +156,30 @@ def test_a_bindings_and_a_companys_limits_stand_with_them(here: Run, fake: Fake)
     company = here("companies", "show", "--json").document
     assert (company["company_id"], company["limits"]) == ("local", [])
     assert "none" in here("companies", "show").out.splitlines()[-1]
+
+
+def test_a_passed_limit_is_told_to_whoever_asks(here: Run, fake: Fake) -> None:
+    spend(fake, here, used("1"))
+    made = here("budget", "set", "agent", "coding", "--tokens", "1", "--per", "day", "--then",
+                "no-search")  # fmt: skip
+    assert made.out == "agent coding: 1 token a day, then no-search\n"
+    kept = here("budget", "set", "agent", "coding", "--tokens", "2", "--per", "day", "--json")
+    assert kept.document["action"] == "no-search"
+    assert "then no-search" in here("budget", "check").err
+    sentence = "The agent coding has passed its spending limit of a day, so nothing is searched"
+    asked = here("query", "main", "--agent", "coding", "--json")
+    assert asked.code == 4
+    error = asked.document["error"]
+    assert (error["kind"], error["message"].startswith(sentence)) == ("denied", True)
+    prompt = ("context", "--agent", "coding", "--prompt", "What about main?")
+    assert sentence in here(*prompt).out
+    call = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "And main?"}
+
+    def told() -> str:
+        ran = here("hook", "pre-run", "--agent", "coding", stdin=json.dumps(call).encode())
+        assert ran.code == 0
+        return str(ran.document["hookSpecificOutput"]["additionalContext"])
+
+    assert sentence in told()
+    here("budget", "set", "agent", "coding", "--tokens", "2", "--per", "day", "--then", "refuse")
+    assert "so nothing is read, searched or written for it until" in told()

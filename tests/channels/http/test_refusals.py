@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -21,11 +22,12 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, LimitTarget, MemoryService, SpendingLimit, open_service
 from memtui.service.connections import Connection
 from memtui.service.visibility import Membership, Role
 from tests.channels.http.conftest import DRIVE_PATH, USER_PATH, client_of, serving
 from tests.service.fake import FakeAdapter, down
+from tests.service.test_limits import spend, used
 
 
 class FactsFake(FakeAdapter):
@@ -363,3 +365,16 @@ def test_every_error_of_the_contract_has_a_status() -> None:
     style = ErrorStyle(lambda kind, message: {kind: message}, invalid=422)
     own = {one for one in MemtuiError.__subclasses__() if one.__module__ == MemtuiError.__module__}
     assert 500 not in {style.status_of(one("No.")) for one in own}
+
+
+async def test_a_passed_limit_is_a_refusal(
+    client: httpx.AsyncClient, memories: MemoryService, caller: Caller
+) -> None:
+    limit = SpendingLimit(
+        target_type=LimitTarget.COMPANY, target_id="", measure="tokens", amount=1,
+        period="day", action="read-only",
+    )  # fmt: skip
+    await memories.limits.set(caller, limit)
+    spend(memories, used(tokens=2), at=datetime.now(UTC))
+    said = assert_refused(await client.post(USER_PATH, json={"fact": "x: 1"}), 403, "denied")
+    assert said.startswith("The company has passed its spending limit of a day, so nothing is w")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -13,8 +14,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from memtui.service import Caller, MemoryService
-from tests.channels.mcp.conftest import PROJECT, client_of, text_of
+from memtui.service import Caller, LimitTarget, MemoryService, SpendingLimit
+from tests.channels.mcp.conftest import PROJECT, Connect, client_of, text_of
+from tests.service.test_limits import spend, used
 
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
@@ -135,3 +137,21 @@ def test_a_client_that_goes_before_its_answer_is_no_failure(tmp_path: Path) -> N
         [said] = server.stderr.read().splitlines()
         assert said.startswith(b"Made a new home of memtui in ")
     assert server.returncode == 0
+
+
+async def test_a_passed_limit_is_told_to_the_agent(
+    service: MemoryService, caller: Caller, connect: Connect
+) -> None:
+    client = await connect()
+    limit = SpendingLimit(
+        target_type=LimitTarget.AGENT, target_id="coding", measure="tokens", amount=1,
+        period="day", action="read-only",
+    )  # fmt: skip
+    await service.limits.set(caller, limit)
+    spend(service, used(tokens=2), at=datetime.now(UTC))
+    noted = await client.call_tool("memory_note", {"text": "Deploys happen from main"})
+    assert text_of(noted).startswith(
+        "The agent coding has passed its spending limit of a day, so nothing is written for it"
+    )
+    assert text_of(noted).endswith("Do not try again; tell the user.")
+    assert not (await client.call_tool("memory_search", {"query": "main"})).is_error
