@@ -87,6 +87,12 @@ def value_of(record: Record) -> Any:
     return parsed(pair.value) if pair else record.metadata.get("value")
 
 
+def stated(record: Record) -> str:
+    """Return a record's text; of a fact with a key, always as `key: value`."""
+    entry = None if pair_of(record.text) else entry_of(record)
+    return record.text if entry is None else f"{entry.key}: {written(value_of(record))}"
+
+
 def parsed(text: str) -> Any:
     """Return a value as JSON: typed where the text can be restored from it, else the text.
 

@@ -13,11 +13,12 @@ from typing import Annotated
 from pydantic import Field
 
 from memtui.contract import Model, Record, RecordHandle, UtcDatetime, owner_of
+from memtui.fact_values import FACT, stated
+from memtui.pruning.claims import LABELS, Claim
 from memtui.pruning.duplicates import (
     DuplicateIndex,
     Item,
     Likeness,
-    TextForm,
     Vectors,
     compare,
     find_clusters,
@@ -30,12 +31,6 @@ from memtui.record_changes import texts_beside
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 
-_LABELS = frozenset(
-    {"note", "todo", "fixme", "tip", "warning", "important", "example", "see", "fact", "remember"}
-)
-"""Words before a colon that are labels, not keys: many texts may have the same label."""
-
-
 _TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
 """The placeholder that redaction puts in place of a secret."""
 _QUOTED = 60
@@ -43,6 +38,7 @@ _BUCKET = 8
 """At most so many texts are compared with each one, so that the work is never quadratic."""
 _Dated = tuple[datetime, str, Record]
 """Time, id and record: sortable by time and id."""
+_Said = tuple[datetime, Claim, Record]
 
 
 class Reason(StrEnum):
@@ -370,7 +366,7 @@ class _Search:
             match = _PAIR.match(record.text) if record.kind == "fact" else None
             key = match[1].casefold() if match else None
             at = record.valid_from or record.updated_at or record.created_at
-            if key and key not in _LABELS and at is not None:
+            if key and key not in LABELS and at is not None:
                 name = record.handle.provider_record_id
                 topic = (record.topic or "").casefold()
                 of_key[_owner(record), topic, key].append((at, name, record))
@@ -404,30 +400,49 @@ class _Search:
                         yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newest)
 
     def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
-        """Yield each text that a later one of the same owner contradicts, newest first.
+        """Yield each text that a later one of the same owner contradicts.
 
-        Facts with a key are left to `contradicted`.
+        Two facts with a key are left to `contradicted`; a fact and a note are compared, whichever
+        is newer.
         """
         dated = [
             (at, _id(record), record)
             for record in records
             if (at := record.valid_from or record.updated_at or record.created_at) is not None
         ]
-        later: dict[tuple[str, str], list[tuple[datetime, TextForm, Record]]] = defaultdict(list)
+        facts: dict[tuple[str, str], list[_Said]] = defaultdict(list)
+        notes: list[tuple[str, _Said]] = []
         for at, _, record in sorted(dated, key=lambda one: one[:2], reverse=True):
-            form, scope = form_of(record.text), _owner(record)
-            if form.key and record.kind == "fact":
+            scope, said = _owner(record), (at, Claim(stated(record)), record)
+            if said[1].fact is None or record.kind != FACT:
+                notes.append((scope, said))
                 continue
-            places = [later[scope, key] for key in topic_keys(form)]
-            known = ((how, newer) for place in places for since, other, newer in place
-                     if since > at and (how := otherwise(form, other)) is not None)  # fmt: skip
-            if (found := next(known, None)) is not None:
-                how, newer = found
-                sentence = f"A later record {how}: {_quoted(newer.text)}."
-                yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newer)
+            for place in (facts[scope, key] for key in said[1].keys):
+                if len(place) < _BUCKET:
+                    place.append(said)
+        later: dict[tuple[str, str], list[_Said]] = defaultdict(list)
+        found: dict[RecordHandle, PruneCandidate] = {}
+        for scope, said in notes:
+            keyed = [facts[scope, key] for key in said[1].keys if (scope, key) in facts]
+            places = [later[scope, key] for key in topic_keys(said[1])]
+            for other in (one for place in (*keyed, *places) for one in place):
+                self._compare(said, other, found)
             for place in places:
                 if len(place) < _BUCKET:
-                    place.append((at, form, record))
+                    place.append(said)
+        yield from found.values()
+
+    def _compare(
+        self, said: _Said, other: _Said, found: dict[RecordHandle, PruneCandidate]
+    ) -> None:
+        """Add the older of two records to the candidates if the newer contradicts it."""
+        older, newer = (said, other) if said[0] < other[0] else (other, said)
+        if older[0] == newer[0] or older[2].handle in found:
+            return
+        if (how := otherwise(older[1], newer[1])) is not None:
+            sentence = f"A later record {how}: {_quoted(newer[2].text)}."
+            reason, record = Reason.SAYS_OTHERWISE, older[2]
+            found[record.handle] = self._found(record, reason, sentence, survivor=newer[2])
 
     def forgotten(
         self, records: Sequence[Record], texts: Mapping[str, datetime]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from memtui.fact_values import FactPair
-from memtui.pruning.duplicates import NEGATIONS, TextForm, form_of, is_number
+from memtui.pruning.claims import Claim, excluded
+from memtui.pruning.duplicates import NEGATIONS, TextForm, is_number
 from memtui.pruning.folding import alike, joined, plain, spaced, without_markup, without_tags
 
 _QUOTED = 60
@@ -240,50 +241,52 @@ _COUNTED = frozenset(
 
 _NEGATIONS = frozenset(map(alike, NEGATIONS))
 _SENTENCE = re.compile(r"(?<=[.!?]) |(?<=[。！？])")
-_HEAD = 60
-"""Characters of a sentence that are searched for its first words."""
 _MOST_WORDS = 60
 """Longest text that is compared in more than one place, in words."""
 
 
-def topic_keys(form: TextForm) -> tuple[str, ...]:
+def topic_keys(said: Claim) -> tuple[str, ...]:
     """Return lookup keys; texts on the same subject share one. Empty for a text too short."""
-    words, ends = tuple(map(alike, form.content)), _SHARED - 1
+    words, ends = tuple(map(alike, said.form.content)), _SHARED - 1
     if len(words) <= _SHARED:
-        return ()
+        return tuple(said.topics)
     return (
         f"{' '.join(words[:_SHARED])} …",
         f"{' '.join(words[:ends])} … {' '.join(words[-ends:])}",
         f"… {' '.join(words[-_SHARED:])}",
+        *said.topics,
     )
 
 
 def disagreeing(texts: Iterable[str], known: Sequence[str]) -> list[bool]:
     """Return for each known text whether one of `texts`, or a sentence there, contradicts it."""
     found = [False] * len(known)
-    whole = [form_of(without_markup(one)) for one in known]
-    parts: dict[str, list[tuple[int, TextForm]]] = {}
+    prose: dict[str, list[tuple[int, Claim]]] = {}
+    facts: dict[str, list[tuple[int, Claim]]] = {}
     for place, text in enumerate(known):
-        for form in map(form_of, _sentences(text)):
-            for key in topic_keys(form):
-                parts.setdefault(key, []).append((place, form))
-    begin = {word for alikes in parts.values() for _, form in alikes
-             for word in map(alike, form.content[:_BEGINNING])}  # fmt: skip
+        for one in _claims(text):
+            for key in () if one.fact else topic_keys(one):
+                prose.setdefault(key, []).append((place, one))
+            for key in one.keys:
+                (facts if one.fact else prose).setdefault(f"= {key}", []).append((place, one))
     for text in texts:
-        later = form_of(without_markup(text))
-        pairs = [*enumerate((one, later) for one in whole)]
-        for sentence in _sentences(text):
-            if begin.isdisjoint(_PART.findall(alike(sentence[:_HEAD]))):
-                continue
-            later = form_of(sentence)
-            pairs += [
-                (place, (one, later))
-                for key in topic_keys(later)
-                for place, one in parts.get(key, ())
-            ]
-        for place, (one, other) in pairs:
-            found[place] = found[place] or otherwise(one, other, places=_SPAN) is not None
+        for later in _claims(text):
+            keys = [f"= {key}" for key in later.keys]
+            pairs = [pair for key in keys for pair in (prose if later.fact else facts).get(key, ())]
+            for key in () if later.fact else topic_keys(later):
+                pairs += prose.get(key, ())
+            for place, one in pairs:
+                if not found[place]:
+                    found[place] = otherwise(one, later, places=_SPAN) is not None
     return found
+
+
+def _claims(text: str) -> list[Claim]:
+    """Return a text as a whole, and each of its sentences."""
+    whole = Claim(text.strip())
+    if whole.fact is not None:
+        return [whole]
+    return [Claim(one) for one in dict.fromkeys((without_markup(text), *_sentences(text)))]
 
 
 def _sentences(text: str) -> Iterable[str]:
@@ -293,10 +296,19 @@ def _sentences(text: str) -> Iterable[str]:
     return dict.fromkeys(filter(None, split))
 
 
-def otherwise(earlier: TextForm, later: TextForm, *, places: int = 1) -> str | None:
+def otherwise(earlier: Claim, later: Claim, *, places: int = 1) -> str | None:
     """Return how a later text contradicts an earlier one, as the rest of a sentence.
 
-    None: no contradiction is evident.
+    None: no contradiction is evident. Two facts are compared by their keys elsewhere.
+    """
+    if earlier.fact and later.fact:
+        return None
+    in_words = None if earlier.fact or later.fact else _differing(earlier.form, later.form, places)
+    return in_words or excluded(earlier, later)
+
+
+def _differing(earlier: TextForm, later: TextForm, places: int) -> str | None:
+    """Return how two texts contradict that are the same but for some words.
 
     They contradict if they differ in one short place, and either begin with the same words
     (“Releases are cut on Thursdays”, “… on Tuesdays”), or one negates the other (“We use Redis”,

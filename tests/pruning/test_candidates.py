@@ -185,7 +185,7 @@ def test_a_newer_fact_of_the_key_without_a_topic_says_otherwise(
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ({"text": "note: use tabs"}, {"text": "note: use spaces"}),
+        ({"text": "note: use knives"}, {"text": "note: use forks"}),
         ({"text": "branch: main", "topic": "web"}, {"text": "branch: next", "topic": "api"}),
         ({"text": "branch: main", "created_at": None}, {"text": "branch: next"}),
         ({"text": "branch: main", "created_at": NOW}, {"text": "branch: next"}),

@@ -30,7 +30,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.fact_values import FACT, Entry, FactPair, entry_of, pair_of, value_of, written
+from memtui.fact_values import FACT, Entry, FactPair, entry_of, pair_of, stated, value_of, written
 from memtui.record_changes import changed_fields, corrected, texts_beside
 from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
@@ -200,7 +200,7 @@ async def _otherwise(
         (one, text)
         for one in known.values()
         if owner_of(one.scope) == owner_of(request.scope)
-        for text in (one.summary, one.text if entry_of(one) is None else None)
+        for text in (one.summary, stated(one))
         if text
     ]
     found = await asyncio.to_thread(disagreeing, prose, [text for _, text in said])

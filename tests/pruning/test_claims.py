@@ -1,0 +1,54 @@
+"""Statements that exclude each other are found, and others are not: the labelled pairs."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from memtui.pruning.claims import Claim
+from memtui.pruning.signs import disagreeing, otherwise
+
+PAIRS = [
+    tuple(line.split(" | "))
+    for line in Path(__file__).with_name("otherwise_pairs.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+PRECISION, RECALL = 0.9, 0.6
+
+
+def is_found(known: str, said: str) -> bool:
+    return otherwise(Claim(known), Claim(said)) is not None
+
+
+@pytest.mark.parametrize("half", [0, 1], ids=["development", "held-out"])
+def test_contradictions_of_the_labelled_pairs_are_found(half: int) -> None:
+    pairs = [one for one in PAIRS if zlib.crc32(one[0].encode()) % 2 == half]
+    wrong = [one for one in pairs if one[2] == "x"]
+    found = [one for one in pairs if is_found(*one[:2])]
+    right = [one for one in found if one in wrong]
+    assert len(PAIRS) >= 200
+    assert 2 * sum(one[2] == "=" for one in PAIRS) >= len(PAIRS)
+    assert len(right) >= PRECISION * len(found), [one for one in found if one not in right]
+    assert len(right) >= RECALL * len(wrong), [one for one in wrong if one not in found]
+
+
+def test_a_contradiction_is_found_whichever_of_the_two_is_later() -> None:
+    """The tests of the words of prose are not symmetric, so only facts are turned around."""
+    facts = [one for one in PAIRS if Claim(one[0]).fact]
+    assert [is_found(*one[:2]) for one in facts] == [is_found(*one[1::-1]) for one in facts]
+
+
+@pytest.mark.parametrize("verdict", ["x", "="])
+def test_the_review_finds_in_a_longer_text_what_the_prune_finds(verdict: str) -> None:
+    for known, said, _ in [one for one in PAIRS if one[2] == verdict]:
+        text = f"{'Nothing of it is here. ' * 3}{said}\nBye."
+        assert disagreeing([text], ["Lunch is at noon", known]) == [False, is_found(known, said)]
+
+
+def test_what_is_told_names_both_values() -> None:
+    note, fact = Claim("Deploys happen from main."), Claim("deploy_branch: release")
+    assert otherwise(fact, note) == "says “main” where this one says “release”"
+    assert otherwise(note, fact) == "says “release” where this one says “main”"
+    assert otherwise(fact, Claim("deploy_branch: main")) is None
