@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
+from typing import TypeVar
 
 from memtui.context.cost import TokenCounter
 from memtui.context.data import DATA_NOTICE, as_data, inert, opening_tag
 from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, Scope, UtcDatetime
 from memtui.passages import passage
+
+T = TypeVar("T")
 
 DEFAULT_BUDGET = 500
 """Tokens of memory context that a request should stay under (seed 004 §2.1)."""
@@ -331,8 +334,51 @@ def _why_not(record: Record, now: datetime) -> str | None:
     return None if record.shown.strip() else "It has no text."
 
 
+def is_rule(record: Record) -> bool:
+    """Whether a record is a rule: by its kind, topic or a tag."""
+    return not ORDER[0].isdisjoint(_labels(record))
+
+
+def least_left_out(
+    ranked: Sequence[T],
+    tokens_without: Callable[[frozenset[T]], int],
+    tokens_of: Callable[[T], int],
+    budget: int,
+) -> frozenset[T] | None:
+    """Return which of some records to leave out of a context, so that it fits its budget.
+
+    From the most to the least important, each record that still fits stays. So a record that goes
+    could stay only in place of a more important one. None: the context exceeds the budget even
+    without all of them.
+
+    Args:
+        ranked: The records that may go, the least important first; no two are equal.
+        tokens_without: Returns the tokens of the context without some of them.
+        tokens_of: Returns the tokens of one record's line.
+        budget: Most tokens of the context.
+    """
+
+    def fits(count: int) -> bool:
+        return tokens_without(frozenset(ranked[:count])) <= budget
+
+    count = bisect_left(range(len(ranked) + 1), 1, key=fits)
+    if count > len(ranked):
+        return None
+    gone = frozenset(ranked[:count])
+    room = budget - tokens_without(gone)
+    for one in reversed(ranked[:count]):
+        # Within the text a line may have a token or two fewer than alone.
+        if tokens_of(one) <= room + 2 and (tokens := tokens_without(gone - {one})) <= budget:
+            gone, room = gone - {one}, budget - tokens
+    return gone
+
+
+def _labels(record: Record) -> set[str]:
+    return {word.casefold() for word in (record.kind, record.topic or "", *record.tags)}
+
+
 def _prompt_order(record: Record) -> tuple[int, bool, float, str]:
-    words = {word.casefold() for word in (record.kind, record.topic or "", *record.tags)}
+    words = _labels(record)
     rank = next((place for place, leads in enumerate(ORDER) if leads & words), len(ORDER))
     created = record.created_at.timestamp() if record.created_at else float("inf")
     return rank, not record.pinned, created, record.handle.provider_record_id

@@ -74,6 +74,8 @@ class Reason(StrEnum):
     STALE = "stale"
     """Read once, but not for a while."""
     TOO_LONG = "too_long"
+    LEAST_WORTH = "least_worth"
+    """Its context is over the budget; only a plan for a budget has this reason."""
 
 
 LONGEST_DAYS = 36_500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Literal, Self
 
@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from memtui.contract import Invalid, Model, Record, RecordHandle
 from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
 from memtui.pruning.uses import Used
+from memtui.pruning.worth import Worth
 
 
 class PlanItem(Model):
@@ -25,6 +26,8 @@ class PlanItem(Model):
     """Why it cannot be forgotten, in a sentence; empty if it can."""
     used: Used
     """Its use."""
+    worth: Worth | None = None
+    """Its worth to a context; None: it never goes to meet a budget."""
 
 
 class PlanLine(Model):
@@ -115,6 +118,27 @@ class PrunePlan(Model):
         }
         return self._marking(lambda item: item.record.handle in wanted and not item.kept)
 
+    def for_budget(self, going: Collection[RecordHandle]) -> Self:
+        """Return the plan with only these records marked, and a reason for each one with a worth.
+
+        The reasons are in the order of the worth, least first.
+        """
+        ranked = sorted((one for one in self.items if one.worth), key=lambda one: one.worth or ())
+        by_worth = (
+            PruneCandidate(
+                record=one.record,
+                reason=Reason.LEAST_WORTH,
+                sentence=f"Worth {'least' if goes else 'more'}: {one.worth.words}.",
+                tokens_saved=one.tokens,
+                suggested=goes,
+            )
+            for one in ranked
+            if one.worth
+            for goes in (one.record.handle in going,)
+        )
+        marked = self._marking(lambda item: item.record.handle in going)
+        return marked.model_copy(update={"candidates": (*self.candidates, *by_worth)})
+
     def diff(self) -> tuple[PlanLine, ...]:
         """Return the marked records, each survivor after its first duplicate."""
         reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
@@ -148,6 +172,7 @@ def make_plan(
     size_of: Callable[[Sequence[Record]], int],
     kept: Callable[[Record], str] = lambda _record: "",
     last_read: Callable[[Record], datetime | None] = lambda _record: None,
+    worth: Callable[[Record], Worth | None] = lambda _record: None,
 ) -> PrunePlan:
     """Return a plan over a scope's records, with the suggested candidates marked.
 
@@ -159,6 +184,7 @@ def make_plan(
             as the context counts them. The sum of single lines is another number.
         kept: Returns why a record cannot be forgotten; empty if it can.
         last_read: Returns when a query or context last returned a record; None: never.
+        worth: Returns the worth of a record that can be forgotten; None: no budget lets it go.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
@@ -171,11 +197,22 @@ def make_plan(
                 marked=record.handle in suggested and not why_kept,
                 kept=why_kept,
                 used=Used(last_read(record), tokens, record.handle in repeats),
+                worth=None if why_kept else worth(record),
             )
             for record in records
             for why_kept, tokens in ((kept(record), tokens_of(record.text)),)
         ),
         candidates=tuple(candidates),
+    )
+    plan._size_of = size_of  # noqa: SLF001 - the plan's own module
+    return plan
+
+
+def joined(plans: Sequence[PrunePlan], size_of: Callable[[Sequence[Record]], int]) -> PrunePlan:
+    """Return the plans of several owners as one, whose records have the given size together."""
+    plan = PrunePlan(
+        items=tuple(item for one in plans for item in one.items),
+        candidates=tuple(candidate for one in plans for candidate in one.candidates),
     )
     plan._size_of = size_of  # noqa: SLF001 - the plan's own module
     return plan

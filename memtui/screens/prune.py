@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
 
-from memtui.context.assembly import ContextSection, assemble, section_of_records
-from memtui.context.cost import TokenCounter
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -35,7 +33,7 @@ from memtui.presenters import format as fmt
 from memtui.pruning.candidates import Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
-from memtui.screens.budget.view import COMPANY, by_words, section_word
+from memtui.screens.budget.view import by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import (
@@ -50,7 +48,7 @@ from memtui.screens.prune_review import (
 )
 from memtui.screens.readers import choose_reader
 from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
-from memtui.service.usecases.pruning import plan_everything, rules_of
+from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
     from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.context.pruning import PruneAnswer
+    from memtui.service.usecases.pruning import ContextPlan
 
 Doing = Literal["", "looking", "forgetting"]
 """The background work of the review; "" while it waits for the person."""
@@ -183,24 +182,14 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self.reads.latest(plan, self._done, self._failed)
 
     async def _plan_context(self) -> ReviewedPlans:
-        from memtui.service.context.pruning import PruneRequest
-
-        session, view = self.session, self._view
-        if view is None:
+        view = self._view
+        if view is None or view.request is None or view.answer is None:
             return ReviewedPlans()
-        parts = []
-        for place in view.places:
-            request = PruneRequest(
-                scope=place.scope,
-                rules=self._rules,
-                model=view.model,
-                binding_key=place.binding_key,
-                only_company=place.word == COMPANY,
-            )
-            answer = await session.service.pruning.plan(session.caller, request)
-            parts.append(PlanPart(answer.binding_key, answer.plan, place))
-        now = self.state.clock()
-        return await asyncio.to_thread(self._taking_over, lambda: context_review(view, parts, now))
+        found = await plan_context(
+            self.service, self.caller, view.request, answer=view.answer,
+            rules=self._rules, to_budget=view.answer.over_budget,
+        )  # fmt: skip
+        return await asyncio.to_thread(self._taking_over, lambda: context_review(found))
 
     async def _plan_everything(self) -> ReviewedPlans:
         found = await plan_everything(
@@ -606,45 +595,18 @@ class PruneReview(ModalListScreen[ReviewLine]):
 # What is reviewed. Both are blocking.
 
 
-def context_review(view: BudgetView, parts: Sequence[PlanPart], now: datetime) -> ReviewedPlans:
-    """Review the plans for a context; its other sections stay as they are.
-
-    Tokens are counted over the whole context as one text, as on the Budget screen.
-    """
-    from memtui.service.visibility import as_agents_read
-
-    counter = TokenCounter(view.model)
-    sections = [(part, part.place.section) for part in parts if part.place is not None]
-    reviewed = {section for _, section in sections}
-    others = [
-        ContextSection(kind=one.kind, facts=one.facts)
-        for one in (view.answer.sections if view.answer else ())
-        if one.kind not in reviewed
-    ]
+def context_review(found: ContextPlan) -> ReviewedPlans:
+    """Review the plans for a context; tokens are counted over the whole context as one text."""
 
     def size_of(gone: frozenset[RecordName]) -> Size:
-        kept = [
-            section_of_records(
-                section,
-                as_agents_read(
-                    [
-                        one.record
-                        for one in part.plan.items
-                        if RecordName(part.binding_key, one.record.handle.provider_record_id)
-                        not in gone
-                    ]
-                ),
-                now=now,
-            )
-            for part, section in sections
-        ]
-        context = assemble([*others, *kept], counter=counter)
+        context = found.without(gone)
         return Size(
             context.tokens,
             {section_word(one.kind): (one.tokens, one.budget) for one in context.sections},
         )
 
-    return ReviewedPlans(parts, size_of)
+    parts = [PlanPart(key, plan) for key, plan in found.plans.items()]
+    return ReviewedPlans(parts, size_of, budget=found.budget, stuck=found.stuck)
 
 
 _MOST_UNASKED = 2_000
@@ -778,7 +740,8 @@ def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content
             if fits
             else display(f"▲ {words}, over {of}", style=WARN)
         )
-    shown += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
+    said = filter(None, (review.stuck, *(one.sentence for one in review.failed)))
+    shown += [display(f"▲ {one}", style=WARN, limit=300) for one in said]
     if must_stay := review.must_stay:
         words = (
             f"▲ {fmt.count(must_stay.total())} cannot be forgotten: {' '.join(sorted(must_stay))}"
@@ -793,15 +756,23 @@ def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content
 def _sums(heading: Heading, review: ReviewedPlans) -> Content:
     """Return the figures and, while they are not final, the bindings still being read."""
     if heading.of_context:
-        before = fmt.counted(review.before, "token")
-        sums = f"context {before} → {fmt.count(review.before - review.saved)}"
+        before, after = fmt.counted(review.before, "token"), review.before - review.saved
+        sums = f"context {before} → {fmt.count(after)}"
+        if review.budget is not None:
+            of = display(f", budget {fmt.count(review.budget)}")
+            style = WARN if after > review.budget else OK
+            return display(sums, style=style) + of + _still(heading)
     else:
         sums = f"{fmt.count(review.could)} of {fmt.counted(review.total, 'record')} could go"
+    return display(sums) + _still(heading)
+
+
+def _still(heading: Heading) -> Content:
     if heading.doing != "looking":
-        return display(sums)
+        return Content("")
     reading = _reading(heading.unread)
     to_come = f" so far, {reading}" if reading else ", still looking…"
-    return display(sums) + display(to_come, style=WARN)
+    return display(to_come, style=WARN)
 
 
 def _reading(bindings: Sequence[str]) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
-    from memtui.screens.budget.view import FactsPlace
     from memtui.service.answers import BindingOutcome
     from memtui.service.operations.everywhere import ListedRecord
 
@@ -48,7 +47,10 @@ WORDS = {
     Reason.NEVER_READ: "never read",
     Reason.STALE: "not read for a while",
     Reason.TOO_LONG: "too long",
+    Reason.LEAST_WORTH: "worth least",
 }
+_FITS = "worth more, so it fits"
+"""The group of records that are worth enough to stay within a budget."""
 _REPEATED = "It stays, and says the same."
 _CHOSEN = "It says the same as the one that you chose to stay."
 _CONTRADICTED = "It stays, and says otherwise."
@@ -87,11 +89,10 @@ class ReviewLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """The plan for one place of a context, or for all records of one binding."""
+    """The plan for the records of one binding."""
 
     binding_key: str
     plan: PrunePlan
-    place: FactsPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,12 @@ class _Going:
         """Whether it can be marked with its group: a pinned record is only marked singly."""
         return not self.item.kept and not self.item.record.pinned
 
+    @property
+    def group(self) -> str:
+        """The name of its group by reason."""
+        fits = self.first.reason is Reason.LEAST_WORTH and not self.first.suggested
+        return _FITS if fits else WORDS[self.first.reason]
+
 
 class BudgetSection(NamedTuple):
     """A section of the context over its budget: tokens now, and without the marked records."""
@@ -176,8 +183,11 @@ class ReviewedPlans:
         insights: Sequence[Insight] = (),
         narrowing: Narrowing = Narrowing(),
         by_owner: bool = False,
+        budget: int | None = None,
+        stuck: str = "",
     ) -> None:
         self.failed, self.insights = failed, insights
+        self.budget, self.stuck = budget, stuck
         self._items = {
             RecordName(part.binding_key, item.record.handle.provider_record_id): item
             for part in parts
@@ -240,7 +250,7 @@ class ReviewedPlans:
         self.groups: dict[str, list[_Going]] = defaultdict(list)
         for one in self._shown.values():
             owner = owner_words(one.item.record.scope)
-            self.groups[owner if by_owner else WORDS[one.first.reason]].append(one)
+            self.groups[owner if by_owner else one.group].append(one)
         names = sorted(self.groups) if by_owner else list(self.groups)
         self.lines = [line for name in names for line in self._lines(name)]
 
@@ -450,8 +460,8 @@ class ReviewedPlans:
         self._arrange(self.narrowing, by_owner=self.by_owner)
 
     def mark_all(self) -> None:
-        """Mark every candidate that is not pinned and can be forgotten, and no other."""
-        self._mark(one.name for one in self._shown.values() if one.is_free)
+        """Mark every candidate that can be forgotten, is not pinned and exceeds the budget."""
+        self._mark(one.name for one in self._shown.values() if one.is_free and one.group != _FITS)
 
     def mark_none(self) -> None:
         """Take all marks away."""
@@ -502,8 +512,9 @@ class ReviewedPlans:
 
 
 def _placed(one: _Going) -> tuple[object, ...]:
-    """Return the sort key of a record: by reason, beside the record that stays in its place."""
-    return _ORDER[one.first.reason], one.survivor or one.name, one.name
+    """Return the sort key of a record: by reason, then worth or the record that stays instead."""
+    by_worth = one.item.worth if one.first.reason is Reason.LEAST_WORTH else None
+    return _ORDER[one.first.reason], by_worth or (), one.survivor or one.name, one.name
 
 
 def _cluster(binding_key: str, one: PruneCandidate) -> str:
@@ -523,7 +534,7 @@ def _line(sort: Sort, group: str, one: _Going, name: RecordName, item: PlanItem)
         sentence=stays if sort is Sort.STAYS else one.sentence,
         tokens=item.tokens,
         cluster=_cluster(name.binding_key, one.first),
-        reason=WORDS[one.first.reason] if sort is Sort.GOES else "",
+        reason=one.group if sort is Sort.GOES else "",
         kept=item.kept,
     )
 

@@ -14,9 +14,9 @@ from memtui.channels.cli.fact_scope import FactScope
 from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm
-from memtui.channels.cli.options import FilterLine, Yes, filter_of
+from memtui.channels.cli.options import BindingOptions, FilterLine, Yes, filter_of
 from memtui.channels.cli.output import Dim, Line, jsonable
-from memtui.channels.cli.session import Session
+from memtui.channels.cli.session import Session, build
 from memtui.contract import (
     BrowseRequest,
     Denied,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memtui.pruning.plan import PrunePlan
     from memtui.service import PruneAnswer, PruneRequest
     from memtui.service.usecases.forgetting import ForgottenEverywhere
+    from memtui.service.usecases.pruning import ContextPlan
 
 
 async def facts_prune(
@@ -85,6 +86,18 @@ async def facts_prune(
         bool,
         typer.Option("--only-company", help="Only what belongs to no user, project or agent."),
     ] = False,
+    to_budget: Annotated[
+        bool,
+        typer.Option(
+            "--to-budget",
+            help="Mark the facts that are worth least until the whole context of --project, "
+            "--subject or --agent fits its budget.",
+        ),
+    ] = False,
+    budget: Annotated[
+        int | None,
+        typer.Option(min=0, help="The budget in tokens; the setting context_budget if left out."),
+    ] = None,
     tried: Tried = False,
     last: Last = None,
     check: Check = False,
@@ -92,13 +105,22 @@ async def facts_prune(
     """Show which facts could go, and why; --apply lets them go.
 
     Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
-    ones, none of them pinned), or those of the given reasons. A filter narrows what could go. undo
-    brings back what was applied. With --everything it asks before it applies, and a binding that is
-    slow or down is named while the others' plans stand.
+    ones, none of them pinned), those of the given reasons, or with --to-budget the ones that are
+    worth least to a context; exit 1 where no such plan meets the budget. A filter narrows what
+    could go. undo brings back what was applied. It asks before it applies to several bindings or
+    owners at once; a binding that is slow or down is named while the others' plans stand.
     """
     from memtui.service import PruneRequest
     from memtui.service.usecases.pruning import rules_of
 
+    if to_budget or budget is not None:
+        given = {
+            "--everything": everything,
+            "--reason": reason,
+            "--kind": kind,
+            "--only-company": only_company,
+        }
+        _refuse_clashes([name for name, value in given.items() if value], to_budget=to_budget)
     if only_company and (everything or scope.project or scope.subject or scope.agent):
         raise Invalid("Give --only-company, or whose facts they are, not both.")
     if everything and any(asdict(scope).values()):
@@ -106,14 +128,14 @@ async def facts_prune(
             "--everything takes a filter in the place of these options, "
             "such as: --everything project:infra binding:default"
         )
-    if dry_run and apply:
-        raise Invalid("Give --dry-run or --apply, not both.")
+    if apply and (dry_run or tried):
+        other = "--dry-run" if dry_run else "--impact"
+        raise Invalid(f"Give {other} or --apply, not both.")
     impact.refuse_alone(impact=tried, last=last, check=check)
-    if tried and apply:
-        raise Invalid("Give --impact or --apply, not both: look at it first.")
     reasons = _reasons(reason or ())
     kind = kind or ("all" if everything else FACT)
-    request = scope.request(
+    owners = BindingOptions(**asdict(scope)) if to_budget else scope
+    request = owners.request(
         session,
         PruneRequest,
         kind=None if kind == "all" else kind,
@@ -123,11 +145,16 @@ async def facts_prune(
         filter=filter_of(session, line, FilterTarget.RECORDS),
     )
     pruning = session.service.pruning
-    planned = await (pruning.everything if everything else pruning.plan)(session.caller, request)
+    if to_budget:
+        planned: PruneAnswer = await _to_budget(session, request, budget)
+    else:
+        planned = await (pruning.everything if everything else pruning.plan)(
+            session.caller, request
+        )
     await _refuse_unknown(session, request, planned)
     if reasons:
         planned = planned.mark_reasons(reasons)
-    if apply and planned.kept and not planned.marked:
+    if apply and planned.kept and not planned.marked and (planned.stuck or not to_budget):
         raise Denied(next(iter(planned.kept)))
     applied = await _applied(session, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
@@ -143,7 +170,32 @@ async def facts_prune(
         )
         return impact.exit_code(found, check=check)
     session.out.answer(document, _lines(planned), *summary)
-    return forgetting_code(applied.answers, applied.failed) if applied else 0
+    return forgetting_code(applied.answers, applied.failed) if applied else bool(planned.stuck)
+
+
+def _refuse_clashes(given: Sequence[str], *, to_budget: bool) -> None:
+    if not to_budget:
+        raise Invalid("--budget goes with --to-budget; give both or neither.")
+    if given:
+        raise Invalid(f"--to-budget chooses among the facts of one context; leave out {given[0]}.")
+
+
+async def _to_budget(session: Session, request: PruneRequest, budget: int | None) -> ContextPlan:
+    """Plan which facts go, so that a context of the request's scope fits its budget."""
+    from memtui.service import ContextRequest
+    from memtui.service.usecases.pruning import plan_context
+
+    context = build(
+        ContextRequest,
+        scope=request.scope,
+        model=request.model,
+        budget=session.settings.context_budget if budget is None else budget,
+        binding_key=request.binding_key,
+    )
+    return await plan_context(
+        session.service, session.caller, context,
+        rules=request.rules, chosen=request.filter, to_budget=True,
+    )  # fmt: skip
 
 
 async def _refuse_unknown(session: Session, request: PruneRequest, planned: PruneAnswer) -> None:
@@ -161,7 +213,7 @@ async def _applied(session: Session, planned: PruneAnswer, *, yes: bool) -> Forg
     from memtui.service.usecases.forgetting import forget
 
     marked = planned.marked
-    if planned.together and not yes:
+    if planned.several and not yes:
         count = shown.counted(sum(map(len, marked.values())), "record")
         confirm(f"Forget {count} from {' and '.join(marked)}?")
     return await forget(session.service, session.caller, marked, planned.staying)
@@ -185,9 +237,10 @@ def _document(planned: PruneAnswer) -> dict[str, Any]:
         "problems": jsonable(planned.problems),
         "records": sum(len(plan.items) for plan in plans.values()),
         "marked": sum(map(len, planned.marked.values())),
-        "tokens_before": sum(plan.tokens_before for plan in plans.values()),
-        "tokens_after": sum(plan.tokens_after for plan in plans.values()),
-        "tokens_saved": sum(plan.tokens_saved for plan in plans.values()),
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
+        "tokens_saved": planned.tokens_before - planned.tokens_after,
+        "budget": planned.budget,
         "candidates": [one for key, plan in plans.items() for one in _candidates(key, plan)],
         "clusters": [one for key, plan in plans.items() for one in _clusters(key, plan)],
         "diff": [
@@ -253,9 +306,10 @@ def _outcome(applied: ForgottenEverywhere | None, *, dry_run: bool) -> dict[str,
 
 def _lines(planned: PruneAnswer) -> Iterator[Line]:
     for key, plan in planned.plans.items():
-        place = f"  {key}" if planned.together else ""
+        owners = {one.record.handle: owner_words(one.record.scope) for one in plan.items}
         for line in plan.diff():
             yield str(line)
+            place = f"  {key}, {owners[line.handle]}" if planned.several else ""
             name = f"{line.handle.provider_record_id}{place}"
             yield Dim(f"    {name}  {line.tokens} tokens  {line.why}".rstrip())
     if left := list(_left(planned)):
@@ -270,11 +324,12 @@ def _left(planned: PruneAnswer) -> Iterator[Line]:
     """Yield candidates that are not marked, their reasons, and why they cannot be forgotten."""
     for key, plan in planned.plans.items():
         items = {item.record.handle: item for item in plan.items}
-        for handle, reasons in groupby(plan.candidates, key=lambda one: one.record.handle):
+        others = (one for one in plan.candidates if one.reason != "least_worth")
+        for handle, reasons in groupby(others, key=lambda one: one.record.handle):
             item = items[handle]
             if item.marked:
                 continue
-            place = f"  {key}, {owner_words(item.record.scope)}" if planned.together else ""
+            place = f"  {key}, {owner_words(item.record.scope)}" if planned.several else ""
             yield f"? {item.record.text}"
             name = f"{handle.provider_record_id}{place}"
             yield Dim(f"    {name}  {item.tokens} tokens  {item.kept}".rstrip())
@@ -296,8 +351,14 @@ def _summary(
     plans = planned.plans.values()
     marked, everything = sum(len(plan.marked) for plan in plans), sum(len(p.items) for p in plans)
     count, all_of = shown.counted(marked, "record"), shown.count(everything)
-    tokens = sum(plan.tokens_saved for plan in plans), sum(plan.tokens_before for plan in plans)
-    saved = f"{shown.count(tokens[0])} of {shown.count(tokens[1])} tokens"
+    before, after = planned.tokens_before, planned.tokens_after
+    saved = f"{shown.count(before - after)} of {shown.count(before)} tokens"
+    if planned.budget is not None:
+        yield planned.stuck or (
+            f"The context has {shown.counted(before, 'token')}"
+            f"{f' now, and {shown.count(after)} after that' if marked else ''}; "
+            f"its budget is {shown.count(planned.budget)}."
+        )
     if not everything:
         yield "There is nothing here that could go."
     elif not marked:

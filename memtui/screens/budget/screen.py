@@ -26,7 +26,6 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     NotFound,
-    OperationType,
     Record,
     RecordHandle,
     Scope,
@@ -53,6 +52,7 @@ from memtui.screens.budget.view import (
     narrowed,
     notes_content,
     offers_content,
+    place_of_owner,
     places_of,
     read_timeline,
     rows_of,
@@ -74,7 +74,6 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.session import ServiceSession
     from memtui.service.answers import BindingView
     from memtui.service.context.contexts import ContextAnswer
 
@@ -208,6 +207,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
         from memtui.service.context.contexts import ContextRequest
+        from memtui.service.usecases.pruning import fact_owners
 
         state, session = self.state, self.session
         key = state.filter.binding_key or state.binding_key
@@ -222,14 +222,11 @@ class BudgetScreen(EditingScreen[FactRow]):
 
         async def assemble() -> BudgetView:
             answer = await session.service.context(session.caller, request)
-            places = []
-            for place in places_of(request.scope):
-                found = await session.service.resolve(session.caller, place.scope, key)
-                places.append(replace(place, binding_key=found.binding_key))
-            places += await _company_place(session, key)
+            owners = await fact_owners(session.service, session.caller, request.scope, key)
+            places = tuple(place_of_owner(scope, at) for scope, at in owners)
             await asyncio.to_thread(lambda: answer.price)  # the first one reads the price table
             rows = await asyncio.to_thread(rows_of, answer)
-            return replace(self.view, places=tuple(places), answer=answer, rows=rows)
+            return replace(self.view, places=places, answer=answer, request=request, rows=rows)
 
         self.reads.latest(assemble, self._assembled, self._broken)
 
@@ -740,16 +737,3 @@ def _touches(changed: Scope, place: FactsPlace) -> bool:
     """Whether a change in a scope may affect an owner's facts; the company's always may."""
     owner, (field, name) = owner_of(changed)[0], owner_of(place.scope)
     return owner == "company_id" or (field != "company_id" and getattr(changed, field) == name)
-
-
-async def _company_place(session: ServiceSession, key: str | None) -> list[FactsPlace]:
-    """Return the company as an owner; empty: no binding serves it, or browsing is not allowed."""
-    company_id, service = session.caller.company_id, session.service
-    scope = Scope(company_id=company_id)
-    try:
-        found = await service.resolve(session.caller, scope, key)
-    except NotFound:
-        return []
-    if OperationType.BROWSE not in await service.allowed(session.caller, scope, key):
-        return []
-    return [FactsPlace(COMPANY, company_id, scope, found.binding_key)]

@@ -31,6 +31,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     owner_of,
+    owner_words,
 )
 from memtui.fuzzy import finds
 from memtui.presenters import format as fmt
@@ -56,7 +57,7 @@ from memtui.widgets.record_names import RecordName, read_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount
-    from memtui.service.context.contexts import ContextAnswer
+    from memtui.service.context.contexts import ContextAnswer, ContextRequest
     from memtui.service.history.metrics import FactDay, FactMetrics
 
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
@@ -126,6 +127,12 @@ def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
         for word, field in _FIELDS.items()
         if (name := getattr(scope, field))
     )
+
+
+def place_of_owner(scope: Scope, binding_key: str) -> FactsPlace:
+    """Return an owner of facts, whose scope names nothing else, with its binding."""
+    word, _, name = owner_words(scope).partition(" ")
+    return FactsPlace(word, name, scope, binding_key)
 
 
 def section_word(kind: SectionKind) -> str:
@@ -420,6 +427,8 @@ class BudgetView:
     offers: tuple[Choice[ScopeStep], ...] = ()
     """Owners to choose from, while none is chosen."""
     answer: ContextAnswer | None = None
+    request: ContextRequest | None = None
+    """The request of the answer."""
     rows: tuple[FactRow, ...] = ()
     """All its facts, even those that the filter hides."""
     same: Mapping[str, frozenset[RecordHandle]] = field(default_factory=dict)

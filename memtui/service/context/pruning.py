@@ -7,14 +7,20 @@ read with a time limit: one that is slow or fails is named with the reason, the 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from typing import Self
 
-from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
+from memtui.context.assembly import (
+    SectionKind,
+    assemble,
+    fact_tokens,
+    is_rule,
+    section_of_records,
+)
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
     Denied,
@@ -42,6 +48,7 @@ from memtui.pruning.insights import Insight, InsightRules, RatedRecord, find_ins
 from memtui.pruning.patterns import FactVersion, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
 from memtui.pruning.uses import Used, is_used_as
+from memtui.pruning.worth import Worth, worth_of
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.context.contexts import DEFAULT_MODEL, own_records
@@ -90,6 +97,10 @@ class PruneAnswer(OutcomesAnswer):
     """The plan of each binding that answered, by its key, in the order of the bindings."""
     insights: tuple[Insight, ...] = ()
     """Insights about the memories of all bindings."""
+    budget: int | None = None
+    """Tokens that the context should stay under; None: the plans are not of a context."""
+    stuck: str = ""
+    """Why no marks meet the budget, in a sentence; empty: some do."""
 
     @property
     def plan(self) -> PrunePlan:
@@ -111,6 +122,21 @@ class PruneAnswer(OutcomesAnswer):
     def kept(self) -> Counter[str]:
         """Reasons why candidates cannot be forgotten, each with their number."""
         return Counter(why for plan in self.plans.values() for why in plan.kept)
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens with all records."""
+        return sum(plan.tokens_before for plan in self.plans.values())
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens without the marked records."""
+        return sum(plan.tokens_after for plan in self.plans.values())
+
+    @property
+    def several(self) -> bool:
+        """Whether the records to forget are of several owners or bindings."""
+        return self.together is not None
 
     def mark_reasons(self, reasons: Collection[Reason]) -> Self:
         """Return the plans with only the candidates of these reasons marked."""
@@ -364,6 +390,23 @@ class Pruning(ServiceModule):
             used = Used(last_read(record), tokens_of(record.text), record.handle in repeats)
             return fits(record) and is_used_as(request.filter, used, now)
 
+        reasons: defaultdict[RecordHandle, set[Reason]] = defaultdict(set)
+        for one in candidates:
+            reasons[one.record.handle].add(one.reason)
+
+        def worth(record: Record) -> Worth | None:
+            if record.pinned or is_rule(record) or not lets_through(record):
+                return None
+            return worth_of(
+                record,
+                found.uses.get(record.handle, RetrievalTally()),
+                reasons[record.handle],
+                tokens=tokens_of(record.text),
+                now=now,
+                counted_since=found.counted_since,
+                unread_days=request.rules.unread_days,
+            )
+
         plan = make_plan(
             found.records,
             [one for one in candidates if lets_through(one.record)],
@@ -371,6 +414,7 @@ class Pruning(ServiceModule):
             size_of=size_of,
             kept=lambda record: found.kept.get(owner_scope(record.scope), ""),
             last_read=last_read,
+            worth=worth,
         )
         return PruneAnswer(**found.answer, plans={found.answer["bindings"][0].binding_key: plan})
 

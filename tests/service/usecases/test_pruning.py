@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from memtui.config import Paths, Settings
-from memtui.contract import Filter, OperationType
-from memtui.screens.dialogs import Prompt
+from memtui.contract import CorrectRequest, Filter, OperationType
+from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import WORDS, Sort
-from memtui.service import MemoryService
-from memtui.service.usecases.pruning import plan_everything, rules_of
+from memtui.service import ContextRequest, MemoryService
+from memtui.service.usecases.forgetting import forget
+from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, until
 from tests.screens.test_budget import reviewed
-from tests.service.usecases.ways import PERSON, WAYS, Command, Way, remember
+from tests.service.usecases.ways import ANA, PERSON, WAYS, Command, Way, last, remember
 
 _LONG = "Likes tea " * 30
+_BUDGET = 90
 
 
 @pytest.fixture
 def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Let facts be as long as they like."""
+    """Let facts be as long as they like, and a context small."""
     monkeypatch.setenv("MEMTUI_FACT_MAX_CHARS", "0")
-    return settings.model_copy(update={"fact_max_chars": 0})
+    monkeypatch.setenv("MEMTUI_CONTEXT_BUDGET", str(_BUDGET))
+    return settings.model_copy(update={"fact_max_chars": 0, "context_budget": _BUDGET})
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -61,3 +65,75 @@ async def test_everything_is_planned_without_a_limit_and_with_other_days(
     planned = next(one.request for one in page.operations if one.request.get("purpose") == "prune")
     assert planned["kind"] is None
     assert planned["rules"] == rules_of(settings, stale_days=3).model_dump(mode="json")
+
+
+async def texts(service: MemoryService) -> list[str]:
+    answer = await service.context(PERSON, ContextRequest(scope=ANA, budget=_BUDGET))
+    return sorted(fact.text for section in answer.sections for fact in section.facts)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_context_is_cut_to_its_budget_in_five_keys(
+    way: Way, service: MemoryService, command: Command, paths: Paths, settings: Settings
+) -> None:
+    await remember(service, "Always answers in German", topic="rules")
+    [pinned] = await remember(service, "Is on call until the summer")
+    await service.correct(PERSON, CorrectRequest.model_validate(
+        {"scope": ANA, "handle": pinned.handle, "pinned": True}))  # fmt: skip
+    worn = [
+        "Deploys the shop from the main branch at noon",
+        "Tests run in a container with forty workers",
+        "The office dog is called Bello and likes biscuits",
+        "Prefers TypeScript with Drizzle over plain SQL",
+        "Writes minutes of each meeting into the wiki",
+        "Invoices leave on the last Friday of a month",
+        "Reviews pull requests before the first coffee",
+    ]
+    doubled = "reviews Pull Requests before the first coffee."
+    await remember(service, *worn, doubled)
+    before = await texts(service)
+    request = ContextRequest(scope=ANA, budget=_BUDGET)
+    if way == "service":
+        plan = await plan_context(service, PERSON, request, to_budget=True)
+        await forget(service, PERSON, plan.marked, plan.staying)
+        tokens = plan.tokens_after
+    elif way == "command":
+        typed = await command(
+            "facts", "prune", "--subject", "ana", "--to-budget", "--apply", "--json"
+        )
+        assert (typed.code, typed.document["budget"]) == (0, _BUDGET), typed.err
+        tokens = typed.document["tokens_after"]
+        least = [one for one in typed.document["diff"] if one["sign"] == "-"]
+        assert all("Worth least: never delivered, made today, " in one["why"] for one in least)
+    else:
+        async with running(paths, settings, "bindings") as (app, pilot):
+            await pilot.press("5")
+            await until(pilot, lambda: "looks at one" in screen_text(app))
+            await pilot.press("enter")
+            await until(pilot, lambda: "said twice" in screen_text(app))
+            await pilot.press("p")
+            await until(pilot, lambda: isinstance(app.screen, PruneReview) and bool(reviewed(app)))
+            said = re.search(rf"context \d+ tokens → (\d+), budget {_BUDGET}", screen_text(app))
+            assert said is not None
+            tokens = int(said[1])
+            await pilot.press("d")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press("y")
+            await until(pilot, lambda: app.screen is app.frame)
+    now = await service.context(PERSON, request)
+    assert now.tokens == tokens <= _BUDGET
+    left = await texts(service)
+    never = ["Always answers in German", "Is on call until the summer"]
+    assert left == sorted([*never, *worn[2:-1], doubled]), "the double and the oldest are gone"
+    asked = ContextRequest(scope=ANA, budget=_BUDGET, prompt="From which branch?", profile=True)
+    assert (await service.context(PERSON, asked)).tokens <= _BUDGET
+    await service.undo_together(PERSON, await last(service))
+    assert await texts(service) == before
+    again = await command("facts", "prune", "--subject", "ana", "--to-budget", "--budget", "1000")
+    assert "its budget is 1,000" in again.err
+    assert "Nothing of 10 is marked to go." in again.err
+    stuck = await command("facts", "prune", "--subject", "ana", "--to-budget", "--budget", "9")
+    assert stuck.code == 1
+    assert "1 rule and 1 pinned fact cannot go and have " in stuck.err
+    clash = await command("facts", "prune", "--to-budget", "--everything")
+    assert clash.code == 2
