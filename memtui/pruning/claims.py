@@ -30,8 +30,11 @@ _GONE = re.compile(
 )
 """What denies the words before it."""
 _PAST = re.compile(
-    r"\b(?:used to|formerly|previous|previously|in the past|originally|earlier|last (?:year|month|"
-    r"week)|until|had|was|were|before (?:the|that|\d+|we)|back then|legacy)\b"
+    r"^(?!need|speed|feed|seed)\w+ed (?!\w+s\b)"
+    r"|(?<!\bis )(?<!are )(?<!be )(?<!been )\b(?!need|exceed|embed|feed|seed)\w{2,}ed "
+    r"(?:the|an?|it|this|our|every|for|\d+)\b"
+    r"|\b(?:used to|formerly|previous|previously|in the past|originally|earlier|until|had|was|were|"
+    r"last (?:year|month|week)|before (?:the|that|\d+|we)|back then|legacy)\b"
 )
 _CHANGED = re.compile(
     r"\b(?:was|were|been) (?:moved|changed|switched|migrated|raised|lowered|increased|reduced|set|"
@@ -63,6 +66,8 @@ _FORMS = {
     "code": re.compile(r"(?=.*\d)(?=.*[a-z])[a-z]\w*(?:-\w+)+"),
     "name": re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"),
 }
+_MEASURES = frozenset({"length", "size", "width", "height"})
+"""Words of a key whose number does not count what the key names."""
 _STEM = 3
 """Least length of a stem."""
 _ENOUGH = 2
@@ -433,9 +438,10 @@ def excluded(earlier: Claim, later: Claim) -> str | None:
     fact = earlier.fact or later.fact
     prose = later if earlier.fact else earlier
     if fact is not None:
-        for said in prose.sentences:
-            if (found := _against(fact, said)) is not None:
-                return _told(*(found if earlier.fact else reversed(found)))
+        all_found = [_against(fact, said) for said in prose.sentences]
+        if (fact.value.text, "") not in all_found and any(all_found):
+            was, now = next(filter(None, all_found))
+            return _told(was, now) if earlier.fact else _told(now, was)
     if earlier.fact and later.fact:
         return None
     for one in earlier.sentences:
@@ -450,7 +456,10 @@ def _told(was: str, now: str) -> str:
 
 
 def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
-    """Return a fact's value and the words of a sentence that exclude it; None: nothing does."""
+    """Return a fact's value and the words of a sentence that exclude it; none if it agrees.
+
+    None: it neither excludes the fact nor agrees.
+    """
     is_about = fact.is_subject_of(said)
     products = fact.rivals & _lists().products if said.is_of_all else ()
     if not (is_about or products) or not said.states or fact.is_beside(said):
@@ -459,7 +468,7 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
     if present := _places(value, said):
         if present <= said.denied:
             return (value.text, said.text) if is_about else None
-        other = _other_version(value, said)
+        other = _other_version(value, said) or ("" if is_about else None)
     else:
         kinds = fact.rivals if is_about else products
         rivals = (said.said(one.place, one.size) for one in said.names
@@ -467,7 +476,7 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
         other = next(rivals, None)
         if other is None and is_about:
             other = _other_amount(fact, said) or _other_form(fact, said)
-    return (value.text, other) if other else None
+    return None if other is None else (value.text, other)
 
 
 def _places(value: Sentence, said: Sentence) -> AbstractSet[int]:
@@ -508,7 +517,8 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
         if own is None or one.kind != own.kind or one.place in said.denied or is_subject:
             continue
         is_bare = len(fact.value.words) == 1 and (
-            one.unit in _set("counted").union(fact.key)
+            one.unit in _set("counted")
+            or (one.unit in fact.key and fact.words.isdisjoint(_MEASURES))
             or before in fact.key
             or (before in _set("copulas") and one.place + 1 == len(said.words))
         )
@@ -523,9 +533,14 @@ def _other_form(fact: Fact, said: Sentence) -> str | None:
     for place, word in enumerate(said.written if form else ()):
         if place in said.denied or said.stems[place] in fact.key or _form_of(word) != form:
             continue
+        if form != "name":
+            return word
         before, after = (said.words[place + step : place + step + 1] for step in (-1, 1))
-        is_owner = after in (["is"], ["owns"]) or (place == 0 and stem(*after or [""]) in fact.key)
-        if form != "name" or is_owner or (place and before[0] in _set("copulas") | _set("links")):
+        is_name = said.words[place] not in _set("general") and not _lists().members.get(
+            said.words[place]
+        )
+        is_linked = place > 0 and before[0] in _set("copulas") | _set("links")
+        if is_name and (is_linked or after in (["is"], ["owns"])):
             return word
     return None
 

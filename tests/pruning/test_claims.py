@@ -52,3 +52,16 @@ def test_what_is_told_names_both_values() -> None:
     assert otherwise(fact, note) == "says “main” where this one says “release”"
     assert otherwise(note, fact) == "says “release” where this one says “main”"
     assert otherwise(fact, Claim("deploy_branch: main")) is None
+
+
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        ("deploy_branch: release", "Deploys come from release. CI refuses a deploy from main."),
+        ("line_length: 100", "Picked up ISS-4. Removed 23 lines and added fewer."),
+        ("lock_timeout: 2s", "Migration locked the invoices table for 6 minutes."),
+        ("payment_provider: Kassandra Pay", "The payment provider retries after 10 s."),
+    ],
+)
+def test_reports_of_work_and_texts_that_agree_exclude_nothing(fact: str, said: str) -> None:
+    assert not is_found(fact, said)
