@@ -71,6 +71,7 @@ class Need(StrEnum):
     PLUGIN = "Only a memory plugin has a contract to check."
     DESTINATION = "There is no other binding to move to; a adds one."
     SCOPE = "Nobody is chosen; s chooses a user, project or agent."
+    OWNERS = "Nothing is remembered yet."
     CHARTS = "This is for the charts; t shows them."
     SQL = "This is for SQL; t goes there."
 
@@ -517,7 +518,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("range", "v", "Mark from here to where you move.", _ROW),
         _do("mark_all", "A", "Mark all facts that are shown.", _ROW),
         _do("back", "escape", "Go back to the list; there, clear marks, then the filter."),
-        _do("prune", "p", "Review which facts could go, and why.", _SCOPE),
+        _do("prune", "p", "Review which facts could go, and why.", (*_SERVICE, Need.OWNERS)),
         _do("add", "a n", "Write a new fact.", _CHANGE_SCOPE),
         _do("edit", "e", "Change the fact in place.", _CORRECTION),
         _do(

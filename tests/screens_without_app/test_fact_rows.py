@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -9,18 +10,21 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import Record, RecordHandle, Scope
 from memtui.filters import parse_filter
 from memtui.screens.budget.view import (
+    BudgetView,
     FactRow,
     by_words,
     fact_columns,
     fact_content,
     narrowed,
+    offers_content,
     offers_of,
     place_of_section,
     places_of,
     rows_of,
 )
-from memtui.screens.state import AppState
+from memtui.screens.state import AppState, PruneFigures
 from memtui.service.answers import RetrievalCount
+from memtui.service.usecases.remembered import OwnerShare
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
 
@@ -91,13 +95,36 @@ def test_who_made_a_fact_is_told_in_a_word() -> None:
     assert by_words(None) == "–"
 
 
-def test_offers_come_from_log_and_binding_and_extend_the_scope() -> None:
-    seen = [Scope(company_id="c", subject_id="ana"), Scope(company_id="c", project_id="p")]
-    found = offers_of(seen, [])
-    assert [(one.detail, one.label) for one in found] == [("user", "ana"), ("project", "p")]
-    assert found[1].value.applied_to(seen[0]) == Scope(
-        company_id="c", subject_id="ana", project_id="p"
-    )
+def test_offers_are_what_is_remembered_and_whom_the_log_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "web").mkdir()
+    monkeypatch.chdir(tmp_path / "web")
+    company, web = Scope(company_id="c"), Scope(company_id="c", project_id="web")
+    ana = Scope(company_id="c", subject_id="ana", project_id="p")
+    shares = [
+        OwnerShare(company, "notes", 160, 5_000),
+        OwnerShare(web, "claude", 3, 60),
+        OwnerShare(web, "facts", 2, 20, 2),
+    ]
+    found = offers_of([ana], shares, "claude-sonnet-4-5")
+    assert [(one.place.label, one.place.binding_key, one.has_context) for one in found] == [
+        ("project web", "claude", False),
+        ("project web", "facts", True),
+        ("user ana", "", True),
+        ("project p", "", True),
+        ("company c", "notes", False),
+    ]
+    figures = PruneFigures("c", NOW, {web: (1, 5)})
+    state = AppState(clock=lambda: NOW, zone=UTC, scope=company, pruning=figures)
+    for width in (76, 116, 196):
+        drawn = offers_content(BudgetView(offers=tuple(found)), state, width)
+        assert max(one.cell_length for one in drawn) <= width
+        costs = {one.plain.index("$") for one in drawn if "$" in one.plain}
+        assert len(costs) <= 1 or max(costs) - min(costs) < 8
+        assert ["could go" in one.plain for one in drawn][:2] == [width >= 100, False]
+        assert "5,000 / 500 ▲" in drawn[-1].plain
+        assert ("claude" in drawn[0].plain) == (width >= 100)
 
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE if "\ud800" not in text])

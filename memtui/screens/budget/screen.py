@@ -23,6 +23,7 @@ from textual.widgets import OptionList, Static
 from memtui.actions import Need
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
+    Filter,
     Invalid,
     MemtuiError,
     NotFound,
@@ -32,7 +33,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.filters import FilterTarget
+from memtui.filters import FilterTarget, format_filter
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
@@ -40,6 +41,7 @@ from memtui.screens.budget.view import (
     BudgetView,
     FactRow,
     FactsPlace,
+    Offer,
     bars_content,
     charts_content,
     charts_of,
@@ -62,7 +64,6 @@ from memtui.screens.budget.view import (
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, kept_new
 from memtui.screens.following import News
-from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
 from memtui.service.usecases.owned import owned_records
 from memtui.widgets.background import Background
@@ -176,7 +177,8 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.reads.forget()
             self.follow(())
             self.show_count("")
-            self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
+            find = partial(find_offers, self.state, self.view.model)
+            self._finding.latest(find, self._show_offers, self.fail)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Update the prune figures of the offered owners."""
@@ -193,8 +195,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._compared = None
         self.view = replace(self.view, answer=None)
 
-    def _show_offers(self, offers: Sequence[Choice[ScopeStep]]) -> None:
-        self.view = replace(self.view, offers=tuple(offers))
+    def _show_offers(self, offers: tuple[Offer, ...]) -> None:
+        self.view = replace(self.view, offers=offers)
         if offers:
             self.query_one("#budget-offers", OptionRows).focus()
 
@@ -202,7 +204,21 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _take_offer(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         offer = self.view.offers[event.option_index]
-        self.post_message(GoTo(scope=offer.value.applied_to(self.state.scope)))
+        if not offer.has_context:
+            self._cut(offer)
+            return
+        field, name = owner_of(offer.place.scope)
+        scope = self.state.scope.model_copy(update={field: name})
+        # A filter of another binding, as a review of its records has, would empty the context.
+        chosen = "" if self.state.filter.binding_key else None
+        go = GoTo(filter_line=chosen, scope=scope, binding_key=offer.place.binding_key)
+        self.post_message(go)
+
+    def _cut(self, offer: Offer) -> None:
+        """Review which of the offered records could go."""
+        chosen = format_filter(Filter(binding_key=offer.share.binding_key if offer.share else None))
+        whose = offer.place.scope
+        self.post_message(GoTo("records", chosen, scope=whose, then="records.prune"))
 
     def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
@@ -404,16 +420,19 @@ class BudgetScreen(EditingScreen[FactRow]):
         notice.set_class(bool(found), "-over-offers")
         offers.display = bool(found) and not self.view.places
         at = (offers.option_count == len(found) and offers.highlighted) or 0
-        offers.show(offers_content(found, self.state), at)
+        offers.show(offers_content(self.view, self.state, self.size.width - 4), at)
         if found:
-            hint = "enter looks at one; s adds the project to a user, or the user to a project."
+            hint = "enter shows one, or what of it could go; s chooses by name."
         else:
             hint = "s takes a name that is not known yet, 4 shows all records."
         if not self.view.places:
             said = "Choose a user, project or agent"
+            if any(one.share for one in found):
+                of = f"tokens of a budget of {fmt.count(self.view.budget)}"
+                said = f"All memories: {of}, dollars a session ({self.view.model})"
             if found and (figures := self.state.prune_figures) is not None:
                 counted = fmt.since(figures.planned_at, self.state.clock())
-                said += f"; what could go was counted {counted}{figures.without}"
+                hint += f" What could go was counted {counted}{figures.without}."
             notice.show("empty", f"{said}.", hint)
 
     def _draw_text(self) -> None:
@@ -442,6 +461,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         missing = super().missing_for(row)
         if not self.view.places:
             missing[Need.SCOPE] = ""
+        if not (self.view.places or self.view.offers):
+            missing[Need.OWNERS] = ""
         binding = self.state.binding
         if binding is not None and not binding.capabilities.profile:
             missing[Need.PROFILE] = ""
@@ -613,9 +634,13 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     @conversation
     async def action_prune(self) -> None:
-        """Review the prune candidates."""
+        """Review the prune candidates, of an offered owner if nobody is chosen."""
         from memtui.screens.prune import PruneReview
 
+        place = self.query_one("#budget-offers", OptionRows).highlighted
+        if not self.view.places and place is not None:
+            self._cut(self.view.offers[place])
+            return
         await self.visit(PruneReview(self, self.view))
 
     # Looking.

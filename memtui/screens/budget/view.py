@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
@@ -21,25 +22,24 @@ from memtui.context.assembly import (
     SectionKind,
     WarningKind,
 )
-from memtui.context.cost import Price, PromptShare
+from memtui.context.cost import Price, PromptShare, price
 from memtui.contract import (
-    ORCHESTRATOR,
     FieldTest,
     Filter,
     MemtuiError,
-    Namespace,
     RecordHandle,
     Scope,
     owner_of,
     owner_words,
 )
 from memtui.fuzzy import finds
+from memtui.paths import project_here
 from memtui.presenters import format as fmt
 from memtui.pruning.uses import Used, is_used_as
-from memtui.screens.dialogs import Choice
-from memtui.screens.scope_choices import ScopeStep, going, seen_scopes
+from memtui.screens.scope_choices import going, seen_scopes
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState
+from memtui.service.usecases.remembered import OwnerShare, Remembered, remembered
 from memtui.service.visibility import without_prefix
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
 from memtui.widgets.columns import Cell, Column, fit_cell
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
 """The scope field of each kind of owner."""
+_WORD_OF = {field: word for word, field in _FIELDS.items()} | {"company_id": "company"}
 _FLAGS = {"agent": "--agent", "user": "--subject", "project": "--project"}
 COMPANY = "company"
 _SECTIONS = {
@@ -80,8 +81,9 @@ _FACTS_OF = {
     "project": SectionKind.WORKSPACE,
     COMPANY: SectionKind.COMPANY,
 }
-_OFFERED = {"user": "subject_id", "project": "project_id", "agent": "agent_id"}
+_ORDER = ("user", "project", "agent", COMPANY)
 _MOST_OFFERS = 200
+_NAME_CELLS = 24
 DAYS = 60
 """Days that the charts go back."""
 _LABEL_CELLS = 10
@@ -146,59 +148,71 @@ def place_of_section(kind: SectionKind, places: Iterable[FactsPlace]) -> FactsPl
     return next((place for place in places if place.word == word), None)
 
 
-async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
-    """Return the users, projects and agents that the log and the active binding know.
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An owner to look at, with its records in one binding."""
 
-    If the active binding does not count the records of one, its sentence says why.
+    place: FactsPlace
+    """Its binding is named where the owner's context does not read it otherwise."""
+    share: OwnerShare | None = None
+    """None: the log names the owner, and no binding has a record of it."""
+    cost: Decimal | None = None
+    """The price of all its tokens in a request, in US dollars; None: unpriced."""
+
+    @property
+    def has_context(self) -> bool:
+        """Whether a context of the owner has something to show, or nothing is remembered yet."""
+        is_company = self.place.word == COMPANY
+        return not is_company and (self.share is None or self.share.in_contexts > 0)
+
+
+async def find_offers(state: AppState, model: str) -> tuple[Offer, ...]:
+    """Return the owners of all records, and the others that the log knows.
+
+    The project of the working folder comes first.
     """
     session = state.session
     if session is None:
-        return []
-    spaces: tuple[Namespace, ...] = ()
-    if state.binding is not None and state.binding.capabilities.namespaces:
-        # Without namespaces, the log still names the owners used so far.
-        with suppress(MemtuiError):
-            spaces = await session.service.namespaces.all(session.caller, state.binding.key)
-    found = state.prune_figures
-    seen = [*await seen_scopes(session), *(found.owners if found else ())]
-    offers = offers_of(seen, spaces)[:_MOST_OFFERS]
-    return [
-        one if one.sentence else replace(one, sentence=await _why_uncounted(state, session, one))
-        for one in offers
-    ]
+        return ()
+    seen, found = await seen_scopes(session), Remembered()
+    with suppress(MemtuiError):  # the log still names the owners used so far
+        found = await remembered(session.service, session.caller, model)
+    offers = await asyncio.to_thread(offers_of, seen, found.shares, model)
+    return tuple([await _routed(session, one) for one in offers[:_MOST_OFFERS]])
 
 
-async def _why_uncounted(state: AppState, session: ServiceSession, offer: Choice[ScopeStep]) -> str:
-    """Return which other binding serves an offer; empty: the active one does, or it is unknown."""
-    scope = offer.value.applied_to(Scope(company_id=state.scope.company_id))
-    asked = state.filter.binding_key or state.binding_key
+async def _routed(session: ServiceSession, offer: Offer) -> Offer:
+    """Return the offer without its binding where that serves the owner anyway."""
+    place, key = offer.place, ""
     with suppress(MemtuiError):
-        key = (await session.service.resolve(session.caller, scope, asked)).binding_key
-        if state.binding is not None and key != state.binding.key:
-            return f"not counted, {key} serves it"
-    return ""
+        key = (await session.service.resolve(session.caller, place.scope, None)).binding_key
+    is_served = key == place.binding_key
+    return replace(offer, place=replace(place, binding_key="")) if is_served else offer
 
 
-def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice[ScopeStep]]:
-    """Return the users, then projects and agents, each by name, with their number of records.
+def offers_of(seen: Sequence[Scope], shares: Iterable[OwnerShare], model: str) -> list[Offer]:
+    """Return an offer for each share, and for each user, project and agent in `seen`. Blocking."""
 
-    The number is of the active binding, and left out if unknown.
-    """
-    counts = {
-        ("agent", ORCHESTRATOR)
-        if one.name == ORCHESTRATOR
-        else (one.kind, one.name.partition(":")[2]): one.records
-        for one in spaces
-    }
-    found = []
-    for word, name_field in _OFFERED.items():
-        names = {getattr(scope, name_field) for scope in seen}
-        names |= {value for kind, value in counts if kind == word}
-        for name in sorted(filter(None, names)):
-            records = counts.get((word, name))
-            size = "" if records is None else fmt.counted(records, "record")
-            found.append(Choice(ScopeStep(name_field, name), name, word, size))
-    return found
+    def offer(owner: Scope, share: OwnerShare | None = None) -> Offer:
+        field, name = owner_of(owner)
+        place = FactsPlace(_WORD_OF[field], name, owner, share.binding_key if share else "")
+        return Offer(place, share, price(model, share.tokens).cost_usd if share else None)
+
+    offers = [offer(one.owner, one) for one in shares]
+    known = {one.place.scope for one in offers}
+    offers += [
+        offer(place.scope)
+        for place in {place.scope: place for scope in seen for place in places_of(scope)}.values()
+        if place.scope not in known
+    ]
+    here = project_here()
+
+    def rank(one: Offer) -> tuple[object, ...]:
+        place = one.place
+        is_elsewhere = (place.word, place.name) != ("project", here)
+        return is_elsewhere, _ORDER.index(place.word), place.name, place.binding_key
+
+    return sorted(offers, key=rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +438,7 @@ class BudgetView:
     model: str = ""
     budget: int = DEFAULT_BUDGET
     places: tuple[FactsPlace, ...] = ()
-    offers: tuple[Choice[ScopeStep], ...] = ()
+    offers: tuple[Offer, ...] = ()
     """Owners to choose from, while none is chosen."""
     answer: ContextAnswer | None = None
     request: ContextRequest | None = None
@@ -580,23 +594,38 @@ def notes_content(view: BudgetView) -> Content:
     return lines(shown)
 
 
-def offers_content(offers: Sequence[Choice[ScopeStep]], state: AppState) -> list[Content]:
-    """Return the owners to choose from, one a line.
+def offers_content(view: BudgetView, state: AppState, width: int) -> list[Content]:
+    """Return the owners to choose from, one a line, with tokens of the budget and their cost."""
+    found, offers = state.prune_figures, view.offers
+    could_go = dict(found.owners) if found else {}
+    wide = width >= _WIDE_CELLS
+    names = min(_NAME_CELLS, max((len(one.place.name) for one in offers), default=0))
+    shares = [one.share for one in offers if one.share]
+    keys = min(_NAME_CELLS, max((len(one.binding_key) for one in shares), default=0))
+    numbers = numbers_width([one.tokens for one in shares])
+    others = names + numbers + (keys + 72 if wide else 50)
+    cells = max(4, min(_BAR_CELLS[1], width - others))
 
-    Each has the number of its prunable records in all bindings, if known, else its records in the
-    active one.
-    """
-    found, whole = state.prune_figures, Scope(company_id=state.scope.company_id)
-    could_go = found.owners if found else {}
-    return [
-        line(
-            display(f"{one.detail:<7}", style=DIM),
-            display(one.label, limit=200),
-            display(going(one.value.applied_to(whole), could_go) or one.sentence, style=DIM),
+    def row(one: Offer) -> Content:
+        share, place = one.share, one.place
+        lead = line(
+            display(f"{place.word:<7}", style=DIM), display(fit_cell(place.name, names)), gap="  "
+        )
+        if share is None:
+            return line(lead, display("nothing is remembered of it", style=DIM), gap="  ")
+        going_words = going(place.scope, could_go) if wide and place.word != COMPANY else ""
+        could_go.pop(place.scope, None)
+        return line(
+            lead,
+            display(fit_cell(share.binding_key, keys), style=DIM) if wide else None,
+            display(f"{fmt.counted(share.records, 'record'):>13}"),
+            budget_bar(share.tokens, view.budget, cells, numbers=numbers),
+            display(f"{fmt.short_money(one.cost, unpriced=one.cost is None):>9}"),
+            display(going_words, style=DIM),
             gap="  ",
         )
-        for one in offers
-    ]
+
+    return [row(one) for one in offers]
 
 
 def doubts_content(answer: ContextAnswer) -> Content:
