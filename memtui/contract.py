@@ -701,7 +701,17 @@ class Use(StrEnum):
     """Tokens of the record's line in each context that contains it."""
     DUP = "dup"
     """Whether it duplicates another record, which is the one to keep."""
+    RISK = "risk"
+    """What is wrong with it (`RISKS`), or how far that is known (`RISK_STATES`)."""
 
+
+RISKS = (
+    "holds_secret", "poisoned", "contradicted", "says_otherwise", "disagrees", "exact_duplicate",
+    "near_duplicate",
+)  # fmt: skip
+"""The reasons of pruning (`memtui.pruning.candidates.Reason`) for which a record is a risk."""
+RISK_STATES = ("any", "none", "unchecked", "dismissed")
+"""A risk that nobody dismissed, no such risk, not known yet, and a risk that somebody dismissed."""
 
 MOST_OF_A_USE = 10**10
 """Upper bound of usage filters, in seconds or tokens."""
@@ -714,10 +724,13 @@ class UseTest(Model):
     sign: Literal["<", "<=", "=", ">=", ">"] = "="
     value: Annotated[int, Field(ge=0, le=MOST_OF_A_USE)] | None = None
     excluded: bool = False
+    among: tuple[str, ...] = ()
+    """For a risk: any of these."""
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> Self:
         signs: dict[Use, set[str]] = {
+            Use.RISK: {"="} if self.among and {*RISKS, *RISK_STATES} >= {*self.among} else set(),
             Use.READ: {"="} if self.value is None else {"<", ">"},
             Use.COST: set() if self.value is None else {self.sign},
             Use.DUP: {"="} if self.value is None else set(),

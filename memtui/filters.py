@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from memtui.contract import (
     MOST_OF_A_USE,
+    RISK_STATES,
+    RISKS,
     Comparison,
     Filter,
     Invalid,
@@ -65,6 +67,15 @@ MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Me
 
 USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
 """Words before a colon that filter by a record's usage."""
+RISK_WORDS: dict[str, tuple[str, ...]] = {
+    "secret": ("holds_secret",),
+    "order": ("poisoned",),
+    "hidden": ("poisoned",),
+    "contradiction": ("contradicted", "says_otherwise"),
+    "duplicate": ("exact_duplicate", "near_duplicate"),
+    **{one: (one,) for one in (*RISKS, *RISK_STATES)},
+}
+"""Values of `risk:`, and the risks or states that each stands for."""
 
 
 class FilterTarget(StrEnum):
@@ -404,6 +415,12 @@ _USE_EXAMPLES = {
 def _use(name: str, written: str, *, out: bool) -> UseTest:
     """Return the usage condition of a term."""
     use, value = USES[name], _unquoted(written)
+    if use is Use.RISK:
+        named = [one.casefold() for one in _values(name, written)]
+        if stray := next((one for one in named if one not in RISK_WORDS), None):
+            raise Invalid(unknown("risk", stray, RISK_WORDS))
+        among = dict.fromkeys(one for word in named for one in RISK_WORDS[word])
+        return UseTest(use=use, among=tuple(among), excluded=out)
     if (use, value) == (Use.READ, "never") and name != "stale":
         return UseTest(use=use, excluded=out)
     if use is Use.DUP and value in {"yes", "no"}:
@@ -621,7 +638,9 @@ def _written(term: Term) -> str:
 
 def _written_use(one: UseTest) -> str:
     sign = "-" if one.excluded and one.use is not Use.DUP else ""
-    if one.use is Use.DUP:
+    if one.use is Use.RISK:
+        value = ",".join(one.among)
+    elif one.use is Use.DUP:
         value = "no" if one.excluded else "yes"
     elif one.value is None:
         value = "never"

@@ -110,6 +110,18 @@ def texts_beside(of: object, names: Iterable[str] = _READ) -> list[str]:
     return [*_strings({name: getattr(of, name, None) for name in names})]
 
 
+def names_beside(of: object) -> list[str]:
+    """Return the names that a model reads beside the texts of a record or request.
+
+    These are its kind, id and author, and the names of its source.
+    """
+    handle, source = getattr(of, "handle", None), getattr(of, "source", None)
+    names = [getattr(of, name, None) for name in ("kind", "record_id", "created_by")]
+    names.append(handle.provider_record_id if handle else None)
+    names.extend(source.model_dump(mode="json").values() if source else ())
+    return [one for one in names if one]
+
+
 def _strings(value: Any, name: str = "") -> Iterator[str]:
     """Yield the texts in a piece of JSON; named metadata values as `name: text`."""
     if isinstance(value, dict):

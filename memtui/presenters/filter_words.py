@@ -17,7 +17,7 @@ from memtui.contract import (
     Use,
     UseTest,
 )
-from memtui.filters import FIELDS, MEASURES, USES, WORD_OF, span_words
+from memtui.filters import FIELDS, MEASURES, RISK_WORDS, USES, WORD_OF, span_words
 from memtui.presenters.format import minute
 from memtui.store.operation import OperationDraft
 
@@ -31,6 +31,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "stale": (">30d", ">90d"),
     "cost": (">20", ">50", ">100"),
     "dup": ("yes", "no"),
+    "risk": ("any", "none", *dict.fromkeys(RISK_WORDS)),
 }
 _MOST = 12
 _LONGEST = 80
@@ -125,6 +126,8 @@ def _compared(one: Comparison) -> str:
 
 def _used(one: UseTest) -> str:
     no = "not " if one.excluded else ""
+    if one.use is Use.RISK:
+        return f"risk is {no}{_joined([word.replace('_', ' ') for word in one.among], 'or')}"
     if one.use is Use.DUP:
         return "repeats nothing" if one.excluded else "repeats another"
     if one.use is Use.COST:

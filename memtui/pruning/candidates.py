@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memtui.contract import Model, Record, RecordHandle, UtcDatetime, owner_of
+from memtui.contract import RISKS, Model, Record, RecordHandle, UtcDatetime, owner_of
 from memtui.fact_values import FACT, stated
 from memtui.pruning.claims import LABELS, Claim
 from memtui.pruning.duplicates import (
@@ -25,9 +25,9 @@ from memtui.pruning.duplicates import (
     form_of,
 )
 from memtui.pruning.folding import hidden_in
-from memtui.pruning.patterns import Pattern
+from memtui.pruning.patterns import FactVersion, Pattern, PatternKind, find_patterns
 from memtui.pruning.signs import order_in, otherwise, topic_keys
-from memtui.record_changes import texts_beside
+from memtui.record_changes import names_beside, texts_beside
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 
@@ -120,6 +120,8 @@ class PruneCandidate(Model):
     """Shared by the duplicates of one survivor."""
     survivor: RecordHandle | None = None
     """The record that stays: the one it repeats, or the newer one that contradicts it."""
+    others: Annotated[tuple[RecordHandle, ...], Field(exclude=True)] = ()
+    """The records that it was compared with and that the reason is about."""
     tokens_saved: int
     """0 for an expired record: no model reads it."""
     suggested: bool
@@ -174,6 +176,59 @@ def find_candidates(
     ]
     order = list(Reason)
     return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
+
+
+def find_risks(
+    records: Sequence[Record],
+    *,
+    now: datetime,
+    alone: Container[RecordHandle],
+    compared: Container[str],
+    secrets_of: Callable[[str], Sequence[str]],
+    retrievals: Mapping[RecordHandle, RetrievalTally] | None = None,
+) -> list[PruneCandidate]:
+    """Return the candidates of `find_candidates` for which something is wrong, each once.
+
+    Args:
+        records: The records of a binding.
+        now: The time at which expiry is judged.
+        alone: The records whose own texts are searched.
+        compared: The owners (`owner_key`) whose records are compared with each other; facts of
+            several owners are always compared.
+        secrets_of: Returns the kinds of secrets that a text contains in clear text.
+        retrievals: Use of each record, which decides what duplicate stays.
+    """
+    search = _Search(now, lambda _text: 0, secrets_of, retrievals, PruneRules())
+    current = search.current(records)
+    alive = search.alive(current)
+    mine = [one for one in alive if not one.read_only]
+    owned = [one for one in mine if owner_key(one) in compared]
+    facts = [FactVersion(binding_key="", record=one) for one in mine if one.kind == "fact"]
+    patterns = find_patterns(facts, now=now)
+    found = (
+        *(one for record in current if record.handle in alone for one in search.of_text(record)),
+        *search.duplicates(owned, None),
+        *search.contradicted(owned),
+        *search.otherwise(owned),
+        *search.showing(mine, [one for one in patterns if one.kind is PatternKind.DISAGREES]),
+    )
+    risks = {(one.record.handle, one.reason, one.others): one for one in found if is_risk(one)}
+    return list(risks.values())
+
+
+def misleading(texts: Iterable[str]) -> Iterator[str]:
+    """Yield in what ways texts mislead a model, in sentences: an instruction, hidden characters."""
+    texts = list(texts)
+    if order := next(filter(None, map(order_in, texts)), None):
+        yield f"It reads like an instruction to the model: {_quoted(order)}."
+    if hidden := sum(map(hidden_in, texts)):
+        characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
+        yield f"It has {characters} that people do not see and models read."
+
+
+def is_risk(candidate: PruneCandidate) -> bool:
+    """Whether a candidate is one because something is wrong with it."""
+    return candidate.reason in RISKS
 
 
 def unread_since(record: Record, counted_since: datetime | None) -> datetime | None:
@@ -246,6 +301,7 @@ class _Search:
         sure: bool = True,
         cluster_id: str | None = None,
         survivor: Record | None = None,
+        others: tuple[RecordHandle, ...] = (),
     ) -> PruneCandidate:
         return PruneCandidate(
             record=record,
@@ -253,6 +309,7 @@ class _Search:
             sentence=sentence,
             cluster_id=cluster_id,
             survivor=survivor.handle if survivor else None,
+            others=(survivor.handle,) if survivor else others,
             tokens_saved=0 if self.expired(record) else self.tokens_of(record.text),
             suggested=reason in _SAFE and sure and not record.pinned,
         )
@@ -278,25 +335,20 @@ class _Search:
             if record.kind == "fact" and size > most:
                 sentence = f"It has {size:,} characters; a fact has at most {most:,}."
                 yield self._found(record, Reason.TOO_LONG, sentence)
-            yield from self._of_text(record)
+            yield from self.of_text(record)
             if self.retrievals is not None:
                 use = self.retrievals.get(record.handle, RetrievalTally())
                 yield from self._of_use(record, use)
 
-    def _of_text(self, record: Record) -> Iterator[PruneCandidate]:
+    def of_text(self, record: Record) -> Iterator[PruneCandidate]:
+        """Yield the candidates by a record's own texts."""
         if secrets := self.secrets_of(record.text):
             sentence = f"It contains a secret in clear text: {', '.join(dict.fromkeys(secrets))}."
             yield self._found(record, Reason.HOLDS_SECRET, sentence)
         if taken_out := dict.fromkeys(_TAKEN_OUT.findall(record.text)):
             sentence = f"A secret was redacted in it: {', '.join(taken_out)}."
             yield self._found(record, Reason.REDACTED, sentence)
-        texts = (record.text, *texts_beside(record))
-        if order := next(filter(None, map(order_in, texts)), None):
-            sentence = f"It reads like an instruction to the model: {_quoted(order)}."
-            yield self._found(record, Reason.POISONED, sentence)
-        if hidden := sum(map(hidden_in, texts)):
-            characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
-            sentence = f"It has {characters} that people do not see and models read."
+        for sentence in misleading((record.text, *texts_beside(record), *names_beside(record))):
             yield self._found(record, Reason.POISONED, sentence)
 
     def _of_use(self, record: Record, use: RetrievalTally) -> Iterator[PruneCandidate]:
@@ -329,7 +381,7 @@ class _Search:
             Item(
                 id=_id(record),
                 text=record.text,
-                group=_owner(record),
+                group=owner_key(record),
                 pinned=record.pinned,
                 reads=(self.retrievals or {}).get(record.handle, RetrievalTally()).count,
                 at=record.updated_at or record.created_at,
@@ -371,7 +423,7 @@ class _Search:
             if key and key not in LABELS and at is not None:
                 name = record.handle.provider_record_id
                 topic = (record.topic or "").casefold()
-                of_key[_owner(record), topic, key].append((at, name, record))
+                of_key[owner_key(record), topic, key].append((at, name, record))
         for facts in of_key.values():
             newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
             holds = form_of(newest.text)
@@ -415,7 +467,7 @@ class _Search:
         facts: dict[tuple[str, str], list[_Said]] = defaultdict(list)
         notes: list[tuple[str, _Said]] = []
         for at, _, record in sorted(dated, key=lambda one: one[:2], reverse=True):
-            scope, said = _owner(record), (at, Claim(stated(record)), record)
+            scope, said = owner_key(record), (at, Claim(stated(record)), record)
             if said[1].fact is None or record.kind != FACT:
                 notes.append((scope, said))
                 continue
@@ -468,12 +520,15 @@ class _Search:
         """Yield the records whose changes show a pattern."""
         known = {record.handle: record for record in records}
         for pattern in patterns:
-            for handle in dict.fromkeys(one.record.handle for one in pattern.versions):
+            handles = tuple(dict.fromkeys(one.record.handle for one in pattern.versions))
+            for handle in handles:
                 if handle in known:
-                    yield self._found(known[handle], Reason(pattern.kind.value), pattern.sentence)
+                    others = tuple(one for one in handles if one != handle)
+                    reason = Reason(pattern.kind.value)
+                    yield self._found(known[handle], reason, pattern.sentence, others=others)
 
 
-def _owner(record: Record) -> str:
+def owner_key(record: Record) -> str:
     """Return the key of a record's owner and subject, whichever agent wrote it."""
     scope = record.scope
     parts = (scope.company_id, *owner_of(scope), scope.subject_id or "")

@@ -173,6 +173,7 @@ def make_plan(
     kept: Callable[[Record], str] = lambda _record: "",
     last_read: Callable[[Record], datetime | None] = lambda _record: None,
     worth: Callable[[Record], Worth | None] = lambda _record: None,
+    risks: Callable[[Record], frozenset[str]] = lambda _record: frozenset(),
 ) -> PrunePlan:
     """Return a plan over a scope's records, with the suggested candidates marked.
 
@@ -185,6 +186,7 @@ def make_plan(
         kept: Returns why a record cannot be forgotten; empty if it can.
         last_read: Returns when a query or context last returned a record; None: never.
         worth: Returns the worth of a record that can be forgotten; None: no budget lets it go.
+        risks: Returns the risks of a record and its states, as `Used.risks`.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
@@ -196,7 +198,7 @@ def make_plan(
                 tokens=0 if record.handle in expired else tokens,
                 marked=record.handle in suggested and not why_kept,
                 kept=why_kept,
-                used=Used(last_read(record), tokens, record.handle in repeats),
+                used=Used(last_read(record), tokens, record.handle in repeats, risks(record)),
                 worth=None if why_kept else worth(record),
             )
             for record in records

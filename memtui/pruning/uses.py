@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,6 +29,8 @@ class Used:
     """Tokens of its line in a prompt."""
     repeats: bool
     """Whether it repeats a record that stays."""
+    risks: frozenset[str] | None = frozenset()
+    """Its risks and states (`memtui.contract.RISKS`, `RISK_STATES`); None: it was not checked."""
 
 
 def asks(chosen: Filter, use: Use) -> bool:
@@ -41,7 +43,17 @@ def is_used_as(chosen: Filter, used: Used, now: datetime) -> bool:
     return all(_holds(one, used, now) != one.excluded for one in chosen.uses)
 
 
+def states_of(risks: Iterable[str], *, dismissed: bool) -> frozenset[str]:
+    """Return the risks of a checked record with its states, for `Used.risks`."""
+    there = frozenset(risks)
+    return there | {"any" if there else "none"} | ({"dismissed"} if dismissed else set())
+
+
 def _holds(test: UseTest, used: Used, now: datetime) -> bool:
+    if test.use is Use.RISK:
+        if used.risks is None:  # neither a risk nor its absence is known
+            return test.excluded or "unchecked" in test.among
+        return not used.risks.isdisjoint(test.among)
     if test.use is Use.DUP:
         return used.repeats
     if test.use is Use.COST:

@@ -30,6 +30,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import WORDS
 from memtui.pruning.candidates import Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
@@ -37,7 +38,6 @@ from memtui.screens.budget.view import by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import (
-    WORDS,
     LeftReview,
     Narrowing,
     PlanPart,

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
+from memtui.presenters.risks import WORDS
 from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
 from memtui.pruning.uses import is_used_as
@@ -28,27 +29,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingOutcome
     from memtui.service.operations.everywhere import ListedRecord
 
-WORDS = {
-    Reason.HOLDS_SECRET: "holds a secret",
-    Reason.POISONED: "reads like an order, or hides something",
-    Reason.EXACT_DUPLICATE: "same text apart from punctuation",
-    Reason.EXPIRED: "expired",
-    Reason.CONTRADICTED: "contradicted by a newer one",
-    Reason.NEAR_DUPLICATE: "says nearly the same",
-    Reason.FORGOTTEN_BEFORE: "deleted by hand before",
-    Reason.SAME_MEANING: "means the same, in other words",
-    Reason.SAYS_OTHERWISE: "a later one says otherwise",
-    Reason.DISAGREES: "scopes disagree",
-    Reason.CHANGES_OFTEN: "changes often",
-    Reason.CHANGED_LATE: "unchanged for months, then changed",
-    Reason.REDACTED: "a secret was taken out",
-    Reason.DID_NOT_HELP: "did not help as a result",
-    Reason.COSTLY: "long, and never read",
-    Reason.NEVER_READ: "never read",
-    Reason.STALE: "not read for a while",
-    Reason.TOO_LONG: "too long",
-    Reason.LEAST_WORTH: "worth least",
-}
 _FITS = "worth more, so it fits"
 """The group of records that are worth enough to stay within a budget."""
 _REPEATED = "It stays, and says the same."

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from memtui.service.operations.undo import Undo
     from memtui.service.review.limits import Limits
     from memtui.service.review.queue import Review
+    from memtui.service.review.risks import Risks
     from memtui.store.journal import OutcomeCheck
 
 T = TypeVar("T")
@@ -240,6 +241,8 @@ class MemoryService(Operations):
     """Purges: planned, applied, and by age."""
     review: _Lazy[Review] = _Lazy("review.queue", "Review")
     """Pending writes of agents, decisions, and review rules."""
+    risks: _Lazy[Risks] = _Lazy("review.risks", "Risks")
+    """What is wrong with memories, found ahead of the lists that show it."""
     runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")
     """Runs of agents, with their reads and changes replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("home.stored_secrets", "Secrets")

@@ -37,7 +37,7 @@ from memtui.service.connections import Connection
 from memtui.service.operations.filling import filled, filled_in, not_kept
 from memtui.service.operations.redaction import redact, redact_json
 from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
-from memtui.store import appending, journal
+from memtui.store import appending, journal, risks
 from memtui.store.appending import Step
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, Details
@@ -341,6 +341,8 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
     operation = entry.draft()
     seq = appending.append(connection, operation)
     appending.record(connection, operation, seq, entry.steps)
+    if entry.steps and entry.binding is not None:
+        risks.outdate(connection, operation.scope.company_id, entry.binding.key, entry.steps)
     if entry.settings:
         journal.record_settings(connection, operation, seq, entry.settings, behind=len(entry.steps))
     if entry.finding is not None:

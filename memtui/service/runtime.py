@@ -239,6 +239,13 @@ class ServiceRuntime:
         """Raise `Denied` where the caller may not change records of one of these scopes."""
         await self.authorise(caller, Permission.DELETE, map(owner_scope, scopes))
 
+    async def may_dismiss(self, caller: Caller, scopes: Iterable[Scope] = ()) -> None:
+        """Raise `Denied` where the caller may not say what is no risk among records of scopes."""
+        await self.refuse_changes(caller.company_id)
+        if not caller.by_person:
+            raise Denied("What is no risk is for a person to say, not for an agent.")
+        await self.may_change(caller, scopes)
+
     async def admit(self, entry: RunningOperation, binding_key: str | None) -> Route:
         """Route an operation to its binding, and check that the caller may run it there.
 

@@ -199,6 +199,7 @@ class SettingDetails(CommonDetails, total=False):
     embedding: str
     fetch: str
     import_into: str
+    not_a_risk: list[str]
     patch_namespace: str
     purge_after_days: int | None
     put_namespace: str
@@ -209,6 +210,7 @@ class SettingDetails(CommonDetails, total=False):
     remove_rule: Json
     remove_spending_limits: str
     remove_token: bool
+    risk_again: list[str]
     seal: str
     set_member: str
     set_read_only: bool

@@ -40,13 +40,17 @@ from memtui.store.log import OperationStore, company_salt, parts
 from memtui.store.operation import Absent, Operation
 from memtui.store.rows import PendingRow
 from memtui.store.settings import PENDING as PENDING_CHANGE
+from memtui.store.settings import RISK
 from memtui.store.tables import (
+    DISMISSED_RISKS,
     HANDLES,
     JOURNAL,
     LINKS,
     OPERATIONS,
     PENDING,
     PLUGIN_IDS,
+    RISK_CHECKS,
+    RISKS,
     SYNC_PAIRS,
     USAGE,
 )
@@ -334,7 +338,7 @@ class Aim:
 
 def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
     """Return the paths of an operation's fields that are to be erased and still have a value."""
-    if operation.operation_type in _KEPT:
+    if operation.operation_type in _KEPT and not operation.handles:
         message = operation.error_message or ""
         is_kept = "error_message" in operation.absent or not aim.says(message)
         return () if is_kept else ("error_message",)
@@ -480,7 +484,7 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
             continue
         if "handle" not in row.before:
             said = canonical(row.before) if "found" in row.before else ""
-            if any(text in said for text in aim.written):
+            if _dismisses(row.before, aim) or any(text in said for text in aim.written):
                 yield JournalStep(row.operation_id, row.ordinal, row.binding_key, "", ())
             continue
         snapshots = tuple(
@@ -494,6 +498,13 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
         ):
             about = row.operation_id
             yield JournalStep(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
+
+
+def _dismisses(before: Json, aim: Aim) -> bool:
+    """Whether a journal row is about a dismissed risk of one of the aim's records."""
+    change = before.get("changed") or {}
+    row = change.get("before") or change.get("after") or {}
+    return change.get("setting") == RISK and aim.names(row["binding_key"], row["record_id"])
 
 
 def _decided(before: Json) -> PendingRow | None:
@@ -613,9 +624,9 @@ def forgotten(connection: DatabaseConnection, company_id: str) -> dict[str, set[
 def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
     """Return how many id links, and how many other ids in memtui's tables, name deleted records.
 
-    The other ids are those of the served plugin and of pairs of records in sync. With `drop` they
-    are deleted. A pair in sync only loses the id, so that the next sync deletes the other side's
-    record and does not take it for a new one.
+    The other ids are those of the served plugin, of pairs of records in sync, and of risks that
+    were found or dismissed. With `drop` they are deleted. A pair in sync only loses the id, so that
+    the next sync deletes the other side's record and does not take it for a new one.
     """
     found = [0, 0]
     for key, known in aim.gone.items():
@@ -626,6 +637,10 @@ def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tu
                 (0, LINKS, LINKS.c.binding_key == key, linked),
                 (1, PLUGIN_IDS, PLUGIN_IDS.c.binding_id == own_id,
                  PLUGIN_IDS.c.record_id.in_(ids)),
+                (1, RISKS, RISKS.c.binding_key == key,
+                 or_(RISKS.c.record_id.in_(ids), RISKS.c.other_id.in_(ids))),
+                *((1, one, one.c.binding_key == key, one.c.record_id.in_(ids))
+                  for one in (RISK_CHECKS, DISMISSED_RISKS)),
             ):  # fmt: skip
                 own = (table.c.company_id == aim.company_id, *where)
                 counted = select(func.count()).select_from(table).where(*own)

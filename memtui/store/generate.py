@@ -26,6 +26,8 @@ ROWS: tuple[type[SQLModel], ...] = (
     tables.SpendingLimitTable,
     tables.IntentTable,
     tables.PendingTable,
+    tables.RiskCheckTable,
+    tables.RiskTable,
 )
 """The tables that get a row class."""
 _ROWS_HEADER = '''"""The rows of tables that most commands read, as dataclasses.

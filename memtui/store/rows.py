@@ -124,3 +124,32 @@ class PendingRow:
     pending_since: datetime
     last_at: datetime
     decider: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RiskCheckRow:
+    """A record whose risks are known, or are to be found; with an empty id, a whole binding.
+
+    There are no texts here, only salted digests, which show what has changed since.
+    """
+
+    company_id: str
+    binding_key: str
+    record_id: str
+    project_id: str | None = None
+    subject_id: str | None = None
+    text_digest: str
+    state_digest: str
+    checked_at: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RiskRow:
+    """One risk of a record; several records that it is compared with are several rows."""
+
+    company_id: str
+    binding_key: str
+    record_id: str
+    reason: str
+    other_id: str
+    mark: str

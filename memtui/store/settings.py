@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 NAMESPACE = "namespace"
 PENDING = "pending"
 """Not a setting, but journaled like one: a pending change before and after a decision."""
+RISK = "risk"
+"""A dismissed risk, which is no setting of the company either."""
 COMMON = ("company", "binding", "target", "member", "limit", "token")
-"""All but pending changes, and namespaces, of which a served memory plugin may have very many."""
+"""All but pending changes, dismissed risks, and namespaces, of which there may be very many."""
 
 _NAMED_BY = {"token": ("label",), "binding": ("key",)}
 """The columns that name a row, if that is not its primary key."""
@@ -37,7 +39,7 @@ class SettingChange(Model):
     """One setting before and after a change; None: it did not exist."""
 
     setting: str
-    """`company`, `binding`, `target`, `member`, `limit`, `namespace`, `token` or `pending`."""
+    """Its kind: one of `COMMON`, `namespace`, `pending` or `risk`."""
     key: Json
     """The columns that name it, without its company."""
     before: Json | None
@@ -46,6 +48,8 @@ class SettingChange(Model):
     @property
     def name(self) -> str:
         """The setting's name for a person, such as `limit agent coding usd day`."""
+        if self.setting == RISK and (row := self.before or self.after):
+            return f"risk {row['reason']} of {row['record_id']}"
         return " ".join([self.setting, *(str(value) for value in self.key.values() if value)])
 
     @property
@@ -139,6 +143,7 @@ def _tables() -> Mapping[str, type[SQLModel]]:
         NAMESPACE: tables.NamespaceRow,
         "token": tables.TokenTable,
         PENDING: tables.PendingTable,
+        RISK: tables.DismissedRiskTable,
     }
 
 

@@ -21,6 +21,8 @@ from memtui.store.rows import (
     IntentRow,
     MemberRow,
     PendingRow,
+    RiskCheckRow,
+    RiskRow,
     SpendingLimitRow,
     TargetRow,
     TokenRow,
@@ -268,6 +270,7 @@ HEAD = Statement(
     locks=True,
 )
 HEAD_SEQ = Statement("SELECT seq FROM memory_log_heads WHERE company_id = :company_id", "plain")
+SALT = Statement("SELECT salt FROM memory_log_heads WHERE company_id = :company_id", "plain")
 ADD_HEAD = _insert(
     "memory_log_heads", ("company_id", "seq", "digest", "salt"), "ON CONFLICT DO NOTHING"
 )
@@ -371,6 +374,68 @@ RELEASE_PENDING = Statement(
 )
 REMOVE_PENDING = Statement(
     "DELETE FROM memory_pending WHERE company_id = :company_id AND pending_id = :pending_id"
+)
+
+_ID_LIST = f"({', '.join(f':id_{n}' for n in range(IDS_AT_ONCE))})"
+_OF_BINDING = "company_id = :company_id AND binding_key = :binding_key"
+_RISKS = (
+    "SELECT risk.binding_key, risk.record_id, risk.reason, risk.other_id, risk.mark, "
+    "own.project_id, own.subject_id, other.project_id, other.subject_id, "
+    "own.checked_at IS NOT NULL, gone.mark IS NOT NULL FROM memory_risks AS risk "
+    "JOIN memory_risk_checks AS own ON own.company_id = risk.company_id "
+    "AND own.binding_key = risk.binding_key AND own.record_id = risk.record_id "
+    "LEFT JOIN memory_risk_checks AS other ON other.company_id = risk.company_id "
+    "AND other.binding_key = risk.binding_key AND other.record_id = risk.other_id "
+    "LEFT JOIN memory_dismissed_risks AS gone ON gone.company_id = risk.company_id "
+    "AND gone.mark = risk.mark WHERE risk.company_id = :company_id"
+)
+_RISK_KINDS = "text text text text text text text text text flag flag"
+RISKS = Statement(_RISKS, _RISK_KINDS)
+RISKS_OF = Statement(
+    f"{_RISKS} AND risk.binding_key = :binding_key AND risk.record_id IN {_ID_LIST}", _RISK_KINDS
+)
+RISK_CHECKS = _select(RiskCheckRow, f"memory_risk_checks WHERE {_OF_BINDING}")
+RISK_CHECKS_OF = _select(
+    RiskCheckRow, f"memory_risk_checks WHERE {_OF_BINDING} AND record_id IN {_ID_LIST}"
+)
+COUNT_RISK_CHECKS = Statement(
+    "SELECT binding_key, project_id, subject_id, record_id = '', count(*), count(checked_at) "
+    "FROM memory_risk_checks WHERE company_id = :company_id "
+    "GROUP BY binding_key, project_id, subject_id, record_id = ''",
+    "text text text flag plain plain",
+)
+SET_RISK_CHECK = _add(
+    RiskCheckRow,
+    "memory_risk_checks",
+    "ON CONFLICT (company_id, binding_key, record_id) DO UPDATE SET "
+    "project_id = excluded.project_id, subject_id = excluded.subject_id, "
+    "text_digest = excluded.text_digest, state_digest = excluded.state_digest, "
+    "checked_at = excluded.checked_at",
+)
+ADD_RISK = _add(RiskRow, "memory_risks")
+REMOVE_RISKS = Statement(f"DELETE FROM memory_risks WHERE {_OF_BINDING} AND record_id = :record_id")
+REMOVE_RISK_CHECK = Statement(
+    f"DELETE FROM memory_risk_checks WHERE {_OF_BINDING} AND record_id = :record_id"
+)
+OUTDATE_COMPARED = Statement(
+    "UPDATE memory_risk_checks SET checked_at = NULL WHERE company_id = :company "
+    "AND binding_key = :binding AND record_id IN (SELECT record_id FROM memory_risks "
+    "WHERE company_id = :company AND binding_key = :binding AND other_id = :record)"
+)
+REMOVE_RISKS_OF_BINDING = tuple(
+    Statement(f"DELETE FROM {table} WHERE {_OF_BINDING}")
+    for table in ("memory_risks", "memory_risk_checks")
+)
+DISMISSED_RISKS = Statement(
+    "SELECT mark FROM memory_dismissed_risks WHERE company_id = :company_id", "text"
+)
+DISMISS_RISK = _insert(
+    "memory_dismissed_risks",
+    ("company_id", "mark", "binding_key", "record_id", "reason", "principal", "dismissed_at"),
+    "ON CONFLICT DO NOTHING",
+)
+TAKE_RISK_BACK = Statement(
+    "DELETE FROM memory_dismissed_risks WHERE company_id = :company_id AND mark = :mark"
 )
 
 ADD_STEP = _insert(

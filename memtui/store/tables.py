@@ -450,6 +450,58 @@ class PairRow(SQLModel, table=True):
     right_prints: bytes = Field(sa_type=LargeBinary)
 
 
+class RiskCheckTable(SQLModel, table=True):
+    """A record whose risks are known, or are to be found; with an empty id, a whole binding.
+
+    There are no texts here, only salted digests, which show what has changed since.
+    """
+
+    __tablename__: ClassVar[str] = "memory_risk_checks"
+
+    company_id: str = _text(primary_key=True)
+    binding_key: str = _text(primary_key=True)
+    record_id: str = _text(primary_key=True)
+    project_id: str | None = _optional_text()
+    subject_id: str | None = _optional_text()
+    text_digest: str = _text()
+    """Of the texts that a model reads."""
+    state_digest: str = _text()
+    """Of all that the record is compared by."""
+    checked_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)
+    """NULL: it, or a record that it was compared with, has changed since."""
+
+
+class RiskTable(SQLModel, table=True):
+    """One risk of a record; several records that it is compared with are several rows."""
+
+    __tablename__: ClassVar[str] = "memory_risks"
+    __table_args__ = (Index("memory_risks_other", "company_id", "binding_key", "other_id"),)
+
+    company_id: str = _text(primary_key=True)
+    binding_key: str = _text(primary_key=True)
+    record_id: str = _text(primary_key=True)
+    reason: str = _text(primary_key=True)
+    other_id: str = _text(primary_key=True)
+    """The record that it is compared with; empty: none."""
+    mark: str = _text()
+    """A salted digest of the reason and of the texts, by which the risk can be dismissed."""
+
+
+class DismissedRiskTable(SQLModel, table=True):
+    """A risk that a person looked at and does not take for one, until a text changes."""
+
+    __tablename__: ClassVar[str] = "memory_dismissed_risks"
+
+    company_id: str = _text(primary_key=True)
+    mark: str = _text(primary_key=True)
+    """The mark of the risk."""
+    binding_key: str = _text()
+    record_id: str = _text()
+    reason: str = _text()
+    principal: str = _text()
+    dismissed_at: datetime = _moment()
+
+
 def table_of(model: type[SQLModel]) -> Table:
     """Return the table of a model class."""
     found: Table = model.__table__  # type: ignore[attr-defined]
@@ -465,6 +517,9 @@ LINKS = table_of(HandleLinkRow)
 PLUGIN_IDS = table_of(PluginIdRow)
 SYNCS = table_of(SyncRow)
 SYNC_PAIRS = table_of(PairRow)
+RISK_CHECKS = table_of(RiskCheckTable)
+RISKS = table_of(RiskTable)
+DISMISSED_RISKS = table_of(DismissedRiskTable)
 
 
 def of_review(step: Any) -> ColumnElement[bool]:

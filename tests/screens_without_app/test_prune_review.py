@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest, owner_of
+from memtui.presenters.risks import WORDS
 from memtui.pruning.candidates import Reason, RetrievalTally, find_candidates
 from memtui.pruning.plan import make_plan
 from memtui.screens.prune import Heading, diff_columns, group_words, head_content, review_columns
-from memtui.screens.prune_review import WORDS, Narrowing, PlanPart, ReviewedPlans, Size, Sort
+from memtui.screens.prune_review import Narrowing, PlanPart, ReviewedPlans, Size, Sort
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.record_names import RecordName
 from tests.screens.hostile import HOSTILE, assert_harmless

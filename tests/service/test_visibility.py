@@ -535,6 +535,7 @@ MEMORIES: dict[str, list[Call]] = {
     "pruning.plan": [
         lambda h, c: each_scope(lambda scope: h.service.pruning.plan(c, PruneRequest(scope=scope)))
     ],
+    "risks.check": [lambda h, c: h.service.risks.check(c)],
     "pruning.everything": [
         lambda h, c: h.service.pruning.everything(c, PruneRequest(scope=COMPANY, kind=None))
     ],
@@ -623,6 +624,11 @@ OTHERWISE = {
     "review.refuse": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.may_decide": "the service's own, behind undo",
     "review.may_know": "the service's own, behind undo",
+    "risks.figures": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "risks.marks": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "risks.dismiss": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "risks.check_binding": "is the part of `risks.check` for one binding",
+    "risks.checked": "is `risks.check_binding` where something changed",
     "review.rule_from": "makes a rule and asks nothing",
     "has_records": "is `browse` of one record, and says only whether there is one",
     "has_written": "says nothing to anybody who does not see everything",

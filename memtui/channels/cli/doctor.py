@@ -20,12 +20,13 @@ import typer
 from memtui import __version__
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import Yes
-from memtui.channels.cli.output import Line, jsonable
+from memtui.channels.cli.output import Dim, Line, jsonable
 from memtui.channels.cli.session import Invocation, is_utf8
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.paths import is_writable
 from memtui.presenters.format import ago, counted, embedding_words
 from memtui.scratch import remove_left_of
+from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.channels.cli.session import Invocation
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from memtui.service.home.backup import Backup
     from memtui.service.home.files import Remains
     from memtui.service.home.repair import Repair
+    from memtui.service.review.risks import RisksAnswer
 
 
 Status = Literal["ok", "warning", "broken"]
@@ -462,15 +464,34 @@ async def doctor(
         bool,
         typer.Option("--repair", help="Put a new database in the place of a lost one, instead."),
     ] = False,
+    risks: Annotated[
+        bool,
+        typer.Option(
+            "--risks",
+            help="Look through all memories for those that are poisoned, secret, "
+            "contradicted or doubled, instead.",
+        ),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="With --risks: exit 1 where there is one, or something is not checked."
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Check that everything works, and say what to do.
 
     Exit 1 if something is broken, or a secret is stored. --repair says first what it will do:
-    docs/recovery.md tells what can be got back.
+    docs/recovery.md tells what can be got back. --risks tells memories that a person should look
+    at; `memtui review dismiss` remembers that one is no risk.
     """
-    if secrets and repair:
-        raise Invalid("Give --secrets or --repair, not both.")
+    if secrets + repair + risks > 1:
+        raise Invalid("Give --secrets, --repair or --risks, only one of them.")
+    if check and not risks:
+        raise Invalid("--check goes with --risks.")
+    if risks:
+        return await _look_for_risks(invocation, check=check)
     if repair:
         return await _repair(invocation, yes=yes)
     if secrets:
@@ -489,6 +510,39 @@ async def _look_for_secrets(invocation: Invocation) -> int:
         found = [one async for one in session.service.secrets.stored(session.caller, folders)]
     invocation.out.answer({"ok": not found, "secrets": found}, _secret_lines(found))
     return 1 if found else 0
+
+
+async def _look_for_risks(invocation: Invocation, *, check: bool) -> int:
+    async with invocation.session() as session:
+        found = await session.service.risks.check(session.caller)
+    figures, is_whole = found.figures, found.figures.is_complete and not found.unread
+    document = {
+        "ok": is_whole and not figures.risky, "complete": is_whole, "risks": figures,
+        "unread": found.unread,
+        "risky": [
+            {"binding_key": one.binding_key, "record_id": one.record.handle.provider_record_id,
+             "text": one.record.text, "risks": one.risks}
+            for one in found.risky
+        ],
+    }  # fmt: skip
+    invocation.out.answer(document, _risk_lines(found))
+    return int(check and not document["ok"])
+
+
+def _risk_lines(found: RisksAnswer) -> Iterator[Line]:
+    from memtui.presenters.risks import said, totals
+
+    active = [one for one in found.risky if not all(risk.dismissed for risk in one.risks)]
+    for one in active:
+        why = ", ".join(said(risk) for risk in one.risks if not risk.dismissed)
+        name = visible(one.record.handle.provider_record_id)
+        yield f"{_MARKS['warning']} {one.binding_key} {name}"
+        yield Dim(visible(f"  {why}"))
+    for sentence in found.unread:
+        yield f"{_MARKS['broken']} not checked: {sentence}"
+    yield f"Risky: {totals(found.figures)}."
+    if active:
+        yield "memtui prune plans what to let go; memtui review dismiss BINDING ID keeps one."
 
 
 async def _repair(invocation: Invocation, *, yes: bool) -> int:

@@ -14,8 +14,9 @@ from memtui.channels.cli.options import BindingKey
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
-from memtui.contract import Invalid, NotFound
+from memtui.contract import RISK_STATES, Invalid, NotFound
 from memtui.external_editor import edited
+from memtui.filters import RISK_WORDS
 from memtui.presenters import format as shown
 from memtui.presenters.pending import (
     GONE,
@@ -28,6 +29,7 @@ from memtui.presenters.pending import (
     owners_of,
 )
 from memtui.visible import visible
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -148,6 +150,41 @@ async def review_refuse(
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
     return await _decide(session, chosen, "refuse", always, reason=reason)
+
+
+async def review_dismiss(
+    session: Session,
+    binding_key: BindingKey,
+    record_id: Annotated[
+        str, typer.Argument(metavar="RECORD", help="The id of a stored record with a risk.")
+    ],
+    risk: Annotated[
+        list[str] | None,
+        typer.Option("--risk", help="Only this risk, as in risk:secret; several: again."),
+    ] = None,
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Take it for a risk again that was dismissed.")
+    ] = False,
+) -> None:
+    """Remember that what is risky about a stored record is no risk, until its text changes.
+
+    `memtui doctor --risks` shows what is. It is a change in your name that undo takes back.
+    """
+    if stray := next((one for one in risk or () if one not in RISK_WORDS), None):
+        raise Invalid(unknown("risk", stray, RISK_WORDS))
+    reasons = [reason for one in risk or () for reason in RISK_WORDS[one]]
+    if states := {*RISK_STATES} & {*reasons}:
+        raise Invalid(f"{min(states)} is no risk; leave --risk out for all of the record.")
+    done = await session.service.risks.dismiss(
+        session.caller, binding_key, record_id, reasons, again=again
+    )
+    from memtui.presenters.risks import WORDS
+    from memtui.pruning.candidates import Reason
+
+    what = "counts as a risk again" if again else "is no risk, until a text changes"
+    words = ", ".join(WORDS[Reason(one)] for one in done)
+    session.out.answer({"dismissed": not again, "risks": done}, [], f"{record_id} {what}: {words}.")
 
 
 async def review_rules(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memtui.analytics.figures import FigureGroup, Figures, Stats
     from memtui.analytics.sql import SqlAnswer
     from memtui.pruning.patterns import Pattern
+    from memtui.service.review.known_risks import RiskFigures
 
 
 _FIGURES = columns(
@@ -126,8 +127,11 @@ async def stats(
         "zone": zone,
     }
     pending_count = await _pending_count(session, chosen)
-    document = _document(found) | {"pending_count": pending_count} | asked
-    session.out.answer(document, _lines(found, names, bucket, pending_count))
+    risks = None
+    if pending_count is not None:  # what is known now, as what is held
+        risks = await session.service.risks.figures(session.caller, chosen.binding_key)
+    document = _document(found) | {"pending_count": pending_count, "risks": risks} | asked
+    session.out.answer(document, _lines(found, names, bucket, pending_count, risks))
     if not found.operation_count:
         await say_no_operation(session, chosen)
 
@@ -207,9 +211,16 @@ def _exact(found: Figures, exclude: set[str] | None = None) -> dict[str, Any]:
 
 
 def _lines(
-    found: Stats, names: tuple[str, ...], bucket: str | None, pending_count: int | None
+    found: Stats,
+    names: tuple[str, ...],
+    bucket: str | None,
+    pending_count: int | None,
+    risks: RiskFigures | None,
 ) -> Iterator[Line]:
-    yield from fields(_totals(found))
+    from memtui.presenters.risks import totals
+
+    risky = [("risky", totals(risks))] if risks is not None and risks.records else []
+    yield from fields([*_totals(found), *risky])
     if pending_count:
         yield from fields([("held", f"{shown.count(pending_count)} now; memtui review list")])
     if found.bindings:

@@ -42,12 +42,13 @@ from memtui.pruning.candidates import (
     Reason,
     RetrievalTally,
     find_candidates,
+    is_risk,
 )
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.insights import Insight, InsightRules, RatedRecord, find_insights
 from memtui.pruning.patterns import FactVersion, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
-from memtui.pruning.uses import Used, is_used_as
+from memtui.pruning.uses import Used, is_used_as, states_of
 from memtui.pruning.worth import Worth, worth_of
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.connections import Connection
@@ -56,6 +57,7 @@ from memtui.service.history.log import LoggedOperations
 from memtui.service.history.patterns import versions_of
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.operations.redaction import redact
+from memtui.service.review.known_risks import digests
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import (
     AGENT_PREFIX,
@@ -66,7 +68,7 @@ from memtui.service.visibility import (
     memberships_of,
     refusal,
 )
-from memtui.store import journal
+from memtui.store import journal, risks
 from memtui.store.details import BrowseDetails
 
 _WITHIN_MS = 60_000
@@ -364,6 +366,8 @@ class Pruning(ServiceModule):
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
+            of = digests(database, caller.company_id)
+            dismissed = risks.dismissed(database, caller.company_id)
         forgotten = {
             r.text: at for r, at in gone if visibility is None or visibility.reads(r.scope)
         }
@@ -380,18 +384,34 @@ class Pruning(ServiceModule):
             patterns=find_patterns(found.versions, now=now),
             secrets_of=lambda text: redact(text)[1],
         )
-        fits = matcher(request.filter)
-        repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
+        fits, by_handle = matcher(request.filter), {one.handle: one for one in found.records}
+        risky: dict[RecordHandle, set[str]] = defaultdict(set)
+        spared: set[RecordHandle] = set()
+        """The records with a dismissed risk."""
+        kept = []
+        for one in candidates:
+            others = [by_handle[other] for other in one.others if other in by_handle]
+            if is_risk(one) and of.mark(one.reason, one.record, others) in dismissed:
+                spared.add(one.record.handle)
+                continue
+            kept.append(one)
+            if is_risk(one):
+                risky[one.record.handle].add(one.reason)
+        repeats = {one.record.handle for one in kept if one.reason in REPEATS}
+
+        def known_of(record: Record) -> frozenset[str]:
+            return states_of(risky[record.handle], dismissed=record.handle in spared)
 
         def last_read(record: Record) -> datetime | None:
             return found.uses.get(record.handle, RetrievalTally()).last_at
 
         def lets_through(record: Record) -> bool:
-            used = Used(last_read(record), tokens_of(record.text), record.handle in repeats)
+            tokens, is_repeat = tokens_of(record.text), record.handle in repeats
+            used = Used(last_read(record), tokens, is_repeat, known_of(record))
             return fits(record) and is_used_as(request.filter, used, now)
 
         reasons: defaultdict[RecordHandle, set[Reason]] = defaultdict(set)
-        for one in candidates:
+        for one in kept:
             reasons[one.record.handle].add(one.reason)
 
         def worth(record: Record) -> Worth | None:
@@ -409,12 +429,13 @@ class Pruning(ServiceModule):
 
         plan = make_plan(
             found.records,
-            [one for one in candidates if lets_through(one.record)],
+            [one for one in kept if lets_through(one.record)],
             tokens_of=tokens_of,
             size_of=size_of,
             kept=lambda record: found.kept.get(owner_scope(record.scope), ""),
             last_read=last_read,
             worth=worth,
+            risks=known_of,
         )
         return PruneAnswer(**found.answer, plans={found.answer["bindings"][0].binding_key: plan})
 

@@ -43,7 +43,7 @@ from memtui.service.runtime import (
 )
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
-from memtui.store import settings
+from memtui.store import risks, settings
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
 from memtui.store.rows import BindingRow, TargetRow
@@ -452,12 +452,13 @@ async def _shared(
 
 
 def _forget_namesake(database: DatabaseConnection, row: BindingRow) -> None:
-    """Delete the data of a memory plugin for a removed binding of the same key.
+    """Delete the data of a memory plugin, and the risks, of a removed binding of the same key.
 
-    It is kept until now, so that undoing the removal restores it.
+    They are kept until now, so that undoing the removal restores them.
     """
     from memtui.store import plugins  # imports SQLAlchemy, which few commands need
 
+    risks.forget_binding(database, row.company_id, row.key)
     plugins.forget_binding(database, (row.company_id, row.binding_id))
 
 

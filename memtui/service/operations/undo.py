@@ -444,6 +444,8 @@ class Undo(ServiceModule):
         """
         if {change.setting for change in changed} == {settings.PENDING}:
             await self._runtime.module(Review).may_decide(entry, changed)
+        elif {change.setting for change in changed} == {settings.RISK}:
+            await self._runtime.may_dismiss(entry.caller, [operation.scope])
         else:
             await self._runtime.refuse_configuring(entry.caller)
         company_id = entry.caller.company_id

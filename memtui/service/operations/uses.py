@@ -8,12 +8,23 @@ cached for the further pages of the list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from memtui.context.assembly import fact_tokens
 from memtui.context.cost import TokenCounter
-from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
+from memtui.contract import (
+    BrowsePage,
+    BrowseRequest,
+    Filter,
+    Invalid,
+    Record,
+    RecordHandle,
+    Unavailable,
+    Usage,
+    Use,
+)
 from memtui.provider_kit.matching import matcher
 from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.pruning.candidates import RetrievalTally
@@ -22,6 +33,7 @@ from memtui.pruning.uses import Used, asks, is_used_as
 from memtui.service.connections import Connection, FoundList
 from memtui.service.context.contexts import DEFAULT_MODEL
 from memtui.service.recorder import RunningOperation
+from memtui.service.review.known_risks import KnownRisks, RiskMark
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import readable
 
@@ -51,6 +63,7 @@ class UsedRecords:
         self._now = entry.caller.as_of or runtime.clock()
         self._counter = TokenCounter(DEFAULT_MODEL)
         self._repeated: frozenset[RecordHandle] = frozenset()
+        self._unchecked: set[RecordHandle] = set()
         self._usage: tuple[Usage, ...] = ()
         self._until: float | None = None
         """The time to stop reading, in a fan-out; None: no limit."""
@@ -66,9 +79,21 @@ class UsedRecords:
         if self._request.cursor is not None:
             kinds = (str, type(None)), int
             cursor, skipped = read_cursor(self._request.cursor, self._request.sort, *kinds)
+        elif asks(self._chosen, Use.RISK):
+            await self._check()
         if asks(self._chosen, Use.DUP):
             return await self._page_of_all(skipped)
         return await self._page_from(cursor, skipped)
+
+    async def _check(self) -> None:
+        """Find the risks that are not known, without a time limit."""
+        if self._entry.caller.as_of is not None:
+            raise Invalid("Risks are known of the present only; go back to now, or remove risk:.")
+        if (limit := self._entry.limit) is not None:
+            limit.reschedule(None)
+        with suppress(Unavailable):  # what is not checked is told
+            risks = self._runtime.module(KnownRisks)
+            await risks.checked(self._entry.caller, self._connection.binding.key, self._report)
 
     async def _page_of_all(self, skipped: int) -> BrowsePage:
         """Return a page of repeated records, for which the whole scope must be read."""
@@ -146,7 +171,7 @@ class UsedRecords:
             next_cursor=following,
             total=None if last.at_least else total,
             at_least=last.at_least,
-            unread=(*last.unread, *await self._unknown(found)),
+            unread=(*last.unread, *self._not_checked(), *await self._unknown(found)),
             unfinished=last.unfinished,
             usage=self._usage,
         )
@@ -192,16 +217,32 @@ class UsedRecords:
         is_read = asks(self._chosen, Use.READ)
         reads = await self._retrievals(records) if is_read and records else {}
         is_counted = asks(self._chosen, Use.COST)
+        key = self._connection.binding.key
+        marks: Mapping[tuple[str, str], RiskMark] = {}
+        if asks(self._chosen, Use.RISK) and records:
+            marks = await self._runtime.module(KnownRisks).marks(self._entry.caller, {key: records})
 
         def used(record: Record) -> Used:
             read = reads.get(record.handle, RetrievalTally())
             tokens = fact_tokens(record.text, self._counter) if is_counted else 0
-            return Used(read.last_at, tokens, record.handle in self._repeated)
+            mark = marks.get((key, record.handle.provider_record_id))
+            if mark is not None and not mark.checked:
+                self._unchecked.add(record.handle)
+            known = mark.states if mark is not None else None
+            return Used(read.last_at, tokens, record.handle in self._repeated, known)
 
         def fitting() -> list[Record]:
             return [one for one in records if is_used_as(self._chosen, used(one), self._now)]
 
         return await asyncio.to_thread(fitting)
+
+    def _not_checked(self) -> tuple[str, ...]:
+        """Tell of how many records that were read the risks are not known."""
+        if not self._unchecked:
+            return ()
+        number = len(self._unchecked)
+        records = "1 record is" if number == 1 else f"{number:,} records are"
+        return (f"{records} not checked for risks; `memtui doctor --risks` checks them.",)
 
     async def _unknown(self, found: Sequence[Record]) -> tuple[str, ...]:
         """Warn of records older than the log, whose earlier reads are unknown."""

@@ -31,7 +31,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.fact_values import FACT, Entry, FactPair, entry_of, pair_of, stated, value_of, written
-from memtui.record_changes import changed_fields, corrected, texts_beside
+from memtui.record_changes import changed_fields, corrected, names_beside, texts_beside
 from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.operations.fact_keys import of_same_key, own_facts
@@ -63,8 +63,6 @@ _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
 _NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
                  "revisions", "replaces", "scope", "users"}  # fmt: skip
 """Fields ignored when two requests are compared; metadata is compared separately."""
-_NAMES = ("kind", "record_id", "created_by")
-"""Fields that an agent reads and that the rules for words do not search."""
 
 
 def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
@@ -497,17 +495,9 @@ def texts_of(request: Request) -> list[str]:
 
 def reads_like_order(request: Request) -> bool:
     """Whether a text of the request gives its reader orders, or hides characters."""
-    names = [getattr(request, name, None) for name in _NAMES]
-    source = request.source.model_dump() if request.source else {}
-    texts = (*texts_of(request), *names, *source.values())
-    return any(map(_orders, filter(None, texts)))
+    from memtui.pruning.candidates import misleading
 
-
-def _orders(text: str) -> bool:
-    from memtui.pruning.folding import hidden_in
-    from memtui.pruning.signs import order_in
-
-    return order_in(text) is not None or hidden_in(text) > 0
+    return any(misleading((*texts_of(request), *names_beside(request))))
 
 
 def _owners(request: Request, met: Met) -> list[Scope]:

@@ -9,9 +9,10 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import CorrectRequest, Filter, OperationType
+from memtui.presenters.risks import WORDS
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.prune import PruneReview
-from memtui.screens.prune_review import WORDS, Sort
+from memtui.screens.prune_review import Sort
 from memtui.service import ContextRequest, MemoryService
 from memtui.service.usecases.forgetting import forget
 from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
