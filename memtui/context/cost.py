@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import cache
 from importlib import import_module
+from typing import Literal
 
 from memtui.contract import Invalid, Model, Usd
 from memtui.prices import ModelCall, cost_of, table_name
@@ -193,12 +194,42 @@ BASELINE: tuple[Component, ...] = (
     Component(name="Conversation history", min_tokens=700, max_tokens=3_500),
     Component(name="Page tree", min_tokens=1_500, max_tokens=3_000),
 )
-"""The parts of a request without memory: 6,700 to 19,000 tokens."""
+"""Seed 004's parts of a request without memory, 6,700 to 19,000 tokens: used where nothing was
+measured or set."""
+
+
+class PromptSize(Model):
+    """The size of a whole prompt, memory included, and its source."""
+
+    source: Literal["measured", "set", "default"] = "default"
+    """`measured`: in the log; `set`: the setting `prompt_tokens`; `default`: `BASELINE`."""
+    tokens: int = 0
+    """The median of the measured prompts, or the setting; 0 for the default."""
+    prompts: int = 0
+    """How many prompts were measured."""
+
+    @property
+    def name(self) -> str:
+        """The prompt in short: `a measured prompt`."""
+        names = {"measured": "a measured prompt", "set": "a prompt as set"}
+        return names.get(self.source, "a typical prompt")
+
+    @property
+    def words(self) -> str:
+        """The prompt with its size and source."""
+        if self.source == "default":
+            return f"{self.name}; none was measured, and prompt_tokens is not set"
+        of = f", the median of {self.prompts:,}" if self.prompts else " (prompt_tokens)"
+        return f"{self.name} of {self.tokens:,} tokens{of}"
+
+
+TYPICAL_PROMPT = PromptSize()
 
 
 class PromptShare(Model):
     """A prompt with its memory context: the rows of the table, the sums and the share."""
 
+    prompt: PromptSize = TYPICAL_PROMPT
     rows: tuple[Component, ...]
     """The baseline's components, then the memory context."""
     baseline: Component
@@ -214,8 +245,8 @@ class PromptShare(Model):
         return self.min_share > TARGET_SHARE
 
 
-def share_of_prompt(memory_tokens: int) -> PromptShare:
-    """Return the share of a memory context of `memory_tokens` in a baseline prompt.
+def share_of_prompt(memory_tokens: int, prompt: PromptSize = TYPICAL_PROMPT) -> PromptShare:
+    """Return the share of a memory context of `memory_tokens` in a whole prompt.
 
     Raises:
         Invalid: `memory_tokens` is negative.
@@ -223,14 +254,19 @@ def share_of_prompt(memory_tokens: int) -> PromptShare:
     if memory_tokens < 0:
         raise Invalid("A memory context cannot have fewer than 0 tokens; give a count.")
     memory = Component(name="Memory", min_tokens=memory_tokens, max_tokens=memory_tokens)
-    rows = (*BASELINE, memory)
+    rest = max(0, prompt.tokens - memory_tokens)
+    baseline = BASELINE
+    if prompt.source != "default":
+        baseline = (Component(name="Everything else", min_tokens=rest, max_tokens=rest),)
+    rows = (*baseline, memory)
     total = _total("Total with memory", rows)
     return PromptShare(
+        prompt=prompt,
         rows=rows,
-        baseline=_total("Total baseline", BASELINE),
+        baseline=_total("Total baseline", baseline),
         total=total,
-        min_share=memory_tokens / total.max_tokens,
-        max_share=memory_tokens / total.min_tokens,
+        min_share=memory_tokens / max(1, total.max_tokens),
+        max_share=memory_tokens / max(1, total.min_tokens),
     )
 
 

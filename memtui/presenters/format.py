@@ -251,6 +251,14 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def share(least: float | None, most: float | None) -> str:
+    """Return a share of 0 to 1 that lies between two: `0.9 to 2.6%`; a dash: it is unknown."""
+    if least is None or most is None:
+        return "–"
+    low, high = f"{least * 100:.1f}", f"{most * 100:.1f}"
+    return f"{low}%" if low == high else f"{low} to {high}%"
+
+
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 record`, `3 records`; `plural` where an s is not enough."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"

@@ -103,6 +103,8 @@ class ContextDetails(CommonDetails, total=False):
     sections: dict[str, int]
     """Tokens by section."""
     text: str
+    prompt_tokens: int | None
+    """Tokens of the run's last prompt as a whole."""
     late: list[str]
     """The sections that were not read in time."""
     no_search: str

@@ -179,7 +179,7 @@ async def test_bars_price_share_text_and_charts(
         assert "claude-sonnet-4-5 (estimated tokens" in shown
         assert "a request · $" in shown
         assert "2 facts" in shown
-        assert "of the prompt" in shown
+        assert "of a typical prompt" in shown
         assert isinstance(app.frame, BudgetScreen)
         answer = app.frame.view.answer
         assert answer is not None

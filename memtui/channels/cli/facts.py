@@ -458,9 +458,9 @@ def _of_contexts(found: FactMetrics) -> Iterator[tuple[str, str]]:
     )
     over = f"{found.contexts_over_budget:,} of {found.contexts:,} over it"
     yield "context size", f"{tokens} tokens on average, budget {budget}, {over}"
-    least, most = _percent(found.min_share_of_prompt), _percent(found.max_share_of_prompt)
-    target = f"target under {found.share_of_prompt_target:.0%}"
-    yield "share of a prompt", f"{least} to {most} ({target})"
+    target = f"(target under {found.share_of_prompt_target:.0%})"
+    share = shown.share(found.min_share_of_prompt, found.max_share_of_prompt)
+    yield "share of a prompt", f"{share} of {found.prompt.words} {target}"
 
 
 def _day_rows(found: FactMetrics) -> Iterator[list[str]]:

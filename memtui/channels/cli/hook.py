@@ -77,6 +77,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
     plain text.
     """
     from memtui.channels.hooks.calls import MOST_CHARACTERS, Moment, answer_to
+    from memtui.channels.hooks.transcript import prompt_tokens
 
     async def tell(session: Session, agent: Agent, call: HookCall) -> None:
         from memtui.service import ContextRequest
@@ -103,6 +104,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             profile=not is_later,
             skip_given=is_later and agent.caller.run_id is not None,
             within_ms=int(settings.hook_timeout_ms * _ASKED_SHARE),
+            prompt_tokens=prompt_tokens(call.transcript),
         )
         try:
             answer = await agent.service.context(agent.caller, request)

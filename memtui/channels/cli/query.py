@@ -336,7 +336,7 @@ def _cost(answer: ContextAnswer) -> Iterator[Line]:
     dated = f", newest price of {cost.table_date}" if cost.table_date else ""
     yield Dim(f"prices of {cost.table}{dated}")
     yield (
-        f"{share.min_share:.1%} to {share.max_share:.1%} of a whole prompt"
+        f"{shown.share(share.min_share, share.max_share)} of {share.prompt.words}"
         f"{', more than it should be' if share.over_target else ''}"
     )
 

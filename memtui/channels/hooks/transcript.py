@@ -25,6 +25,9 @@ NOTE_CHARS = 2_000
 
 _READ_BYTES = 32 << 20
 """Of a longer transcript only the end is read."""
+_LATEST_BYTES = 1 << 20
+"""The end of a transcript that is searched for the last prompt: it has to be quick."""
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _ASKED_CHARS = 400
 _TITLE_CHARS = 80
 _FILES = 12
@@ -94,11 +97,26 @@ def note_of(call: HookCall) -> CapturedNote | None:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
+def prompt_tokens(path: Path | None) -> int | None:
+    """Return the tokens of the last prompt in Claude Code's transcript; None: they are unknown."""
+    found: int | None = None
+    try:
+        for _, said in _lines(path, _LATEST_BYTES) if path is not None else ():
+            message = said.get("message")
+            used = message.get("usage") if isinstance(message, dict) else None
+            if isinstance(used, dict) and not said.get("isSidechain"):
+                counts = [used.get(name) for name in _INPUT]
+                found = sum(one for one in counts if isinstance(one, int) and one > 0) or found
+    except OSError:
+        return None
+    return found
+
+
+def _lines(path: Path, most: int = _READ_BYTES) -> Iterator[tuple[int | None, Json]]:
     """Yield a transcript's objects with line numbers; None: only the end is read."""
     with path.open("rb") as file:
         number: int | None = 0
-        beyond = os.fstat(file.fileno()).st_size - _READ_BYTES
+        beyond = os.fstat(file.fileno()).st_size - most
         if beyond > 0:
             file.seek(beyond)
             file.readline()

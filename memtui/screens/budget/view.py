@@ -548,7 +548,7 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
             tokens, budget = 0, left if rule.fills else rule.budget
         drawn.append(bar(section_word(kind), tokens, budget, said))
         fullness.append(tokens / max(1, budget))
-    share = f"{share_words(answer.share)} of the prompt"
+    share = f"{share_words(answer.share)} of {answer.share.prompt.name}"
     by_fullness = sorted(range(len(drawn)), key=lambda place: -fullness[place])
     if most < 2 and by_fullness and fullness[by_fullness[0]] > 1:
         return drawn[by_fullness[0]]
@@ -563,8 +563,7 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
 
 def share_words(share: PromptShare) -> str:
     """Return the memory's share of a prompt, for the largest and the smallest: `0.9 to 2.6%`."""
-    least, most = f"{share.min_share * 100:.1f}", f"{share.max_share * 100:.1f}"
-    return f"{least}%" if least == most else f"{least} to {most}%"
+    return fmt.share(share.min_share, share.max_share)
 
 
 def notes_content(view: BudgetView) -> Content:
@@ -657,7 +656,9 @@ def _share_lines(share: PromptShare, width: int) -> Iterator[Content]:
         words = f"{fit_cell(row.name, name - 1)} {least:>{_SHARE_CELLS}}{most:>{_SHARE_CELLS}}"
         yield display(words, style=STRONG if total or row is share.rows[-1] else "")
     yield Content("")
-    yield line("The memory is", display(share_words(share), style=STRONG), "of the whole prompt.")
+    yield line(
+        "The memory is", display(share_words(share), style=STRONG), f"of {share.prompt.words}."
+    )
     if share.over_target:
         yield display("▲ It should stay under 5%; prune it.", style=WARN)
     else:

@@ -30,7 +30,14 @@ from memtui.context.assembly import (
     unread_warning,
     without_given,
 )
-from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
+from memtui.context.cost import (
+    TYPICAL_PROMPT,
+    Price,
+    PromptShare,
+    TokenCounter,
+    price,
+    share_of_prompt,
+)
 from memtui.contract import (
     BrowsePage,
     BrowseRequest,
@@ -54,6 +61,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.service.connections import Connection
+from memtui.service.context.prompts import prompt_size
 from memtui.service.operations.redaction import redact
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, first_of_many
@@ -107,6 +115,8 @@ class ContextRequest(Model):
     """Time limit of the search and the profile, counted from the start; facts have twice as long.
     A part that is late is left out."""
     binding_key: str | None = None
+    prompt_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens of the run's last prompt as a whole, where its client knows them; logged."""
     delivered: bool = False
     """True: for a model, so its records count as read and the text is logged. False: for a person
     to look at."""
@@ -396,6 +406,11 @@ class Contexts(ServiceModule):
                 entry.request["late"] = list(late)
             if unread:
                 entry.request["problems"] = len(unread) + reading.unlisted
+        prompt = TYPICAL_PROMPT
+        if not request.delivered:  # only people look at the share
+            prompt = await asyncio.to_thread(
+                lambda: prompt_size(runtime.settings, runtime.log_of(caller))
+            )
         warnings = (
             *(late_warning(kind) for kind in late),
             *map(unread_warning, unread),
@@ -410,7 +425,7 @@ class Contexts(ServiceModule):
             model=request.model,
             assembled_at=runtime.clock(),
             as_of=caller.as_of,
-            share=share_of_prompt(assembled.tokens),
+            share=share_of_prompt(assembled.tokens, prompt),
         )
 
 
@@ -427,6 +442,7 @@ def _asked(request: ContextRequest) -> ContextDetails:
         "profile": request.profile,
         "skip_given": request.skip_given,
         "within_ms": request.within_ms,
+        "prompt_tokens": request.prompt_tokens,
     }
     kept = {name: value for name, value in asked.items() if value or name in _ALWAYS}
     return cast("ContextDetails", kept)

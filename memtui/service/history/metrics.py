@@ -27,8 +27,9 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from memtui.context.cost import TARGET_SHARE, share_of_prompt
+from memtui.context.cost import TARGET_SHARE, PromptSize, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
+from memtui.service.context.prompts import prompt_size
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.store import bindings
@@ -100,10 +101,12 @@ class FactMetrics(Model):
     average_context_tokens: float | None
     average_context_budget: float | None
     most_context_tokens: int | None
+    prompt: PromptSize
+    """The prompt that the shares are of."""
     min_share_of_prompt: float | None
-    """Share of the average context in the largest prompt of seed 004 §11."""
+    """Share of the average context in the prompt, or in the largest of the default …"""
     max_share_of_prompt: float | None
-    """Share of the average context in the smallest prompt."""
+    """… and in the smallest of the default."""
     share_of_prompt_target: float = TARGET_SHARE
     """At most."""
     days: tuple[FactDay, ...]
@@ -150,13 +153,14 @@ class Metrics(ServiceModule):
             runtime.log(company_id, visibility).active(chosen, field)
             for field in ("principal", "project_id")
         )
-        contexts = runtime.log(company_id, visibility).contexts_by_day(chosen)
+        log = runtime.log(company_id, visibility)
+        contexts = log.contexts_by_day(chosen)
         return FactMetrics(
             since=start,
             until=end,
             **_adoption(counts, _subjects(users, subjects), drives),
             **counts.changes(),
-            **_context_figures(contexts),
+            **_context_figures(contexts, prompt_size(runtime.settings, log)),
             days=_days(start, end, counts, contexts),
         )
 
@@ -268,10 +272,10 @@ def _adoption(counts: _Counts, users: set[str], drives: set[str]) -> dict[str, A
     }
 
 
-def _context_figures(days: Sequence[Any]) -> dict[str, Any]:
+def _context_figures(days: Sequence[Any], prompt: PromptSize) -> dict[str, Any]:
     count = sum(day.contexts for day in days)
     average = _share(sum(day.tokens for day in days), count)
-    share = None if average is None else share_of_prompt(round(average))
+    share = None if average is None else share_of_prompt(round(average), prompt)
     return {
         "contexts": count,
         "contexts_delivered": sum(day.delivered for day in days),
@@ -279,6 +283,7 @@ def _context_figures(days: Sequence[Any]) -> dict[str, Any]:
         "average_context_tokens": average,
         "average_context_budget": _share(sum(day.budget for day in days), count),
         "most_context_tokens": max((day.most_tokens for day in days), default=None),
+        "prompt": prompt,
         "min_share_of_prompt": share and share.min_share,
         "max_share_of_prompt": share and share.max_share,
     }

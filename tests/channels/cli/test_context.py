@@ -47,7 +47,7 @@ def test_text_alone_is_exact(here: Run, text: str) -> None:
 def test_a_person_sees_bars_cost_and_share(here: Run, text: str) -> None:
     out = here("context", *BOTH).out
     assert out.startswith(text.rstrip("\n"))
-    for part in ("░", "tokens of 500", "per 1,000 requests", "of a whole prompt", "estimated"):
+    for part in ("░", "tokens of 500", "per 1,000 requests", "of a typical prompt", "estimated"):
         assert part in out
     assert "unpriced" in here("context", *BOTH, "--model", "nobody-has-it").out
 

@@ -97,6 +97,36 @@ def test_what_was_compacted_away_is_told_with_the_next_prompt(here: Run) -> None
 
 
 @pytest.mark.usefixtures("remembered")
+def test_the_share_of_a_prompt_is_of_those_that_transcripts_tell(
+    here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share() -> Any:
+        return here("context", "--project", "apollo", "--json").document["share"]
+
+    assert share()["prompt"] == {"source": "default", "tokens": 0, "prompts": 0}
+    monkeypatch.setenv("MEMTUI_PROMPT_TOKENS", "9000")
+    assert share()["prompt"] == {"source": "set", "tokens": 9_000, "prompts": 0}
+    transcript = tmp_path / "s-1.jsonl"
+    for number in (30_000, 38_000, 90_000):
+        used = {"input_tokens": 1_000, "cache_read_input_tokens": number, "output_tokens": 70}
+        line = {"type": "assistant", "message": {"usage": used}}
+        aside = {
+            "type": "assistant",
+            "isSidechain": True,
+            "message": {"usage": {"input_tokens": 5}},
+        }
+        transcript.write_text(f"{json.dumps(line)}\n{json.dumps(aside)}\n{{")
+        call = said("UserPromptSubmit", prompt="And Friday?", transcript_path=str(transcript))
+        assert here("hook", "pre-run", "--project", "apollo", stdin=call).code == 0
+    found = share()
+    assert found["prompt"] == {"source": "measured", "tokens": 39_000, "prompts": 3}
+    assert found["total"]["min_tokens"] == found["total"]["max_tokens"] == 39_000
+    printed = here("context", "--project", "apollo").out
+    assert "of a measured prompt of 39,000 tokens, the median of 3" in printed
+    assert "a measured prompt of 39,000 tokens" in here("facts", "stats").out
+
+
+@pytest.mark.usefixtures("remembered")
 def test_a_run_leaves_one_note_that_its_answers_bring_up_to_date(here: Run, tmp_path: Path) -> None:
     transcript = tmp_path / "s-1.jsonl"
     asked = {"type": "user", "message": {"content": "Where do we deploy from?"}}
