@@ -31,6 +31,7 @@ from memtui.store.operation import Operation, OperationHandle, set_by
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
+    from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
 
 _SPANS = (
@@ -460,6 +461,20 @@ def tokens(usage: Iterable[Usage]) -> str:
         "embedded": sum(row.embedding_tokens for row in rows),
     }
     return " · ".join(f"{count(number)} {way}" for way, number in sums.items() if number) or "none"
+
+
+def written_by_agents(found: AgentWrites, when: str) -> str:
+    """Return what agents wrote in words: `Agents wrote this week: 44 writes, $0.01, 3 to look at`.
+
+    Args:
+        found: The sum.
+        when: The time in words, such as `this week`.
+    """
+    if not found.write_count:
+        return f"Agents wrote nothing {when}"
+    cost = short_money(found.cost_usd, unpriced=found.unpriced)
+    said = f"{counted(found.write_count, 'write')}, {cost}, {count(len(found.to_look_at))}"
+    return f"Agents wrote {when}: {said} to look at"
 
 
 def operation_cost(operation: Operation) -> str:

@@ -13,7 +13,7 @@ from memtui.channels.cli.options import FilterLine, ScopeOptions, Until, filter_
 from memtui.channels.cli.output import Dim, Line, columns, table
 from memtui.channels.cli.records import change_of, from_words, say_unknown_owners
 from memtui.channels.cli.session import Session
-from memtui.contract import Invalid
+from memtui.contract import Filter, Invalid
 from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
 
@@ -39,8 +39,10 @@ async def changes(
     """Show what changed since a moment, who changed it, and why.
 
     It compares what was there then with what is there now, or was at --until: what came and went
-    in between is in neither. --days counts that too.
+    in between is in neither. --days counts that too. The first line sums up what agents wrote.
     """
+    from memtui.service.usecases.agent_writes import agent_writes
+
     _refuse_moment(session, line)
     earlier = session.moment(since)
     if earlier > session.now:
@@ -64,7 +66,16 @@ async def changes(
     answer = await past.compare(
         session.caller, whole, earlier, later, chosen=chosen, binding_key=binding
     )
-    session.out.answer(answer, _differences(session, answer), _summary(session, answer))
+    fields = whole.model_dump(exclude={"company_id"})
+    wrote = await agent_writes(
+        session.service, session.caller, earlier, Filter(**fields, binding_key=binding, until=later)
+    )
+    from_then = f"since {shown.exact(earlier, session.zone)}"
+    when = "this week" if (since, until) == (_WEEK, None) else from_then
+    first = shown.written_by_agents(wrote, when if until is None else f"{when} to {until}")
+    document = {"agents_wrote": wrote, **answer.model_dump(mode="json")}
+    lines = (first, *_differences(session, answer))
+    session.out.answer(document, lines, _summary(session, answer))
     if not answer.differences and not answer.same:
         await say_unknown_owners(session, whole, answer.binding_key)
 

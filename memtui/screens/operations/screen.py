@@ -6,13 +6,14 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.widgets import Input
+from textual.app import ComposeResult
+from textual.widgets import Input, Static
 
 from memtui.actions import Need
 from memtui.contract import (
@@ -23,6 +24,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     Record,
+    Scope,
 )
 from memtui.filters import FilterTarget, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
@@ -50,13 +52,17 @@ from memtui.screens.state import (
 )
 from memtui.store.operation import Operation, Place
 from memtui.widgets.background import Background
+from memtui.widgets.display import display
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change, Together
+    from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
 
+_WEEK = timedelta(days=7)
+_WRITES = {OperationType.WRITE}
 _TELLING = (OperationType.UNDO, OperationType.CHECK)
 """Types of operations that change the details of earlier ones."""
 _EXPORTED = ("csv", "jsonl", "parquet")
@@ -96,6 +102,14 @@ class OperationsScreen(ListScreen[Operation]):
         """The operation that undid each change; None: none so far."""
         self._journal = Background(self, "operation-changes")
         self._texts = Background(self, "operation-texts")
+        self._agents = Background(self, "agent-writes")
+        self._summed_up: tuple[Scope, datetime | None] | None = None
+        """The scope and moment of the first line."""
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out what agents wrote this week, and below it list and details."""
+        yield Static(id="agent-writes")
+        yield from super().compose_body()
 
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
@@ -117,11 +131,37 @@ class OperationsScreen(ListScreen[Operation]):
         if self.is_current:
             self._feed.poll()
             self.moved()
+            if news.is_part or any(
+                one.operation_type is OperationType.WRITE for one in news.operations
+            ):
+                self._sum_up()
 
     def on_screen_resume(self) -> None:
         """Read the operations that came while another screen was shown."""
         self._feed.poll()
         self.moved()
+        self.call_after_refresh(self._sum_up)
+
+    def _sum_up(self) -> None:
+        """Show in the first line what agents wrote this week in the scope."""
+        state, session = self.state, self.state.session
+        if session is None or not self.is_current:
+            return
+        self._summed_up = state.scope, state.as_of
+        chosen = replace(state, filter=Filter()).log_filter
+        since = (state.as_of or state.clock()) - _WEEK
+
+        async def read() -> AgentWrites:
+            from memtui.service.usecases.agent_writes import agent_writes
+
+            return await agent_writes(session.service, session.caller, since, chosen)
+
+        def show(found: AgentWrites) -> None:
+            when = "this week" if state.as_of is None else "in that week"
+            words = display(fmt.written_by_agents(found, when))
+            self.query_one("#agent-writes", Static).update(words)
+
+        self._agents.latest(read, show, self.fail)
 
     def on_resize(self) -> None:
         """Update the count for the new width, once the screen is styled for it."""
@@ -145,6 +185,8 @@ class OperationsScreen(ListScreen[Operation]):
         typed, self._typed = self._typed, None
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
+        if self._summed_up != (self.state.scope, self.state.as_of):
+            self.call_after_refresh(self._sum_up)
 
     async def prepare(self) -> None:
         """Open the log before the screen is shown."""
