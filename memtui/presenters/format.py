@@ -474,7 +474,7 @@ def written_by_agents(found: AgentWrites, when: str) -> str:
         return f"Agents wrote nothing {when}"
     cost = short_money(found.cost_usd, unpriced=found.unpriced)
     said = f"{counted(found.write_count, 'write')}, {cost}, {count(len(found.to_look_at))}"
-    return f"Agents wrote {when}: {said} to look at"
+    return f"Agents wrote {when}: {said} to look at{found.checked and f'; {found.checked}'}"
 
 
 def operation_cost(operation: Operation) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -27,7 +28,10 @@ class AgentWrites(Model):
     unpriced: bool = False
     """Whether a part has no price."""
     to_look_at: tuple[str, ...] = ()
-    """Ids of the operations that wait for review or whose outcome is unknown, newest first."""
+    """Ids of the writes that wait for review, whose outcome is unknown, or whose record has a risk,
+    newest first."""
+    checked: str = ""
+    """How many records were checked for risks, in words; empty: all of them, or in the past."""
 
 
 async def agent_writes(
@@ -62,6 +66,13 @@ async def agent_writes(
     finally:
         await asyncio.to_thread(view.close)
     writes = [one for page in pages for one in page]
+    places = defaultdict[str, set[str]](set)
+    for key, name in (one.place_of(handle) for one in writes for handle in one.handles):
+        places[key].add(name)
+    marks = await service.risks.marks(caller, places)
+    risky = {place for place, mark in marks.items() if mark.reasons}
+    figures = await service.risks.figures(caller, asked.binding_key)
+    is_present = caller.as_of is None and not figures.is_complete
     return AgentWrites(
         since=since,
         write_count=len(writes),
@@ -70,6 +81,9 @@ async def agent_writes(
         to_look_at=tuple(
             one.operation_id
             for one in writes
-            if one.status is OperationStatus.UNKNOWN or one.request.get("pending") in waiting
+            if one.status is OperationStatus.UNKNOWN
+            or one.request.get("pending") in waiting
+            or any(one.place_of(handle) in risky for handle in one.handles)
         ),
+        checked=figures.sentence if is_present else "",
     )
