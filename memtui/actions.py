@@ -63,7 +63,7 @@ class Need(StrEnum):
     PROFILE = "This provider makes no profiles."
     UNDO = "There is nothing to undo."
     UNKNOWN_OUTCOME = "The outcome of this operation is known."
-    FINDING = "Nothing was found on this machine that could still be added; f looks again."
+    FINDING = "Nothing was found on this machine that could still be added; r looks again."
     TABLE = "This list has no columns."
     BINDING = "No binding is selected."
     SETTINGS = "There are no settings here; go to the company or to a binding."
@@ -85,6 +85,7 @@ class Action:
     verb: str
     """The name of the `action_…` method."""
     keys: tuple[str, ...]
+    """Empty for a rare action, which the palette and the keymap reach."""
     label: str
     """One or two words for the footer."""
     description: str
@@ -245,36 +246,36 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do(
             "add_all",
-            "A",
+            "f",
             "Add all memory stores found on this machine as read-only bindings, after one yes.",
             (*_CHANGE, Need.FINDING),
             label="add all found",
         ),
-        _do("enable", "e", "Enable or disable the binding.", _CHANGE_BINDING, label="on/off"),
+        _do("enable", "", "Enable or disable the binding.", _CHANGE_BINDING, label="on/off"),
         _do(
             "read_only",
-            "w",
+            "exclamation_mark",
             "Make the binding read-only, or writable again.",
             _CHANGE_BINDING,
             label="read-only",
         ),
         _do(
             "configure",
-            "E",
+            "e",
             "Change the settings of this binding or company, checked before they are taken.",
             _SETTINGS,
             label="settings",
         ),
         _do(
             "target",
-            "t",
+            "l",
             "Let this binding serve the company, a project or an agent.",
             _CHANGE_BINDING,
         ),
-        _do("clear_target", "T", "Stop this binding from serving a target.", _CHANGE_BINDING),
+        _do("clear_target", "", "Stop this binding from serving a target.", _CHANGE_BINDING),
         _do(
             "capture",
-            "p",
+            "",
             "Choose what this binding captures of agents' work: runs, comments, documents.",
             _CHANGE_BINDING,
         ),
@@ -289,41 +290,41 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "o",
             "Open the file of a problem or finding at its line, or the last run of an agent.",
         ),
-        _do("browse", "b", "Show the records of this binding.", _BINDING, label="records"),
+        _do("browse", "R", "Show the records of this binding.", _BINDING, label="records"),
         _do(
             "namespaces",
-            "n",
+            "",
             "Show the namespaces of this binding: make, expire and delete them.",
             _NAMESPACES,
         ),
         _do(
             "conformance",
-            "v",
+            "",
             "Check this memory plugin against its contract, rule by rule.",
             _PLUGIN,
         ),
         _do(
             "migrate",
-            "m",
+            "",
             "Move the records of this binding to another: dry run, apply, verify, cut over.",
             _DESTINATION,
         ),
         _do(
             "in_sync",
-            "i",
+            "",
             "Keep this binding in sync with another, a vault with its collections.",
             _DESTINATION,
             label="keep in sync",
         ),
         _do(
             "sync",
-            "R",
+            "",
             "Let the provider sync what it reads from outside, or rebuild its index.",
             _SYNC,
         ),
         _do(
             "embedding",
-            "M",
+            "",
             "Embed the texts of this binding: agree to where they go, stop, go on.",
             _CHANGE_BINDING,
             label="meaning",
@@ -331,20 +332,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("prune", "P", "Review which of all records you see could go, and why.", _SERVICE),
         _do(
             "profile",
-            "O",
+            "",
             "Show the provider's profile of the scope.",
             (*_BINDING, Need.PROFILE),
         ),
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("check", "c", "Ask every binding for its health again."),
-        _do("discover", "f", "Look again for memory stores on this machine.", label="find"),
-        _do(
-            "company",
-            "N",
-            "Change the settings of the company: its name, and the links by which sources open.",
-            _CHANGE,
-        ),
         _do("copy", "y", "Copy the selected row."),
     ),
     "operations": (
@@ -352,7 +346,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("open", "o", "Open the source of the selected operation.", _ROW, label="source"),
         _do(
             "records",
-            "b",
+            "R",
             "Show the record it touched, of marked rows the one you choose.",
             _ROW,
         ),
@@ -384,14 +378,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do(
             "verify",
-            "P",
+            "",
             "Check that no operation was altered, removed or inserted.",
             (*_SERVICE, Need.NOW),
             label="verify log",
         ),
         _do(
             "export_proof",
-            "X",
+            "",
             "Write every operation with its digest to a file that anybody can verify.",
             (*_SERVICE, Need.NOW),
             label="export proof",
@@ -414,13 +408,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("replay", "T", "Replay the run of this operation.", _ROW, label="its run"),
         _do(
             "sources",
-            "w",
+            "",
             "Show what wrote records lately: runs, issues, comments, documents.",
             _SERVICE,
             label="what wrote",
         ),
-        _do("same_run", "R", "Show all operations of this run.", _ROW),
-        _do("same_issue", "H", "Show all operations of this issue.", _ROW),
+        _do("same_run", "", "Show all operations of this run.", _ROW),
+        _do("same_issue", "", "Show all operations of this issue.", _ROW),
     ),
     "query": (
         _do(
@@ -429,26 +423,32 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Go back from details or earlier questions to the results; there, clear the filter.",
         ),
         _do("input", "i", "Write a question.", label="ask"),
-        _do("intent", "t", "Change what the question is for."),
+        _do("intent", "", "Change what the question is for."),
         _do(
             "as_agents",
-            "m",
+            "",
             "Search as the provider's own agents do, or as memtui does.",
             (Need.AGENTS_SEARCH,),
         ),
-        _do("more", "plus", "Ask for more results."),
-        _do("fewer", "minus", "Ask for fewer results."),
+        _do(
+            "results",
+            "m",
+            "Set how many results the next question gets.",
+            label="how many",
+        ),
         _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),
-        _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
-        _do("helped", "H", "Say that this result helped (feedback), or withdraw that.", _NOW_ROW),
+        _do("explain", "w", "Show the stages of this search and what each contributed.", _EXPLAIN),
+        _do(
+            "helped", "plus", "Say that this result helped (feedback), or withdraw that.", _NOW_ROW
+        ),
         _do(
             "not_helped",
-            "N",
+            "minus",
             "Say that this result did not help, or withdraw that.",
             _NOW_ROW,
             label="did not help",
         ),
-        _do("same_source", "b", "Show the records of the same source.", _ROW),
+        _do("same_source", "", "Show the records of the same source.", _ROW),
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("edit", "e", "Show the record in Records and change its text.", _CORRECTION),
         _do("runs", "T", "Show the runs that it was delivered to.", _ROW, label="runs given"),
@@ -469,7 +469,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "edit_external", "E", "Change the text in your editor.", _CORRECTION, label="in $EDITOR"
         ),
-        _do("add", "a n", "Write a new record.", _CHANGE_THERE),
+        _do("add", "a", "Write a new record.", _CHANGE_THERE),
         _do("forget", "d delete", "Forget the marked records, after a yes.", _CHANGE_ROW),
         _do(
             "erase",
@@ -484,12 +484,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("pin", "p", "Pin what is marked, or the record; unpin what is pinned.", _CORRECTION),
         _do(
             "expire",
-            "x",
+            "K",
             "Let what is marked, or the record, expire or never expire.",
             _CORRECTION,
             label="expires",
         ),
-        _do("summary", "m", "Set the summary by which it is searched and shown.", _CORRECTION),
+        _do("summary", "", "Set the summary by which it is searched and shown.", _CORRECTION),
         _do(
             "history",
             "h",
@@ -498,7 +498,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do(
             "key",
-            "K",
+            "",
             "Show which value of the fact's key counts, why, and what it hides.",
             _ROW,
             label="its key",
@@ -508,18 +508,18 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
         _do("runs", "T", "Show the runs that it was delivered to.", _ROW, label="runs given"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
-        _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),
+        _do("open_file", "", "Open the file it is kept in.", _ROW, label="file"),
         _do("copy", "y", "Copy the text of the record.", _ROW),
-        _do("copy_id", "Y", "Copy the id of the record.", _ROW),
-        _do("same_source", "b", "Show the records of the same source.", _ROW),
+        _do("copy_id", "", "Copy the id of the record.", _ROW),
+        _do("same_source", "", "Show the records of the same source.", _ROW),
     ),
     "budget": (
         _do("mark", "space", "Mark or unmark the fact.", _ROW),
         _do("range", "v", "Mark from here to where you move.", _ROW),
         _do("mark_all", "A", "Mark all facts that are shown.", _ROW),
         _do("back", "escape", "Go back to the list; there, clear marks, then the filter."),
-        _do("prune", "p", "Review which facts could go, and why.", (*_SERVICE, Need.OWNERS)),
-        _do("add", "a n", "Write a new fact.", _CHANGE_SCOPE),
+        _do("prune", "P", "Review which facts could go, and why.", (*_SERVICE, Need.OWNERS)),
+        _do("add", "a", "Write a new fact.", _CHANGE_SCOPE),
         _do("edit", "e", "Change the fact in place.", _CORRECTION),
         _do(
             "edit_external", "E", "Change the fact in your editor.", _CORRECTION, label="in $EDITOR"
@@ -529,13 +529,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _REDO,
         _do(
             "pin",
-            "P",
+            "p",
             "Pin the fact, or unpin it; a pinned one leads and is never suggested to go.",
             _CORRECTION,
         ),
         _do(
             "expire",
-            "x",
+            "K",
             "Let what is marked, or the fact, expire or never expire.",
             _CORRECTION,
             label="expires",
@@ -562,50 +562,48 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _SCOPE,
             label="ask",
         ),
-        _do("profile", "o", "Include the provider's profile, or leave it out.", _PROFILE),
-        _do("model", "m", "Choose the model to count and price for."),
-        _do("budget", "b", "Set the token budget to look against."),
+        _do("profile", "", "Include the provider's profile, or leave it out.", _PROFILE),
+        _do("model", "", "Choose the model to count and price for."),
+        _do("budget", "m", "Set the token budget to look against."),
         _do(
-            "whole", "w", "Show the memory's share of a whole prompt.", _SCOPE, label="whole prompt"
+            "whole", "", "Show the memory's share of a whole prompt.", _SCOPE, label="whole prompt"
         ),
-        _do("left_out", "l", "Show every warning, and what was left out and why.", _SCOPE),
-        _do("charts", "c", "Show the charts large, with how well facts serve.", _SCOPE),
+        _do("left_out", "w", "Show every warning, and what was left out and why.", _SCOPE),
+        _do("charts", "z", "Show the charts large, with how well facts serve.", _SCOPE),
         _do("record", "R", "Show the fact in Records.", _ROW),
         _do("history", "h", "Show every version of the fact: since when, by whom, why.", _ROW),
         _do("copy", "y", "Copy the text of the fact.", _ROW),
         _do("copy_text", "Y", "Copy the text that the model sees.", _SCOPE, label="copy all"),
-        _do("files", "f", "Show the commands that export facts to a file and import them."),
+        _do("files", "x", "Show the commands that export facts to a file and import them."),
     ),
     "analytics": (
         _do("half", "t", "Go to SQL, or back to the charts.", label="SQL"),
         _do(
             "period",
-            "p",
+            "left_square_bracket",
             "Show a longer period; after the longest comes the shortest.",
             _CHARTS,
         ),
-        _do("shorter", "P", "Show a shorter period.", _CHARTS),
+        _do("shorter", "right_square_bracket", "Show a shorter period.", _CHARTS),
         _do("insights", "n", "Show what nobody updates or reads, and what grows fastest.", _CHARTS),
-        _do(
-            "bucket", "b", "Cut time into hours, days, weeks or months.", _CHARTS, label="hour/day"
-        ),
+        _do("bucket", "", "Cut time into hours, days, weeks or months.", _CHARTS, label="hour/day"),
         _do(
             "dimension",
-            "d",
+            "b",
             "Choose what the table groups by: binding, agent, project, provider and more.",
             _CHARTS,
             label="by",
         ),
         _do(
             "hits",
-            "H",
+            "",
             "Count a query as a hit by what was opened later, or by its scores.",
             _CHARTS,
             label="what is a hit",
         ),
         _do("large", "z", "Show one chart large, or all again.", _CHARTS),
-        _do("earlier", "left h", "Select the bar before; in SQL, show the columns further left."),
-        _do("later", "right l", "Select the bar after; in SQL, show the columns further right."),
+        _do("earlier", "left", "Select the bar before; in SQL, show the columns further left."),
+        _do("later", "right", "Select the bar after; in SQL, show the columns further right."),
         _do(
             "export",
             "x",
@@ -615,8 +613,8 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("copy", "y", "Copy the selected figures or row as JSON."),
         _do("input", "i", "Go to the statement.", _SQL, label="statement"),
         _do("run", "ctrl+r", "Run the statement, or read again.", _SERVICE),
-        _do("saved", "o", "Open a saved or earlier statement.", _SQL),
-        _do("views", "v", "Show the views and their columns.", _SQL),
+        _do("saved", "ctrl+o", "Open a saved or earlier statement.", _SQL),
+        _do("views", "f2", "Show the views and their columns.", _SQL),
         _do(
             "back",
             "escape",
@@ -625,26 +623,24 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     ),
     "prune": (
         _do("turn", "space", "Mark or unmark the record, or all of a group.", label="mark"),
-        _do("all", "A", "Mark everything that is not pinned."),
-        _do("none", "N", "Clear all marks."),
-        _do("suggested", "R", "Mark again what was suggested."),
+        _do("all", "A", "Mark all that is not pinned, then nothing, then what was suggested."),
         _do("diff", "t", "Show what would go as a diff, or the list."),
         _do(
             "whose",
             "s",
             "Choose whose records are reviewed; each owner and binding says how many could go.",
         ),
-        _do("group", "o", "Group by owner, or by reason.", label="by owner"),
+        _do("group", "b", "Group by owner, or by reason.", label="by owner"),
         _do("filter", "slash", "Review only the records that pass a filter."),
         _do(
             "insights",
-            "i",
+            "n",
             "Show what nobody updates or reads, and what grows fastest, or the list.",
         ),
         _do("apply", "d delete", "Forget what is marked, after a yes.", _CHANGE, label="forget"),
         _do(
             "impact",
-            "w",
+            "c",
             "Try the log's last questions without what is marked: which answers would differ.",
             (Need.NOW,),
             label="what breaks",
@@ -657,32 +653,32 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("merge", "M", "Make one record of those that say the same.", _CHANGE),
         _do("undo", "u", "Undo the last change, such as a merge.", _CHANGE),
-        _do("stale", "x", "Set after how many days a record is stale.", label="stale days"),
-        _do("record", "b", "Show the record in Records."),
+        _do("stale", "m", "Set after how many days a record is stale.", label="stale days"),
+        _do("record", "R", "Show the record in Records."),
         _do("history", "h", "Show every version of the record: since when, by whom, and why."),
-        _do("queries", "W", "Show the queries that returned it.", label="who read it"),
+        _do("queries", "w", "Show the queries that returned it.", label="who read it"),
         _do("runs", "T", "Show the runs that it was delivered to.", label="runs given"),
         _do("copy", "y", "Copy the text of the record."),
         *_of_dialog("review", words="Go back; nothing is forgotten."),
     ),
     "insights": (
         _do("prune", "P", "Review which of its owner's records could go.", _ROW),
-        _do("records", "b", "Show its owner's records.", _ROW),
+        _do("records", "R", "Show its owner's records.", _ROW),
         _do("read", "r f5", "Look again.", label="look again"),
         _do("copy", "y", "Copy what shows.", _ROW),
         *_of_dialog("list"),
     ),
     "impact": (
-        _do("operation", "o", "Show in Operations what asked for the answer last.", _ROW),
-        _do("last", "n", "Set how many of the newest questions are tried.", label="how many"),
+        _do("operation", "O", "Show in Operations what asked for the answer last.", _ROW),
+        _do("last", "m", "Set how many of the newest questions are tried.", label="how many"),
         _do("filter", "slash", "Try only operations that pass a filter."),
-        _do("stop", "x", "Stop trying."),
+        _do("stop", "ctrl+c", "Stop trying."),
         _do("read", "r f5", "Try again.", label="try again"),
         _do("copy", "y", "Copy the question.", _ROW),
         *_of_dialog("list", words="Go back; nothing was changed."),
     ),
     "limits": (
-        _do("add", "a n", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
+        _do("add", "a", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
         _do("change", "e", "Set another amount.", _CHANGE_LISTED),
         _do("remove", "d delete", "Remove the limit, after a yes.", _CHANGE_LISTED),
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
@@ -709,12 +705,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do(
             "rule",
-            "R",
+            "N",
             "Always accept or refuse writes with this agent, channel, text, key or topic.",
             _CHANGE_LISTED,
             label="always",
         ),
-        _do("rules", "w", "Choose what of agents' writes is held, accepted or refused.", _CHANGE),
+        _do("rules", "H", "Choose what of agents' writes is held, accepted or refused.", _CHANGE),
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("mark", "space", "Mark or unmark the row."),
@@ -726,9 +722,9 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         *_of_dialog("queue", "escape q Q"),
     ),
     "namespaces": (
-        _do("add", "a n", "Make a namespace.", _CHANGE, label="new"),
+        _do("add", "a", "Make a namespace.", _CHANGE, label="new"),
         _do(
-            "expiry", "e", "Set when the namespace expires, or that it never does.", _CHANGE_LISTED
+            "expiry", "K", "Set when the namespace expires, or that it never does.", _CHANGE_LISTED
         ),
         _do(
             "delete",
@@ -737,50 +733,54 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _CHANGE_LISTED,
         ),
         _do("undo", "u", "Bring back the records of the namespace that was deleted last.", _CHANGE),
-        _do("read", "r", "Read the namespaces again.", label="read again"),
+        _do("read", "r f5", "Read the namespaces again.", label="read again"),
         _do("copy", "y", "Copy the name of the namespace.", _ROW),
         *_of_dialog("list"),
     ),
     "conformance": (
-        _do("run", "r", "Check the plugin against its contract, after a yes.", _CHANGE),
-        _do("stop", "x", "Stop the run; what it made is removed."),
-        _do("failures", "f", "Show what failed alone, or all.", label="failed only"),
-        _do("export", "w", "Write the report to a JSON file.", label="write JSON"),
+        _do("run", "c", "Check the plugin against its contract, after a yes.", _CHANGE),
+        _do("stop", "ctrl+c", "Stop the run; what it made is removed."),
+        _do("failures", "t", "Show what failed alone, or all.", label="failed only"),
+        _do("export", "x", "Write the report to a JSON file.", label="write JSON"),
         _do("copy", "y", "Copy the check with its request and reply.", _ROW),
         *_of_dialog("report", words="Go back; a run is stopped first."),
     ),
     "migration": (
-        _do("plan", "p", "Do the dry run again.", label="dry run"),
+        _do("plan", "r f5", "Do the dry run again.", label="dry run"),
         _do(
             "apply",
             "a",
             "Move the records, after a yes; a stopped move can be continued.",
             _CHANGE,
         ),
-        _do("verify", "v", "Compare both sides: all of it, or a sample."),
+        _do("verify", "c", "Compare both sides: all of it, or a sample."),
         _do(
             "cut_over",
-            "c",
+            "l",
             "Let the destination serve what the source serves, after a yes.",
             _CHANGE,
         ),
         _do(
             "back",
-            "b",
+            "u",
             "Let the source serve again what was cut over, after a yes.",
             _CHANGE,
             label="roll back",
         ),
-        _do("stop", "x", "Stop what is running; what was done stays."),
+        _do("stop", "ctrl+c", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row.", _ROW),
         *_of_dialog("migration", words="Go back; what runs is stopped first."),
     ),
     "in_sync": (
-        _do("look", "p", "Do the dry run again.", label="dry run"),
+        _do("look", "r f5", "Do the dry run again.", label="dry run"),
         _do("sync", "a", "Sync both; what is held back stays as it is.", _CHANGE),
-        _do("left", "l", "Decide the conflict: the first binding's version stays.", _CHANGE),
-        _do("right", "r", "Decide the conflict: the second binding's version stays.", _CHANGE),
-        _do("both", "B", "Decide the conflict: both versions stay, as two records.", _CHANGE),
+        _do(
+            "decide",
+            "K",
+            "Decide the conflict: keep one version, or both as two records.",
+            _CHANGE,
+            label="keep which",
+        ),
         _do(
             "delete",
             "d",
@@ -790,22 +790,22 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do(
             "rebuild",
-            "b",
+            "f",
             "Write again what the second binding lacks, after a yes.",
             _CHANGE,
         ),
-        _do("stop", "x", "Stop what is running; what was done stays."),
+        _do("stop", "ctrl+c", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row.", _ROW),
         *_of_dialog("list", words="Go back; what runs is stopped first."),
     ),
     "runs": (
         _do(
             "replay",
-            "p",
+            "T",
             "Replay the run: what it was given, asked, got and wrote; enter does too.",
             _ROW,
         ),
-        _do("operations", "o", "Show all operations of the run.", _ROW),
+        _do("operations", "O", "Show all operations of the run.", _ROW),
         _do("filter", "slash", "List the runs with an operation that passes a filter."),
         _do("read", "r f5", "Read the runs again.", label="read again"),
         _do("copy", "y", "Copy the id of the run.", _ROW),
@@ -818,17 +818,17 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("filter", "slash", "List the sources of the writes that match a filter."),
         _do("read", "r f5", "Read the list again.", label="read again"),
         _do("copy", "y", "Copy the source.", _ROW),
-        *_of_dialog("list", "escape q w"),
+        *_of_dialog("list"),
     ),
     "replay": (
         _do(
             "assembled_now",
-            "n",
+            "t",
             "Compare the context delivered then with what would be delivered now.",
             _NOW_ROW,
             label="given now",
         ),
-        _do("operation", "o", "Show the step in Operations.", _ROW),
+        _do("operation", "O", "Show the step in Operations.", _ROW),
         _do("record", "R", "Show a record of the step in Records.", _ROW),
         _do(
             "delivered",
@@ -862,7 +862,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("copy", "y", "Copy the change as a difference.", _ROW),
         _do("export", "x", "Write all changes to a file: CSV, JSON or Parquet.", _ROW),
         _do("read", "r f5", "Compare again.", label="read again"),
-        *_of_dialog("list"),
+        *_of_dialog("list", "escape q W"),
     ),
     "list": (
         _do("down", "j down", "Move down one row."),
@@ -926,7 +926,7 @@ ACTIONS: Mapping[str, Action] = {
 """Every action by its id."""
 
 _FOOTERS = {
-    "bindings": "add configure target enable capture read_only remove open",
+    "bindings": "add configure target read_only browse remove open",
     "operations": "open follow runs undo copy",
     "query": "input edit open record helped explain",
     "records": "edit mark forget add undo history",
@@ -940,7 +940,7 @@ _FOOTERS = {
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",
-    "in_sync": "look sync left right delete stop help leave",
+    "in_sync": "look sync decide delete stop help leave",
     "runs": "replay operations filter copy help leave",
     "sources": "records operations open filter copy help leave",
     "replay": "assembled_now operation record delivered copy help leave",
@@ -951,6 +951,38 @@ _FOOTERS = {
     "sql": "run leave complete save saved views",
 }
 """The actions that the footer shows for each group, the most used first."""
+
+
+_TOGETHER = {
+    verbs: sentence
+    for names, sentence in (
+        ("down up top bottom", "Move by a row; go to the first row or the last."),
+        ("half_down half_up page_down page_up", "Move by half a page, or by a page."),
+        ("sort reverse", "Choose the column to sort by; reverse the order."),
+        ("columns wider narrower", "Choose the columns; widen or narrow the sorting one."),
+        ("grow shrink", "Give the list more room, or its details."),
+        (" ".join(f"go_{tab.mode}" for tab in SCREENS), "Go to the screen of this number."),
+        ("filter clear_filter", "Narrow what every screen shows; show all of it again."),
+        ("binding everywhere", "Choose the binding to look at; show all bindings at once."),
+        ("picture theme suspend", "Write a picture, choose a theme, go back to the shell."),
+        ("mark range", "Mark or unmark the row; mark from here to where you move."),
+        ("edit edit_external", "Change the text in place, or in your editor."),
+        ("undo redo", "Undo the last change, or the marked ones; redo what was undone."),
+    )
+    for verbs in [tuple(names.split())]
+}
+"""Actions whose keys share a line of the help, and what it says."""
+
+
+def help_rows(group: str) -> Iterator[tuple[list[Action], str]]:
+    """Yield the lines of a group's help: the actions that share one, and its sentence."""
+    left = {one.verb: one for one in actions_of(group)}
+    for verb, one in list(left.items()):
+        shared = next((all_ for all_ in _TOGETHER if verb in all_ and left.keys() >= {*all_}), None)
+        if shared is not None:
+            yield [left.pop(name) for name in shared], _TOGETHER[shared]
+        elif left.pop(verb, None) is not None:
+            yield [one], one.description
 
 
 def actions_of(group: str) -> Iterator[Action]:
@@ -983,6 +1015,7 @@ def footer_actions(group: str, count: int = 8) -> list[Action]:
 
 _KEY_WORDS = {
     "question_mark": "?",
+    "exclamation_mark": "!",
     "slash": "/",
     "plus": "+",
     "minus": "-",

@@ -29,7 +29,7 @@ from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
+from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, actions_of, groups_on
 from memtui.log_file import LogFile
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
@@ -739,7 +739,10 @@ class MemtuiApp(App[None]):
         from memtui.screens.help import Help
 
         if self.frame is not None:
-            groups, why = groups_on(self.frame.MODE), self.frame.why_disabled
+            shown, why = self.frame.group, self.frame.why_disabled
+            groups = [
+                one for one in groups_on(self.frame.MODE) if one == shown or one not in INPUT_GROUPS
+            ]
             self.push_screen(Help("Keys", groups, self.state.keymap, why))
 
     def action_tour(self) -> None:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from textual.binding import BindingsMap
 
 from memtui.actions import (
     ACTIONS,
+    DIALOG_GROUPS,
     INPUT_GROUPS,
     SCREENS,
     actions_of,
@@ -35,9 +41,12 @@ from memtui.screens.review import ReviewScreen
 from memtui.screens.runs import ReplayScreen, RunsScreen
 from memtui.screens.sources import Sources
 from memtui.screens.timeline import TimelineScreen
+from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
+
+T = TypeVar("T")
 
 CARRIERS = {
     "app": MemtuiApp,
@@ -68,6 +77,61 @@ CARRIERS = {
 }
 
 
+def letters() -> Iterator[tuple[str, str, set[str]]]:
+    """Yield the letters of the table in CONTRIBUTING.md: the part, the letter, its actions."""
+    text = Path("CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Letters")[2]
+    part = ""
+    for row in text.partition("\n## ")[0].splitlines():
+        if found := re.match(r"\| \*\*(.+)\*\* \|", row):
+            part = found[1]
+        elif row.startswith("| `"):
+            keys, _, named = (re.findall(r"`([^`]+)`", cell) for cell in row.split(" | "))
+            ids = {one for name in named for one in expanded(name)}
+            for key in keys:
+                yield part, key, ids if len(keys) == 1 else {named[keys.index(key)]}
+
+
+def expanded(name: str) -> set[str]:
+    """Return the ids of an entry: `*.copy` is every `copy` but those of lists and input lines."""
+    own = {one for one in ACTIONS.values() if one.group not in {*INPUT_GROUPS, "list"}}
+    return {one.id for one in own if one.verb == name[2:]} if name.startswith("*.") else {name}
+
+
+REMOVES = {"forget", "remove", "refuse", "delete", "erase", "clear"}
+
+
+def test_each_letter_has_the_meaning_that_the_table_gives_it() -> None:
+    keyed: dict[str, set[str]] = {}
+    for action in ACTIONS.values():
+        for key in filter(lambda one: len(one) == 1 and one.isascii(), map(key_label, action.keys)):
+            keyed.setdefault(key, set()).add(action.id)
+    assert {key: ids for _, key, ids in letters()} == keyed
+    removing = {one.id for one in ACTIONS.values() if one.verb in REMOVES} | {"prune.apply"}
+    assert set.union(*(ids for part, _, ids in letters() if part == "removes")) == removing
+    everywhere = {key for part, key, _ in letters() if part == "everywhere"}
+    for action in actions_of("app"):
+        assert {one for one in map(key_label, action.keys) if len(one) == 1} <= everywhere
+
+
+def test_no_dialog_gives_another_meaning_to_a_letter_of_the_whole_app() -> None:
+    taken = {key for part, key, _ in letters() if part != "on some screens"}
+    for dialog in every_kind_of(DimmingScreen):
+        for one in BindingsMap(dialog.__dict__.get("BINDINGS", ())).key_to_bindings.values():
+            for key in (key_label(binding.key) for binding in one):
+                if key in taken:
+                    meant = {"q": "back", "?": "back", "d": "take('delete')"} | {
+                        str(tab.number): f"go('{tab.mode}')" for tab in SCREENS
+                    }
+                    assert one[0].action == meant.get(key), (dialog, key)
+
+
+def every_kind_of(kind: type[T]) -> Iterator[type[T]]:
+    """Yield the subclasses of a class, and theirs."""
+    for one in kind.__subclasses__():
+        yield one
+        yield from every_kind_of(one)
+
+
 @pytest.mark.parametrize("action_id", list(ACTIONS))
 def test_every_action_has_its_method(action_id: str) -> None:
     action = ACTIONS[action_id]
@@ -86,7 +150,7 @@ def test_a_plain_list_carries_what_needs_no_columns() -> None:
 def test_every_sentence_is_one() -> None:
     for action in ACTIONS.values():
         assert action.description.endswith("."), action.id
-        assert action.keys, action.id
+        assert action.keys or action.group not in {*DIALOG_GROUPS, *INPUT_GROUPS}, action.id
 
 
 def test_the_footer_has_eight_keys_on_a_screen_and_ends_with_help() -> None:

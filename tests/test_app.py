@@ -361,10 +361,11 @@ async def test_a_question_is_answered_with_sources_and_costs(
         assert "1 result for “deploys”" in shown
         assert "issue 31 comment 0" in shown
         assert "no tokens used" in shown
-        await pilot.press("x")
+        await pilot.press("w")
         await settle(pilot, app)
         assert "How “deploys” was answered" in screen_text(app)
-        await pilot.press("escape", "b")
+        await pilot.press("escape")
+        await app.frame.perform("query.same_source")  # type: ignore[union-attr]
         await settle(pilot, app)
         assert app.frame is not None
         assert app.frame.MODE == "records"
@@ -477,7 +478,7 @@ async def test_hostile_records_are_harmless_on_every_screen(
         for size, _ in zip(cycle(sizes), texts, strict=False):
             await look(size)
             await pilot.press("j")
-        for keys in (("x",), ("escape", "1"), ("2", "j", "j"), ("4", "j", "j"), ("s",)):
+        for keys in (("w",), ("escape", "1"), ("2", "j", "j"), ("4", "j", "j"), ("s",)):
             await pilot.press(*keys)
             await settle(pilot, app)
             for size in sizes:

@@ -79,7 +79,7 @@ class Conformance(RunScreen["CheckResult"]):
         """Return the plugin, the counts and the state of the run."""
         done, total = len(self._results), len(self._order)
         words, style = {
-            "": (f"{fmt.counted(total, 'check')}; r runs them", DIM),
+            "": (f"{fmt.counted(total, 'check')}; c runs them", DIM),
             "running": (f"… {done} of {total}", WARN),
             "stopped": (f"stopped after {done} of {total}", WARN),
             "failed": ("not finished", BAD),
@@ -110,7 +110,7 @@ class Conformance(RunScreen["CheckResult"]):
         locked = f"The binding {self._binding.key} is read-only, and a run writes."
         return (
             ("run", self._binding.read_only, locked),
-            ("run", self.run.busy, "It is running; x stops it."),
+            ("run", self.run.busy, "It is running; ctrl+c stops it."),
             ("export", self._report is None, "There is no finished run to write."),
         )
 
@@ -119,7 +119,7 @@ class Conformance(RunScreen["CheckResult"]):
         self.rows_list.notice = (
             "Nothing was checked yet.",
             WARNING,
-            self.why_disabled("conformance.run") or "r runs.",
+            self.why_disabled("conformance.run") or "c runs.",
         )
 
     @conversation
@@ -149,12 +149,12 @@ class Conformance(RunScreen["CheckResult"]):
         def done(report: ConformanceReport) -> None:
             self._report = report
             self._results = sorted(report.checks, key=lambda one: self._order[one.name])
-            ended("done", "Nothing failed.", "f shows all checks.")
+            ended("done", "Nothing failed.", "t shows all checks.")
 
         def failed(error: MemtuiError) -> None:
             if self._results:
                 self.fail(error)
-            ended("failed", f"✗ {error}", "r runs again, esc goes back.")
+            ended("failed", f"✗ {error}", "c runs again, esc goes back.")
 
         self._state, self._report, self._results, self._leftovers = "running", None, [], ()
         self.rows_list.notice = ("Greeting the server …",)
@@ -168,7 +168,7 @@ class Conformance(RunScreen["CheckResult"]):
                 timeout_s=float(config.get("timeout_seconds", _TIMEOUT_S)),
             ),
             done=done,
-            stopped=lambda: ended("stopped", "Stopped before the first result.", "r runs again."),
+            stopped=lambda: ended("stopped", "Stopped before the first result.", "c runs again."),
             failed=failed,
         )
 

@@ -385,10 +385,10 @@ class Confirm(Dialog[bool]):
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
     With `aside` (the word beside it), `aside_key` answers False: the person first wants a change
-    (`e`) or a preview (`w`).
+    (`e`) or a preview (`c`).
     """
 
-    BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("w", "aside('w')", "first")]
+    BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("c", "aside('c')", "first")]
 
     def __init__(
         self,
@@ -398,7 +398,7 @@ class Confirm(Dialog[bool]):
         detail: str = "",
         otherwise: str = "keep",
         aside: str = "",
-        aside_key: Literal["e", "w"] = "e",
+        aside_key: Literal["e", "c"] = "e",
         final: bool = False,
     ) -> None:
         pairs = [("y", verb), *([(aside_key, aside)] if aside else []), ("esc", otherwise)]

@@ -627,7 +627,7 @@ class EditingScreen(ListScreen[R]):
                     filter(None, [self._reads_of(records), self._not_shown(), breaks])
                 ),
                 aside="what breaks",
-                aside_key="w",
+                aside_key="c",
             )
             yes = await self.ask(asked)
             if yes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from memtui.actions import (
     Action,
     Need,
     actions_of,
+    help_rows,
     screen_tab,
 )
 from memtui.screens.dialogs import Sheet
@@ -105,42 +106,62 @@ def group_help(
     width: int = 0,
     narrowed: str = "",
 ) -> Content:
-    """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap.
+    """Return the keys of some groups, wrapped to `width` cells; 0 does not wrap.
 
     A disabled action is dim, with its reason; a reason that several share is shown once, marked.
+    Actions that belong together share a line, those without a key are only counted.
 
-    `narrowed`: only actions whose keys or texts contain each of these words.
+    `narrowed`: only actions whose keys or texts contain each of these words, also those without a
+    key, each on its own line.
     """
-    words, groups = narrowed.casefold().split(), tuple(groups)
-    lead = max(len(keymap.labels(one.id)) for group in groups for one in actions_of(group)) + 2
-    if width:
-        lead = min(lead, width // 3)
-    blocks: list[Content] = []
-    for group in groups:
-        title = group_title(group)
-        reasons = {
-            action.id: reason
-            for action in actions_of(group)
-            if all(word in _said(action, keymap, title) for word in words)
-            and (reason := why_disabled(action.id)) not in _NEVER_THERE
-        }
-        if not reasons:
-            continue
-        often = [one for one, count in Counter(reasons.values()).items() if count >= _REPEATED]
-        signs = dict(zip(filter(None, often), _SIGNS, strict=False))
-        blocks.append(display(title, style=STRONG))
-        for reason, sign in signs.items():
-            note = display(reason, style=WARN)
-            blocks.append(hanging(Content.styled(f"  {sign} ", WARN), note, width))
-        for name, reason in reasons.items():
-            keys = Content.styled(f"  {keymap.labels(name):<{lead}}", f"bold {ACCENT}")
-            said = display(ACTIONS[name].description, style=DIM if reason else "")
-            why = f" {signs[reason]}" if reason in signs else f"  ({reason})" if reason else ""
-            blocks.append(hanging(keys, said + display(why, style=WARN), width))
-        blocks.append(Content(""))
+    words, blocks, without = narrowed.casefold().split(), list[Content](), 0
+    for title, rows in _parts(groups, narrowed=bool(words)):
+        shown: list[tuple[str, str, str]] = []
+        for actions, said in rows:
+            keys = [keymap.labels(one.id) for one in actions]
+            if not any(keys) and not words:
+                without += 1
+                continue
+            keyed = " ".join(one.partition(" ")[0] for one in keys) if len(keys) > 1 else keys[0]
+            found = f"{keyed} {actions[0].label} {said} {title}".casefold()
+            reasons = {why_disabled(one.id) for one in actions}
+            reason = reasons.pop() if len(reasons) == 1 else ""
+            if reason not in _NEVER_THERE and all(word in found for word in words):
+                shown.append((keyed or keymap.label("app.palette"), said, reason))
+        if shown:
+            blocks += [*_block(title, shown, width), Content("")]
+    if without:
+        more = f"{keymap.label('app.palette')} has {without} more; typing here finds them too."
+        return lines([*blocks, display(more, style=DIM)])
     return lines(blocks[:-1]) if blocks else display("No key does that.", style=DIM)
 
 
-def _said(action: Action, keymap: Keymap, title: str) -> str:
-    words = (keymap.labels(action.id), action.label, action.description, title)
-    return " ".join(words).casefold()
+def _parts(
+    groups: Iterable[str], *, narrowed: bool
+) -> Iterator[tuple[str, list[tuple[list[Action], str]]]]:
+    """Yield the titles of the help and their rows; what changes something stands by itself."""
+    for group in groups:
+        rows = list(help_rows(group))
+        if narrowed:
+            rows = [([one], one.description) for one in actions_of(group)]
+        for changes in (False, True):
+            part = [row for row in rows if row[0][0].mutates == changes]
+            yield group_title(group) + ": change" * changes, part
+
+
+def _block(title: str, rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[Content]:
+    """Yield a title and its rows: keys, sentence, and why they do not work now."""
+    lead = max(len(keys) for keys, _, _ in rows) + 2
+    if width:
+        lead = min(lead, width // 3)
+    often = [one for one, count in Counter(why for *_, why in rows).items() if count >= _REPEATED]
+    signs = dict(zip(filter(None, often), _SIGNS, strict=False))
+    yield display(title, style=STRONG)
+    for reason, sign in signs.items():
+        note = display(reason, style=WARN)
+        yield hanging(Content.styled(f"  {sign} ", WARN), note, width)
+    for keys, words, reason in rows:
+        said = display(words, style=DIM if reason else "")
+        why = f" {signs[reason]}" if reason in signs else f"  ({reason})" if reason else ""
+        head = Content.styled(f"  {keys:<{lead}}", f"bold {ACCENT}")
+        yield hanging(head, said + display(why, style=WARN), width)

@@ -118,7 +118,7 @@ class ImpactScreen(RunScreen["Effect"]):
             labelled("users", display(", ".join(row.subjects), limit=300)),
             labelled("projects", display(", ".join(row.projects), limit=300)),
             labelled("runs", display(", ".join(row.runs), limit=300)),
-            key_hint("o", "the operation"),
+            key_hint("O", "the operation"),
         ]
         still = dict.fromkeys(row.still_said, "still said")
         blocks: list[Sequence[Line]] = [head, about]
@@ -139,7 +139,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
     def reasons(self) -> Reasons:
         """Return why actions cannot run now."""
-        return [("read last filter", self.run.busy, "It is being tried; x stops it.")]
+        return [("read last filter", self.run.busy, "It is being tried; ctrl+c stops it.")]
 
     def action_read(self) -> None:
         """Replay the last questions."""
@@ -163,7 +163,7 @@ class ImpactScreen(RunScreen["Effect"]):
             ended("failed", f"✗ {error}")
 
         self._state, self._impact, self._progress = "running", None, None
-        self.fill((), "Asking again what was asked …", "x stops it.")
+        self.fill((), "Asking again what was asked …", "ctrl+c stops it.")
         self.run.start(
             partial(self.service.impact.of, self.caller, request, progress=self._tell),
             done=done,

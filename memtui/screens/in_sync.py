@@ -10,7 +10,7 @@ from textual.content import Content
 
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Confirm
+from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.modal import Reasons
 from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingView
 
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, "Synced"]]
-_CHANGES = "sync left right both delete rebuild"
+_CHANGES = "sync decide delete rebuild"
 
 
 class InSyncScreen(StepScreen):
@@ -61,23 +61,15 @@ class InSyncScreen(StepScreen):
             return super().detail(row, width)
         return conflict_content(one, (self._left.key, self._right.key), width)
 
-    def labels(self) -> dict[str, str]:
-        """Return the current footer labels."""
-        return {
-            "in_sync.left": f"keep {self._left.key}",
-            "in_sync.right": f"keep {self._right.key}",
-            "in_sync.both": "keep both",
-        }
-
     def reasons(self) -> Reasons:
         """Return why actions cannot run now."""
         locked = next((one.key for one in (self._left, self._right) if one.read_only), "")
         lacks = bool(self._found and any(x.key == self._left.key for x in self._found.held_back))
         return (
-            (f"look {_CHANGES}", self.run.busy, "Wait until this is done; x stops it."),
-            (_CHANGES, locked, f"The binding {locked} is read-only; w on it in Bindings opens it."),
-            (_CHANGES, self._found is None, "See what would be done first; p shows it."),
-            ("left right both", self._conflict is None, "No conflict is selected."),
+            (f"look {_CHANGES}", self.run.busy, "Wait until this is done; ctrl+c stops it."),
+            (_CHANGES, locked, f"The binding {locked} is read-only; ! on it in Bindings opens it."),
+            (_CHANGES, self._found is None, "See what would be done first; r shows it."),
+            ("decide", self._conflict is None, "No conflict is selected."),
             ("delete", not self._held_back_count, "No deletion is held back."),
             ("rebuild", not lacks, f"{self._right.key} lacks nothing that it held."),
         )
@@ -103,7 +95,7 @@ class InSyncScreen(StepScreen):
             self._found = found
             self.list_found(rows_of(found), status_words(found))
 
-        stopped = "Stopped; what was done stays, and p continues."
+        stopped = "Stopped; what was done stays, and r continues."
         self.take(work, done or show, display(f"… {waiting}", style=WARN), stopped)
 
     def broken(self, status: Content, *notice: str) -> None:
@@ -163,27 +155,24 @@ class InSyncScreen(StepScreen):
         if await self.ask(question):
             self._sync(rebuild=True)
 
-    def action_left(self) -> None:
-        """Decide the conflict: the first binding's version stays."""
-        self._decide(0)
+    @conversation
+    async def action_decide(self) -> None:
+        """Ask which version of the conflict stays; both stay as two records."""
+        from memtui.migration.syncing import BOTH
 
-    def action_right(self) -> None:
-        """Decide the conflict: the second binding's version stays."""
-        self._decide(1)
+        kept = [Choice(one.key, f"keep what {one.key} says") for one in (self._left, self._right)]
+        kept.append(Choice(BOTH, "keep both, as two records"))
+        if key := await self.ask(Choose("Which version stays?", kept)):
+            self._decide(key)
 
-    def action_both(self) -> None:
-        """Decide the conflict: both versions stay, as two records."""
-        self._decide(None)
-
-    def _decide(self, kept: int | None) -> None:
+    def _decide(self, key: str) -> None:
         from memtui.migration.syncing import BOTH, resolve
 
         one = self._conflict
         record = (one.records[0] or one.records[1]) if one else None
         if record is None:
             return
-        key = BOTH if kept is None else (self._left.key, self._right.key)[kept]
-        data, says = self.state.paths.data, "both versions" if kept is None else f"what {key} says"
+        data, says = self.state.paths.data, "both versions" if key == BOTH else f"what {key} says"
         name = record.handle.provider_record_id
 
         def decided(done: Synced) -> None:

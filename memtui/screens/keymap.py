@@ -41,8 +41,8 @@ class Keymap:
         return self.moved.get(action_id) or ACTIONS[action_id].keys
 
     def label(self, action_id: str) -> str:
-        """Return the first key of an action, in words."""
-        return key_label(self.keys(action_id)[0])
+        """Return the first key of an action, in words; empty: it has none."""
+        return self.labels(action_id).partition(" ")[0]
 
     def labels(self, action_id: str) -> str:
         """Return all keys of an action, in words."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
-_STOPPED = "Stopped; p makes the dry run again."
+_STOPPED = "Stopped; r makes the dry run again."
 _STEPS = "plan apply verify cut_over back"
 
 
@@ -66,17 +66,17 @@ class Migration(StepScreen):
         begun = state is not None and (state.begun_at or state.applied_at) is not None
         verified = state is not None and state.verified_at is not None
         switched = state is not None and bool(state.switched)
-        locked = f"The binding {there} is read-only; w on it in Bindings opens it."
+        locked = f"The binding {there} is read-only; ! on it in Bindings opens it."
         unwritten = f"The provider of {there} only reads; choose another destination."
         untargeted = f"{here} serves nobody, so there is nothing to cut over."
         return (
             ("stop", self._switching, "Nothing is running."),
-            (_STEPS, self.run.busy, "Wait until this is done; x stops it."),
-            ("apply", self._plan is None, "See the dry run first; p makes it."),
+            (_STEPS, self.run.busy, "Wait until this is done; ctrl+c stops it."),
+            ("apply", self._plan is None, "See the dry run first; r makes it."),
             ("apply", self._destination.read_only, locked),
             ("apply", not self._destination.capabilities.writable, unwritten),
             ("verify cut_over", not begun, "Nothing was moved yet; a moves the records."),
-            ("cut_over", not verified, "All of it must be found the same first; v compares."),
+            ("cut_over", not verified, "All of it must be found the same first; c compares."),
             ("cut_over", not self._source.targets, untargeted),
             ("back", not switched, f"Nothing was cut over from {here} to {there}."),
         )
@@ -169,7 +169,7 @@ class Migration(StepScreen):
             least = "" if done.complete else "at least "
             words = f"{least}{fmt.count(done.seen)} seen, {fmt.count(done.written)} written"
             tail = (
-                f", {fmt.count(done.failed)} failed" if done.failed else "; v compares both sides"
+                f", {fmt.count(done.failed)} failed" if done.failed else "; c compares both sides"
             )
             self.list_found(applied(done), display(words + tail, style=BAD if done.failed else OK))
 
@@ -180,7 +180,7 @@ class Migration(StepScreen):
         question = Confirm(
             f"Move {number} from {found.source} into {found.destination}?",
             verb="move",
-            detail=f"{found.source} is only read. x stops; a continues without duplicates.",
+            detail=f"{found.source} is only read. ctrl+c stops; a continues without duplicates.",
             otherwise="leave it",
             final=True,
         )

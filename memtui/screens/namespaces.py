@@ -124,7 +124,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
             if not name:
                 raise Invalid("A namespace needs a name; write one.")
             if self.rows.index_of(name) is not None:
-                raise Invalid(f"{name} is there already; e sets its expiry.")
+                raise Invalid(f"{name} is there already; K sets its expiry.")
 
         title, name = f"New namespace in {self._binding.key}", ""
         while True:
@@ -249,7 +249,7 @@ def read_only_reason(binding: BindingView) -> str:
             "from its records."
         )
     if binding.read_only:
-        return f"The binding {binding.key} is read-only; w on it in Bindings opens it."
+        return f"The binding {binding.key} is read-only; ! on it in Bindings opens it."
     return ""
 
 

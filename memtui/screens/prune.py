@@ -340,18 +340,8 @@ class PruneReview(ModalListScreen[ReviewLine]):
         )
 
     def action_all(self) -> None:
-        """Mark everything that is not pinned."""
-        self._review.mark_all()
-        self._draw_rows()
-
-    def action_none(self) -> None:
-        """Take all marks away."""
-        self._review.mark_none()
-        self._draw_rows()
-
-    def action_suggested(self) -> None:
-        """Mark again what was suggested."""
-        self._review.mark_suggested()
+        """Mark all that is not pinned; then nothing; then what was suggested."""
+        self._review.mark_in_turn()
         self._draw_rows()
 
     # Looking.

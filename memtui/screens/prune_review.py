@@ -451,6 +451,17 @@ class ReviewedPlans:
         """Mark only the suggested records."""
         self._mark(name for name, one in self._shown.items() if one.item.marked)
 
+    def mark_in_turn(self) -> None:
+        """Mark all; where all is marked, nothing; where nothing is, what is suggested."""
+        if before := self.going:
+            self.mark_all()
+            if self.going == before:
+                self.mark_none()
+        else:
+            self.mark_suggested()
+            if not self.going:
+                self.mark_all()
+
     def _mark(self, names: Iterable[RecordName]) -> None:
         self.marks = (self.marks - self._shown.keys()) | set(names)
 

@@ -59,7 +59,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
     ACTION_GROUP = "review"
     NOUN = "write"
     READING = "Reading what waits …"
-    NOTHING = ("Nothing waits for review.", "w chooses which writes of agents are held.")
+    NOTHING = ("Nothing waits for review.", "H chooses which writes of agents are held.")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)

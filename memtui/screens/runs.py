@@ -391,7 +391,7 @@ def _about(step: RunStep) -> Iterator[Line]:
     yield labelled("costs", words.spent(step))
     sections = (f"{name} {fmt.count(tokens)}" for name, tokens in context.sections.items())
     yield labelled("sections", ", ".join(sections))
-    yield key_hint("n", "what would be delivered now")
+    yield key_hint("t", "what would be delivered now")
     yield Content("")
     if context.text is None:
         yield display("The text is not kept any more.", style=DIM)

@@ -70,7 +70,7 @@ class StepScreen(RunScreen[StepRow]):
 
         def failed(error: MemtuiError) -> None:
             words = display(f"✗ {error}", limit=600, style=BAD)
-            self.broken(words, f"✗ {error}", "p tries again, esc goes back.")
+            self.broken(words, f"✗ {error}", "r tries again, esc goes back.")
 
         def show(found: T) -> None:
             done(found)

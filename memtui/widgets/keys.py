@@ -6,6 +6,9 @@ from textual.binding import Binding, BindingType
 
 from memtui.actions import actions_of
 
+NO_KEY = "no_key"
+"""What stands for the key of an action without one; the keymap may give it a key."""
+
 
 def bindings_for(group: str) -> list[BindingType]:
     """Return the bindings of a group, for the `BINDINGS` of its screen or widget.
@@ -14,7 +17,7 @@ def bindings_for(group: str) -> list[BindingType]:
     """
     return [
         Binding(
-            ",".join(action.keys),
+            ",".join(action.keys) or NO_KEY,
             action.verb,
             action.label,
             id=action.id,

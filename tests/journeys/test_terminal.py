@@ -40,7 +40,7 @@ def test_typed_before_the_first_screen_then_write_find_edit_forget_and_take_back
         terminal.until("/ type:configure", "vault·default", "add company")
         terminal.press(CLEAR, "4")
         terminal.until("4 Records", EMPTY, gone="/ type:configure")
-        terminal.press("n")
+        terminal.press("a")
         terminal.until("New record in vault·default")
         terminal.press("We deploy from the release branch", SAVE)
         terminal.until("Written.", gone="New record in")
@@ -71,7 +71,7 @@ def test_typed_before_the_first_screen_then_write_find_edit_forget_and_take_back
         terminal.until("Show everything as it was", "4 changes", "undo: undoes the forgetting")
         terminal.press("yesterday", ENTER)
         terminal.until("◷ THE PAST, as of", "4◷Records", "Nothing was here then.")
-        terminal.press("n")
+        terminal.press("a")
         terminal.until("The past cannot be changed")
         terminal.press("@")
         terminal.until("4 Records", "release branch on Mondays", gone="THE PAST")
@@ -106,7 +106,7 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
         assert footer.startswith(" e edit  space mark  d forget")
         assert footer.endswith("? help")
 
-        terminal.press("n")
+        terminal.press("a")
         terminal.until("New record in")
         terminal.press("漢字 and 🦊 stay \x1b[200~whole\x1b[201~", SAVE)
         terminal.until("Written.", gone="New record in")
@@ -141,7 +141,7 @@ def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
 ) -> None:
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
         terminal.until("No records here yet.", "● ok")
-        terminal.press("n")
+        terminal.press("a")
         terminal.until("New record in")
         terminal.press("half a thought")
         terminal.until("half a thought")
@@ -150,7 +150,7 @@ def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
         terminal.until("half a thought", "to go on:")
         terminal.until("● ok")
-        terminal.press("n")
+        terminal.press("a")
         terminal.until("New record in")
         terminal.press(SAVE)
         terminal.until("Written.", gone="New record in")

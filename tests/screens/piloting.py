@@ -76,6 +76,14 @@ def counted(app: MemtuiApp) -> str:
     return app.frame.query_one(FilterLine).count
 
 
+async def act(pilot: Pilot[Any], action_id: str) -> None:
+    """Do an action as the palette does, such as one without a key."""
+    assert isinstance(pilot.app, MemtuiApp)
+    assert pilot.app.frame is not None
+    await pilot.app.frame.perform(action_id)
+    await pilot.pause()
+
+
 def type_at_once(app: App[Any], *keys: str) -> None:
     """Press keys faster than any of them can have its effect."""
     for key in keys:

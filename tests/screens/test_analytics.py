@@ -60,7 +60,7 @@ from memtui.widgets.display import BAD, WARN
 from memtui.widgets.virtual_list import VirtualList
 from tests.analytics.logs import NOW, append, draft
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until
+from tests.screens.piloting import act, running, toasts, until
 
 TERMINAL = HOSTILE[0]
 WEEK = timedelta(days=7)
@@ -231,16 +231,17 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
             assert getattr(asked.stats, name) == getattr(painted.stats, name)
         assert [one.begins for one in asked.buckets] == [one.begins for one in painted.buckets]
         app.controller.choose(filter_line="")
-        await pilot.press("b", "b")
+        await act(pilot, "analytics.bucket")
+        await act(pilot, "analytics.bucket")
         await until(pilot, lambda: "Operations by hour" in screen_text(app))
-        await pilot.press("P", "P")
+        await pilot.press("right_square_bracket", "right_square_bracket")
         await until(pilot, lambda: "last 24 h" in screen_text(app) and len(labels(app)) == 24)
-        await pilot.press("H")
+        await act(pilot, "analytics.hits")
         await until(pilot, lambda: board(app).stats.hit_sign == "score")
         assert "(by score)" in words(app)
         app.controller.choose(filter_line="since:30d until:3d type:query")
         await until(pilot, lambda: "the filtered period" in screen_text(app))
-        await pilot.press("p")
+        await pilot.press("left_square_bracket")
         assert any("ctrl+l clears it" in said for said in toasts(app))
         app.controller.choose(filter_line="type:sync")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
@@ -317,11 +318,11 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         await until(pilot, lambda: app.state.filter.binding_key == "default")
         app.controller.choose(filter_line="")
         await back(app, pilot)
-        await pilot.press("d", *"agent", "enter")
+        await pilot.press("b", *"agent", "enter")
         await until(pilot, lambda: "no agent" in screen_text(app))
         assert "␛[31mred" in screen_text(app)
         assert_harmless(screen_text(app))
-        await pilot.press("d", *"provider", "enter")
+        await pilot.press("b", *"provider", "enter")
         await until(pilot, lambda: "no provider" in screen_text(app))
         await pilot.press("home", "enter")
         await until(pilot, lambda: rows(app).rows.count == 20)
@@ -500,11 +501,11 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
         await run(app, pilot, "SELECT 41")
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "run before" in screen_text(app))
-        await pilot.press("r")
+        await pilot.press("e")
         await until(pilot, lambda: "Another name for the statement mine" in screen_text(app))
         await pilot.press("end", "2", "enter")
         await until(pilot, lambda: names() == ["mine2"])
-        await until(pilot, lambda: "r rename" in screen_text(app))
+        await until(pilot, lambda: "e rename" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: editor.text == "SELECT 41")
         await pilot.press("ctrl+o")

@@ -212,7 +212,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await until(pilot, lambda: "Who should told serve?" in screen_text(app))
         await pilot.press("escape")
         await to_binding(app, pilot, "told")
-        await pilot.press("E")
+        await pilot.press("e")
         shown = await form()
         assert not shown.query(Switch)
         assert len(read) == 1, "what is known is not waited for again"

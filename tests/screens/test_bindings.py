@@ -13,7 +13,7 @@ from memtui.service.answers import CompanyView
 from memtui.widgets.panes import OptionRows
 from tests.screens.held import Gate
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import act, running, toasts, until, write_notes
 from tests.screens.test_namespaces import to_binding
 
 
@@ -27,24 +27,25 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
     await write_notes(service, caller, ["Deploys from main"], project="web")
     async with running(paths, settings, "bindings", size=(80, 24)) as (app, pilot):
         await to_binding(app, pilot, "default")
-        await pilot.press("O")
+        await act(pilot, "bindings.profile")
         await until(pilot, lambda: "This provider makes no profiles." in toasts(app))
-        await pilot.press("R")
+        await act(pilot, "bindings.sync")
         await until(pilot, lambda: "Saw 1 record, changed 0, removed 0" in screen_text(app))
         await pilot.press("escape")
         await to_binding(app, pilot, "hosted")
-        await pilot.press("O")
+        await act(pilot, "bindings.profile")
         await until(pilot, lambda: f"{len(texts)} memories" in screen_text(app))
         assert isinstance(app.screen, Sheet)
         assert "What hosted says of the whole company" in screen_text(app)
         assert_harmless(screen_text(app))
-        await pilot.press("escape", "R")
+        await pilot.press("escape")
+        await act(pilot, "bindings.sync")
         await until(pilot, lambda: "This provider has nothing to sync." in toasts(app))
         await service.bindings.update(caller, "default", read_only=True)
         await to_binding(app, pilot, "default")
         refused = "The binding default is read-only."
         await until(pilot, lambda: app.frame and app.frame.why_disabled("bindings.sync") == refused)
-        await pilot.press("R")
+        await act(pilot, "bindings.sync")
         await until(pilot, lambda: refused in toasts(app))
         assert sum("being read again" in told for told in toasts(app)) == 1, "the one that could be"
 
@@ -56,10 +57,11 @@ async def test_the_cursor_stays_with_the_binding_of_a_target_that_is_gone(
     await service.bindings.set_target(caller, "project", "mech", "hosted")
     async with running(paths, settings, "bindings") as (app, pilot):
         await to_binding(app, pilot, "hosted")
-        await pilot.press("down", "T")
+        await pilot.press("down")
+        await act(pilot, "bindings.clear_target")
         await until(pilot, lambda: "hosted no longer serves project mech." in toasts(app))
         await until(pilot, lambda: "→ project mech" not in screen_text(app))
-        await pilot.press("t")
+        await pilot.press("l")
         await until(pilot, lambda: "Who should hosted serve?" in screen_text(app))
 
 
@@ -96,7 +98,7 @@ async def test_the_company_is_named_and_its_sources_get_links(
     before = await service.companies.get(caller)
     async with running(paths, settings, "bindings", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: app.screen.query_one(OptionRows).option_count > 1)
-        await pilot.press("g", "E")
+        await pilot.press("g", "e")
         await until(pilot, lambda: isinstance(app.screen, CompanyForm))
         form = app.screen
         assert isinstance(form, CompanyForm)

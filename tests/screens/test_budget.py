@@ -45,7 +45,7 @@ from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest, 
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, type_at_once, until
+from tests.screens.piloting import act, running, toasts, type_at_once, until
 
 ANA = Scope(company_id="local", subject_id="ana")
 BEN = Scope(company_id="local", subject_id="ben")
@@ -150,7 +150,7 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: ships_row.search(screen_text(app)))
         assert re.search(r"orchestrator +default +1 record", screen_text(app))
         await until(pilot, lambda: isinstance(app.focused, OptionList))
-        await app.screen.run_action("prune")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))
         assert app.frame is not None
         assert app.frame.MODE == "records"
@@ -194,19 +194,19 @@ async def test_bars_price_share_text_and_charts(
         await until(pilot, lambda: "t goes back to the list of facts." in toasts(app))
         await pilot.press("escape")
         await until(pilot, lambda: "## About This Workspace" not in screen_text(app))
-        await pilot.press("w")
+        await act(pilot, "budget.whole")
         await until(pilot, lambda: "Conversation history" in screen_text(app))
         assert "Total with memory" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: "contexts, 60 days" in screen_text(app))
         assert "█ added" in screen_text(app)
-        await pilot.press("c")
+        await pilot.press("z")
         await until(pilot, lambda: isinstance(app.screen, Sheet))
         await until(pilot, lambda: "saves, 60 days" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: "how facts serve" in screen_text(app))
         assert "adoption" in screen_text(app)
-        await pilot.press("escape", "f")
+        await pilot.press("escape", "x")
         await until(pilot, lambda: "memtui facts export --subject ana" in screen_text(app))
 
 
@@ -215,15 +215,15 @@ async def test_model_budget_order_and_filter_are_chosen(
 ) -> None:
     await remember(service, ANA, "Likes tea", "Writes Lua and a great deal of Python")
     async with budget(paths, settings, ANA, 2) as (app, pilot):
-        await pilot.press("m")
+        await act(pilot, "budget.model")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press(*"gpt-4o", "enter")
         await until(pilot, lambda: "gpt-4o (exact tokens, o200k_base)" in screen_text(app))
-        await pilot.press("m")
+        await act(pilot, "budget.model")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press(*"nobody-s-model", "enter")
         await until(pilot, lambda: "unpriced: no price is known" in screen_text(app))
-        await pilot.press("b")
+        await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "many"
         await pilot.press("enter")
@@ -231,7 +231,7 @@ async def test_model_budget_order_and_filter_are_chosen(
         app.screen.query_one(Input).value = "5"
         await pilot.press("enter")
         await until(pilot, lambda: "/ 5 ▲" in screen_text(app))
-        await pilot.press("l")
+        await pilot.press("w")
         await until(pilot, lambda: "its budget of 5; prune it." in screen_text(app))
         await until(pilot, lambda: "Nothing was left out." in screen_text(app))
         await pilot.press("escape", "S", *"tok", "enter")
@@ -328,13 +328,13 @@ async def test_edit_undo_pin_expire_and_a_conflict(
         await until(pilot, lambda: texts(app) == ["Likes teax"])
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
-        await pilot.press("P")
+        await pilot.press("p")
         await until(pilot, lambda: "⚑ Likes tea" in screen_text(app))
-        await pilot.press("x")
+        await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*"30d", "enter")
         await until(pilot, lambda: "(expires in 30 d" in screen_text(app))
-        await pilot.press("x")
+        await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("ctrl+u", "enter")
         await until(pilot, lambda: "(expires in" not in screen_text(app))
@@ -444,7 +444,7 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
     before = file.read_bytes()
     async with budget(paths, settings, BOTH, 5) as (app, pilot):
         await until(pilot, lambda: "1 said twice" in screen_text(app))
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         await until(pilot, lambda: "2 marked" in screen_text(app))
         assert "same text apart from punctuation, 2 of 2 marked" in screen_text(app)
@@ -465,7 +465,7 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         await until(pilot, lambda: len(texts(app)) == 5)
         assert file.read_bytes() == before
         assert not any("Remembered: " in said for said in toasts(app))
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         await pilot.press("j", "j", "M")
         await until(pilot, lambda: isinstance(app.screen, Choose))
@@ -489,7 +489,7 @@ async def test_what_is_typed_after_undo_in_a_review_answers_its_question(
 ) -> None:
     await remember(service, ANA, "Likes tea", "likes tea")
     async with budget(paths, settings, ANA, 2) as (app, pilot):
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         type_at_once(app, "u", "y")
         await until(pilot, lambda: "Undone: “likes tea”. U redoes it." in toasts(app))
@@ -503,7 +503,7 @@ async def test_the_review_counts_the_context_as_the_screen_does(
     for scope in (ANA, MECH, COMPANY):
         await remember(service, scope, "Deploys from main", "deploys from main.")
     async with budget(paths, settings, BOTH, 6) as (app, pilot):
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         now = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
         said = re.search(r"context (\d+) tokens → (\d+)", screen_text(app))
@@ -541,7 +541,7 @@ async def test_a_prompt_shows_what_is_found_for_it(
         await until(pilot, lambda: len(texts(app)) == 2)
         page = await service.browse(caller, BrowseRequest(scope=MECH))
         assert [record.text for record in page.records] == ["Deploys from release"]
-        await pilot.press("o")
+        await act(pilot, "budget.profile")
         assert "This provider makes no profiles." in toasts(app)[-1]
 
 
@@ -550,7 +550,7 @@ async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(
 ) -> None:
     one, two = await remember(service, MECH, "Deploys from main", "deploys from main.")
     async with budget(paths, settings, MECH, 2) as (app, pilot):
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         marked = next(row.record for row in reviewed(app) if row.sort == "goes" and row.record)
         changed = one if marked.handle == one.handle else two
@@ -594,7 +594,7 @@ async def test_a_read_only_binding_says_why(
         await pilot.press("d")
         await until(pilot, lambda: "The binding default is read-only." in toasts(app))
         app.clear_notifications()
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         await pilot.press("d")
         await until(pilot, lambda: "default is read-only." in toasts(app))
@@ -625,7 +625,7 @@ async def test_hostile_facts_are_shown_and_never_obeyed(
         for _ in hostile:
             assert_harmless(screen_text(app))
             await pilot.press("j")
-        shown = (("t",), ("escape", "enter"), ("escape", "A", "M"), ("escape", "p"), ("A", "t"))
+        shown = (("t",), ("escape", "enter"), ("escape", "A", "M"), ("escape", "P"), ("A", "t"))
         for keys, size in zip(shown, cycle(((200, 60), (50, 20))), strict=False):
             await pilot.press(*keys)
             assert_harmless(screen_text(app))

@@ -26,7 +26,7 @@ from tests.backends.plugin_v1.servers.loopback import Answer, Request, serve, ta
 from tests.backends.plugin_v1.servers.minimal import Minimal
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, type_at_once, until
+from tests.screens.piloting import act, running, toasts, type_at_once, until
 from tests.screens.test_namespaces import to_binding
 
 
@@ -37,7 +37,7 @@ async def opened(
     """Open the report of the binding `plugin`."""
     async with running(paths, settings, "bindings", size) as (app, pilot):
         await to_binding(app, pilot, "plugin")
-        await pilot.press("v")
+        await act(pilot, "bindings.conformance")
         await until(pilot, lambda: isinstance(app.screen, Conformance))
         assert isinstance(app.screen, Conformance)
         yield app, pilot, app.screen
@@ -49,7 +49,7 @@ def results(report: Conformance) -> list[CheckResult]:
 
 
 async def run(app: MemtuiApp, pilot: Pilot[Any]) -> None:
-    type_at_once(app, "r", "y")
+    type_at_once(app, "c", "y")
     await until(pilot, lambda: isinstance(app.screen, Confirm))
     assert "its own namespaces" in screen_text(app)
     await pilot.press("y")
@@ -65,9 +65,9 @@ async def test_a_run_shows_each_check_and_writes_the_report(
         await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings) as (app, pilot, screen):
             assert not server.rows
-            assert " checks; r runs them" in screen_text(app)
+            assert " checks; c runs them" in screen_text(app)
             assert "write JSON" in screen_text(app)
-            await pilot.press("w")
+            await pilot.press("x")
             assert "no finished run" in toasts(app)[-1]
             await run(app, pilot)
             await until(pilot, lambda: len(results(screen)) == len(CHECKS))
@@ -76,11 +76,11 @@ async def test_a_run_shows_each_check_and_writes_the_report(
             assert {one.outcome for one in results(screen)} == {"pass", "fail", "not_applicable"}
             assert "run again" in screen_text(app)
             assert "left on the server" in screen_text(app)
-            await pilot.press("f", "g")
+            await pilot.press("t", "g")
             await until(pilot, lambda: {one.outcome for one in results(screen)} == {"fail"})
             assert "Request" in screen_text(app)
             for answer in ("n", "y"):
-                await pilot.press("w")
+                await pilot.press("x")
                 await until(pilot, lambda: app.screen.query(Input))
                 app.screen.query_one(Input).value = str(file)
                 await pilot.press("enter")
@@ -115,7 +115,7 @@ async def test_a_run_is_stopped_and_cleans_up_and_leaving_stops_it_too(
         async with opened(paths, settings) as (app, pilot, screen):
             await run(app, pilot)
             await until(pilot, lambda: made)
-            await pilot.press("x")
+            await pilot.press("ctrl+c")
             await until(pilot, lambda: screen._state == "stopped")
             assert "stopped after" in screen_text(app)
             assert not server.namespaces
@@ -128,7 +128,7 @@ async def test_a_run_is_stopped_and_cleans_up_and_leaving_stops_it_too(
             assert not server.rows
             made.clear()
             await to_binding(app, pilot, "plugin")
-            await pilot.press("v")
+            await act(pilot, "bindings.conformance")
             await until(pilot, lambda: isinstance(app.screen, Conformance))
             await run(app, pilot)
             await until(pilot, lambda: made)
@@ -144,19 +144,19 @@ async def test_it_is_refused_read_only_and_for_what_is_no_plugin_and_says_a_dead
         await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         locked = load_settings(paths, principal="user:ana", read_only=True)
         async with opened(paths, locked, (80, 24)) as (app, pilot, screen):
-            await pilot.press("r")
+            await pilot.press("c")
             await until(pilot, lambda: "memtui was started with --read-only." in toasts(app))
             assert app.screen is screen
     async with running(paths, settings, "bindings") as (app, pilot):
         await to_binding(app, pilot, "default")
-        await pilot.press("v")
+        await act(pilot, "bindings.conformance")
         await until(pilot, lambda: any("Only a memory plugin" in said for said in toasts(app)))
         await to_binding(app, pilot, "plugin")
-        await pilot.press("v")
+        await act(pilot, "bindings.conformance")
         await until(pilot, lambda: isinstance(app.screen, Conformance))
         await run(app, pilot)
         await until(pilot, lambda: "✗ The memory plugin at" in screen_text(app))
-        assert "r runs again" in screen_text(app)
+        assert "c runs again" in screen_text(app)
 
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE])

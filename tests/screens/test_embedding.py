@@ -13,7 +13,7 @@ from memtui.screens.dialogs import Choose, Confirm
 from memtui.service import Caller, MemoryService
 from tests.loopback import Embeddings
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import act, running, toasts, until, write_notes
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +51,13 @@ async def test_searches_go_on_while_another_model_is_built(
         assert shows(app, "static answers meanwhile")
         asked = QueryRequest(scope=Scope(company_id="local", project_id="mech"), query="deploy 7")
         assert (await service.query(caller, asked)).snippets
-        await pilot.press("M")
+        await act(pilot, "bindings.embedding")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
         await until(pilot, lambda: "New texts in default are not embedded." in toasts(app))
         server.gate.set()
         await until(pilot, lambda: shows(app, "embedding 64/70"))
-        await pilot.press("M")
+        await act(pilot, "bindings.embedding")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
         await until(pilot, lambda: shows(app, f"by meaning with {server.embedding}"))
@@ -71,14 +71,14 @@ async def test_texts_go_to_another_machine_after_a_yes(
     await configure(service, caller, "openai:https://llm.acme.invalid/v1#m")
     async with running(paths, settings, "bindings", size=(200, 60)) as (app, pilot):
         await until(pilot, lambda: shows(app, "embedding not confirmed"))
-        await pilot.press("M")
+        await act(pilot, "bindings.embedding")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert shows(app, "Send the texts of default to https://llm.acme.invalid?")
         await pilot.press("y")
         await until(pilot, lambda: any("cannot be reached" in said for said in toasts(app)))
         [view] = await service.bindings.all(caller)
         assert view.agreed == ("https://llm.acme.invalid",)
-        await pilot.press("M")
+        await act(pilot, "bindings.embedding")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("down", "enter")
         await until(pilot, lambda: shows(app, "embedding not confirmed"))

@@ -185,7 +185,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         assert re.search("user +ana  1 of 2 could go", screen_text(app))
         await pilot.press("escape", "P")
         await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
-        await pilot.press("o")
+        await pilot.press("b")
         await until(pilot, lambda: "user ana, 1 of 1 marked" in screen_text(app))
         await pilot.press("d")
         await until(pilot, lambda: "Forget 2 records" in screen_text(app))
@@ -236,22 +236,22 @@ async def test_keys_lead_from_a_row_of_the_review_to_its_record_and_back(
         await until(pilot, lambda: "1 marked" in screen_text(app))
         await pilot.press("T")
         assert toasts(app)[-1] == "No record is selected."
-        await pilot.press("N", "j", "j")
+        await pilot.press("A", "j", "j")
         await until(pilot, lambda: "0 marked" in screen_text(app))
         there = row()
-        for key, over in (("T", RunsScreen), ("h", TimelineScreen), ("W", Choose)):
+        for key, over in (("T", RunsScreen), ("h", TimelineScreen), ("w", Choose)):
             await pilot.press(key)
             await until(pilot, lambda: isinstance(app.screen, over))  # noqa: B023 - waited for
             await pilot.press("escape")
             await until(pilot, lambda: isinstance(app.screen, PruneReview))
             assert row() == there
-        await pilot.press("b")
+        await pilot.press("R")
         await until(pilot, lambda: app.screen is app.frame and row() == there)
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and row() == there)
         await reviewed()
         assert "0 marked" in screen_text(app), "it goes on where it stood"
-        await pilot.press("W")
+        await pilot.press("w")
         await until(pilot, lambda: "Queries that returned it" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, OperationsScreen))
@@ -276,7 +276,7 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
         assert "default · manual note" in shown
         assert "table · manual note" in shown
         assert "Found in" in shown
-        await pilot.press("x")
+        await pilot.press("w")
         await until(pilot, lambda: "rank fusion" in screen_text(app))
         assert "shelf" in screen_text(app)  # and why it has no answer
         await pilot.press("escape", "R")

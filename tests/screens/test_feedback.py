@@ -20,12 +20,12 @@ async def test_a_person_says_whether_a_result_helped_and_takes_it_back(
     async with running(paths, settings, "query") as (app, pilot):
         await pilot.press(*"deploy", "enter")
         await until(pilot, lambda: "1 result" in screen_text(app))
-        await pilot.press("H")
+        await pilot.press("plus")
         await until(pilot, lambda: "✓ helped" in screen_text(app))
-        await pilot.press("N")
+        await pilot.press("minus")
         await until(pilot, lambda: "✗ did not help" in screen_text(app))
-        await pilot.press("N")
+        await pilot.press("minus")
         await until(pilot, lambda: "withdrawn" in screen_text(app))
         assert await verdicts() == ["helped", "not_helped", "withdrawn"]
-        await pilot.press("H", "4")
+        await pilot.press("plus", "4")
         await until(pilot, lambda: "1 × helped, 0 × did not help" in screen_text(app))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from memtui.actions import ACTIONS, SCREENS, groups_on
+import re
+
+from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, groups_on
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope
 from memtui.screens.help import Help, group_help
@@ -10,28 +12,43 @@ from memtui.service import Caller, MemoryService
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, until, write_notes
 
+WHY = {"app.scope": "Not today."}
+
 
 def test_help_names_every_key_of_a_screen_and_why_one_does_not_work() -> None:
     keymap = load_keymap({"app.scope": "f7"})
     for tab in SCREENS:
-        shown = group_help(
-            groups_on(tab.mode), keymap, lambda name: "Not today." if name == "app.scope" else ""
-        ).plain
+        shown = group_help(groups_on(tab.mode), keymap, lambda name: WHY.get(name, "")).plain
+        keys = set(re.findall(r"^  (\S+(?: \S+)*)  ", shown, re.MULTILINE))
+        named = {key for one in keys for key in one.split()}
         for action in ACTIONS.values():
             if action.group in groups_on(tab.mode):
-                assert action.description in shown
+                assert not action.keys or keymap.label(action.id) in named, action.id
+                found = group_help(
+                    groups_on(tab.mode), keymap, str, 0, action.description.casefold()
+                ).plain
+                assert action.description in found
         assert "f7" in shown
         assert "(Not today.)" in shown
 
 
+def test_the_keys_of_a_screen_fit_what_a_person_reads() -> None:
+    for tab in SCREENS:
+        groups = [one for one in groups_on(tab.mode) if one not in INPUT_GROUPS]
+        shown = group_help(groups, load_keymap({}), lambda _: "").plain
+        rows = [line for line in shown.splitlines() if line.startswith("  ")]
+        assert len(rows) <= 43 - 4 * (tab.mode == "records"), tab.mode
+
+
 def test_a_reason_that_many_keys_share_stands_once() -> None:
-    why = {"records.edit": "Not this one.", **dict.fromkeys(
+    why = {"records.erase": "Not this one.", **dict.fromkeys(
         ("records.forget", "records.pin", "records.expire"), "Nothing is selected.")}  # fmt: skip
     shown = group_help(("records",), load_keymap({}), lambda name: why.get(name, "")).plain
-    assert shown.splitlines()[1] == "  ¹ Nothing is selected."
+    changes = shown.partition("Records: change\n")[2]
+    assert changes.startswith("  ¹ Nothing is selected.\n")
     assert shown.count("Nothing is selected.") == 1
     assert shown.count(" ¹") == 1 + 3
-    assert "Change the text in place.  (Not this one.)" in shown
+    assert "shown first.  (Not this one.)" in shown
 
 
 async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(

@@ -50,7 +50,7 @@ async def test_what_breaks_is_looked_at_before_the_yes(
         )
         await pilot.press("g")
         assert current(app).text == "Deploy from main"
-        await pilot.press("d", "w")
+        await pilot.press("d", "c")
         await tried(app, pilot)
         text = screen_text(app)
         assert "could use this record: 2 would change" in text
@@ -60,7 +60,7 @@ async def test_what_breaks_is_looked_at_before_the_yes(
         assert listed(app).rows.count == 1
         assert current(app).times == 2
 
-        await pilot.press("n")
+        await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "0"
         await pilot.press("enter")
@@ -74,21 +74,21 @@ async def test_what_breaks_is_looked_at_before_the_yes(
         app.screen.query_one(Input).value = "agent:nobody"
         await pilot.press("enter")
         await until(pilot, lambda: "No query and no delivered context" in screen_text(app))
-        await pilot.press("o")
+        await pilot.press("O")
         assert toasts(app)[-1] == "No answer is selected."
 
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "2 queries have returned it, the last" in screen_text(app)
         assert "would change" not in screen_text(app)  # what was tried last was not all of it
-        await pilot.press("w")
+        await pilot.press("c")
         await tried(app, pilot)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "could use this record: 2 would change" in screen_text(app)
-        await pilot.press("w")
+        await pilot.press("c")
         await tried(app, pilot)
-        await pilot.press("o")
+        await pilot.press("O")
         await until(pilot, lambda: isinstance(app.screen, OperationsScreen))
         await until(pilot, lambda: listed(app).current)
         assert len(app.screen_stack) == 1

@@ -27,7 +27,7 @@ from memtui.screens.steps import columns
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import act, running, toasts, until, write_notes
 from tests.screens.test_namespaces import to_binding, typed
 
 SCOPE = Scope(company_id="local")
@@ -40,7 +40,7 @@ async def opened(
     """Open both bindings and wait for the dry run."""
     async with running(paths, settings, "bindings", size) as (app, pilot):
         await to_binding(app, pilot, "default")
-        await pilot.press("i")
+        await act(pilot, "bindings.in_sync")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await typed(pilot, "copy")
         await until(pilot, lambda: isinstance(app.screen, InSyncScreen))
@@ -95,7 +95,8 @@ async def test_looked_at_synced_decided_and_deleted(
         assert "conflict: changed on both sides" in shown
         assert "1 conflict" in shown
         assert "2 deletions held back" in shown
-        await pressed(pilot, screen, "r")
+        await pilot.press("K", *"copy", "enter")
+        await settled(pilot, screen)
         assert "Both sides have what copy says now." in toasts(app)[-1]
         assert "Deploy 1 as copy says" in await held(service, caller, "default")
         await pilot.press("d")

@@ -76,7 +76,7 @@ async def test_records_come_and_go_and_cursor_and_marks_stay(
         await until(pilot, lambda: len(texts(app)) == 3)
         assert listed(app).current == current
 
-        await pilot.press("n")
+        await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"mine", "ctrl+s")
         await until(pilot, lambda: "mine" in texts(app))
@@ -188,7 +188,7 @@ async def test_nobody_is_led_back_to_a_record_that_was_written_and_forgotten(
     await write_notes(service, caller, ["deploys by hand"])
     async with running(paths, settings, "records") as (app, pilot):
         await until(pilot, lambda: len(texts(app)) == 1)
-        await pilot.press("n")
+        await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"mine", "ctrl+s")
         await until(pilot, lambda: current_text(app) == "mine")

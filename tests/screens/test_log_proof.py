@@ -19,7 +19,7 @@ from memtui.store.operation import Operation
 from tests.analytics.logs import fill
 from tests.analytics.test_audit import alter
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, toasts, until
+from tests.screens.piloting import act, running, toasts, until
 
 
 async def test_the_log_is_proved_and_an_alteration_is_found(
@@ -29,14 +29,14 @@ async def test_the_log_is_proved_and_an_alteration_is_found(
     target = tmp_path / "log.jsonl"
     target.write_text("another's")
     async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
-        await pilot.press("P")
+        await act(pilot, "operations.verify")
         await until(pilot, lambda: "✓ Nothing was altered" in screen_text(app))
         assert "note this" in screen_text(app)
         await pilot.press("y", "escape")
         seq, _, digest = app.clipboard.partition(":")
         operation = await service.log.get(caller, seq)
         assert operation.digest == digest
-        await pilot.press("X")
+        await act(pilot, "operations.export_proof")
         await until(pilot, lambda: app.screen.query(Input))
         app.screen.query_one(Input).value = str(target)
         await pilot.press("enter")
@@ -48,14 +48,14 @@ async def test_the_log_is_proved_and_an_alteration_is_found(
             service._runtime.database,
             "UPDATE memory_operations SET principal = 'eve' WHERE seq = 5",
         )
-        await pilot.press("P")
+        await act(pilot, "operations.verify")
         await until(pilot, lambda: "✗ Operation 5 was altered" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
         await pilot.press("escape")
         alter(
             service._runtime.database, "UPDATE memory_operations SET latency_ms = 'x' WHERE seq = 4"
         )
-        await pilot.press("P")
+        await act(pilot, "operations.verify")
         await until(pilot, lambda: "✗ Operation 4 is damaged" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
 
@@ -93,7 +93,7 @@ async def test_a_check_tells_how_far_it_is_and_stops(
     monkeypatch.setattr(audit, "verify", verify)
     monkeypatch.setattr(audit, "is_intact", holding)
     async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
-        await pilot.press("P")
+        await act(pilot, "operations.verify")
         await until(pilot, held.is_set)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Proof))

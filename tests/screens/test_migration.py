@@ -28,7 +28,7 @@ from memtui.widgets.virtual_list import VirtualList
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import act, running, toasts, until, write_notes
 from tests.screens.test_namespaces import to_binding, typed
 
 SCOPE = Scope(company_id="local")
@@ -45,7 +45,7 @@ async def opened(
     """Open a migration and wait for its dry run."""
     async with running(paths, settings, "bindings", size) as (app, pilot):
         await to_binding(app, pilot, source)
-        await pilot.press("m")
+        await act(pilot, "bindings.migrate")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await typed(pilot, to)
         await until(pilot, lambda: isinstance(app.screen, Migration))
@@ -68,7 +68,7 @@ async def confirmed(pilot: Pilot[Any], screen: Migration, key: str) -> None:
 
 
 async def compared(pilot: Pilot[Any], screen: Migration, how: str) -> None:
-    await pilot.press("v")
+    await pilot.press("c")
     await until(pilot, lambda: isinstance(pilot.app.screen, Choose))
     await typed(pilot, how)
     await settled(pilot, screen)
@@ -108,14 +108,14 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
             assert "→ workspace:mech" in screen_text(app)
             assert any(row.startswith("lost: history") for row in rows(screen))
             assert await texts(service, caller, "plugin") == []
-            for key, why in (("v", "Nothing was moved yet"), ("c", "Nothing was moved yet")):
+            for key, why in (("c", "Nothing was moved yet"), ("l", "Nothing was moved yet")):
                 await pilot.press(key)
                 assert why in toasts(app)[-1]
             await confirmed(pilot, screen, "a")
             assert rows(screen)[:2] == ["written 12", "replaced 0"]
             moved = await texts(service, caller, "default")
             assert await texts(service, caller, "plugin") == moved
-            await pilot.press("c")
+            await pilot.press("l")
             assert "must be found the same first" in toasts(app)[-1]
             request = BrowseRequest(scope=SCOPE, binding_key="plugin", limit=1)
             lost = (await service.browse(caller, request)).records[0]
@@ -130,10 +130,10 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
             assert rows(screen)[:2] == ["sample 5", "matched 5"]
             await compared(pilot, screen, "every")
             assert "all 12 of default are the same in plugin" in screen_text(app)
-            await confirmed(pilot, screen, "c")
+            await confirmed(pilot, screen, "l")
             assert await serving(service, caller, "plugin")
             assert "● cut over" in screen_text(app)
-            await confirmed(pilot, screen, "b")
+            await confirmed(pilot, screen, "u")
             assert await serving(service, caller, "default")
             assert "○ cut over" in screen_text(app)
 
@@ -179,8 +179,8 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await pilot.press("y")
             await until(pilot, lambda: len(server.rows) >= 5)
             await pilot.press("a")
-            assert "x stops it" in toasts(app)[-1]
-            await pilot.press("x")
+            assert "ctrl+c stops it" in toasts(app)[-1]
+            await pilot.press("ctrl+c")
             gate.set()
             await settled(pilot, screen)
             assert "what was moved stays" in screen_text(app)
@@ -210,7 +210,7 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
             assert "plugin cannot be listed completely and may have more" in screen_text(app)
             assert screen._state is not None
             assert not screen._state.verified_whole
-            await pilot.press("c")
+            await pilot.press("l")
             await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
             assert "cannot be listed completely" in screen_text(app)
             await typed(pilot, "y")
@@ -229,13 +229,13 @@ async def test_refusals_are_sentences(
     async with opened(paths, settings, "locked") as (app, pilot, screen):
         await pilot.press("a")
         assert "The binding locked is read-only" in toasts(app)[-1]
-        await pilot.press("b")
+        await pilot.press("u")
         assert "Nothing was cut over" in toasts(app)[-1]
         assert "holds nothing to move" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is not screen)
     async with opened(paths, settings, "dead") as (app, pilot, screen):
-        assert "p tries again" in screen_text(app)
+        assert "r tries again" in screen_text(app)
         await pilot.press("a")
         assert "See the dry run first" in toasts(app)[-1]
     locked = load_settings(paths, principal="user:ana", read_only=True)

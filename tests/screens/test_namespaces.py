@@ -25,7 +25,7 @@ from memtui.widgets.virtual_list import VirtualList
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import click_on, running, toasts, until, write_notes
+from tests.screens.piloting import act, click_on, running, toasts, until, write_notes
 
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ async def opened(
     """Open the namespaces of a binding."""
     async with running(paths, settings, "bindings", size) as (app, pilot):
         await to_binding(app, pilot, key)
-        await pilot.press("n")
+        await act(pilot, "bindings.namespaces")
         await until(pilot, lambda: isinstance(app.screen, NamespacesScreen))
         yield app, pilot
 
@@ -102,7 +102,7 @@ async def test_a_namespace_is_made_expires_and_is_deleted_and_its_records_come_b
             await typed(pilot, "2d")
             await until(pilot, lambda: "custom:trial" in names(app))
             assert "expires_at" in server.namespaces["custom:trial"]
-            await pilot.press("g", "e")
+            await pilot.press("g", "K")
             await typed(pilot, "")
             await until(pilot, lambda: "expires_at" not in server.namespaces["custom:trial"])
             await until(pilot, lambda: "never" in screen_text(app))
@@ -181,7 +181,7 @@ async def test_the_mouse_opens_it_and_goes_back(
         await until(pilot, lambda: footer.entries)
         await click_on(pilot, f"{footer.entries[-1].key} {footer.entries[-1].label}")
         await until(pilot, lambda: not isinstance(app.screen, NamespacesScreen))
-        await pilot.press("m")
+        await act(pilot, "bindings.migrate")
         assert "no other binding" in toasts(app)[-1]
 
 

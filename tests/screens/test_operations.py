@@ -46,7 +46,7 @@ from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import act, running, toasts, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech", run_id="run-7")
 
@@ -220,7 +220,7 @@ async def test_what_wrote_is_listed_and_opens_its_records(
     await service.write(caller, of_run)
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
-        await pilot.press("w")
+        await act(pilot, "operations.sources")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
         assert "sources of writes   2 sources" in screen_text(app)
         await pilot.press("enter")
@@ -261,7 +261,7 @@ async def test_of_marked_operations_one_chooses_which_record_to_go_to(
         await loaded(app, pilot)
         await pilot.press("slash", *"type:write,correct", "enter")
         await until(pilot, lambda: listed(app).rows.count == 3)
-        await pilot.press("A", "b")
+        await pilot.press("A", "R")
         await until(pilot, lambda: "3 marked operations touched 2 records" in screen_text(app))
         assert "(1 record touched by" in " ".join(screen_text(app).split())
         assert "correct, write one again" in screen_text(app)
@@ -278,7 +278,7 @@ async def test_a_filter_counts_narrows_exports_and_says_what_next(
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await until(pilot, lambda: "+ the new text" in screen_text(app))
-        await pilot.press("R")
+        await act(pilot, "operations.same_run")
         await until(pilot, lambda: app.state.filter.run_id == "run-7")
         await until(pilot, lambda: "2 of 5" in screen_text(app))
 
@@ -465,7 +465,7 @@ async def test_keys_work_on_the_operation_that_is_shown_though_the_filter_leaves
 
         app.screen.post_message(GoTo("operations", select=shown.operation_id))
         await until(pilot, lambda: "+ shown" in screen_text(app))
-        await pilot.press("R")
+        await act(pilot, "operations.same_run")
         await until(pilot, lambda: app.state.filter.run_id == shown.scope.run_id)
 
 

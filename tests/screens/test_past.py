@@ -65,7 +65,7 @@ async def test_every_screen_says_that_it_is_the_past_until_the_key_leads_back(
             await until(pilot, lambda: f"THE PAST, as of {fmt.exact(seen)}" in screen_text(app))
             assert f"{tab.number}◷{tab.title}" in screen_text(app)
             assert app.state.as_of == seen
-        await pilot.press("4", "n")
+        await pilot.press("4", "a")
         await until(pilot, lambda: toasts(app))
         assert toasts(app)[-1] == "The past cannot be changed; @ goes back to now."
         await pilot.press("2", "F")
@@ -74,7 +74,7 @@ async def test_every_screen_says_that_it_is_the_past_until_the_key_leads_back(
         await pilot.press("at")
         await until(pilot, lambda: app.state.as_of is None)
         await until(pilot, lambda: "THE PAST" not in screen_text(app))
-        await pilot.press("4", "n")
+        await pilot.press("4", "a")
         await until(pilot, lambda: "New record" in screen_text(app))
 
 

@@ -39,7 +39,7 @@ from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import PAGE_ROWS
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import counted, running, toasts, type_at_once, until, write_notes
+from tests.screens.piloting import act, counted, running, toasts, type_at_once, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech")
 
@@ -609,12 +609,12 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
 ) -> None:
     async with running(paths, settings, "records") as (app, pilot):
         await until(pilot, lambda: "No records here yet." in screen_text(app))
-        await pilot.press("n")
+        await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"hello", "tab", *"mech", *["tab"] * 6, *"short", "ctrl+s")
         await until(pilot, lambda: texts(app) == ["hello"])
         await until(pilot, lambda: "summary    short" in screen_text(app))
-        await pilot.press("m")
+        await act(pilot, "records.summary")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*"er", "enter")
         await until(pilot, lambda: "summary    er" in screen_text(app))
@@ -631,7 +631,7 @@ async def test_what_was_there_already_can_be_changed_instead(
     await write_notes(service, caller, [there])
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
-        await pilot.press("n")
+        await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*said, "tab", *"mech", "ctrl+s")
         await until(pilot, lambda: "As good as there already" in screen_text(app))
@@ -809,7 +809,7 @@ async def test_cursor_and_marks_stay_on_their_records_while_the_filter_changes(
         await pilot.press("y")
         await until(pilot, lambda: "Pinned 2 records. u undoes it." in toasts(app))
         assert len(texts(app)) == 3
-        await pilot.press("x")
+        await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*"30d", "enter")
         await until(pilot, lambda: "2 records expire as you said. u undoes it." in toasts(app))
@@ -968,7 +968,7 @@ async def test_a_key_says_which_value_counts_and_what_it_hides(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         listed(app).go_to_key("projects/mech/facts.md#/stack")
-        await pilot.press("K")
+        await act(pilot, "records.key")
         await until(pilot, lambda: "company local · default" in screen_text(app))
         shown = screen_text(app)
         assert "Project mech comes before" in shown
@@ -979,11 +979,11 @@ async def test_a_key_says_which_value_counts_and_what_it_hides(
         )
         await until(pilot, lambda: "stack: 3.11" in screen_text(app))
         assert "comes before" not in screen_text(app)
-        await pilot.press("K")
+        await act(pilot, "records.key")
         await until(pilot, lambda: "comes before" in screen_text(app))
-        await pilot.press("K")
+        await act(pilot, "records.key")
         await until(pilot, lambda: "comes before" not in screen_text(app))
         note = next(one for _, one in listed(app).rows.held() if one.kind == "note")
         listed(app).go_to_key(note.handle.provider_record_id)
-        await pilot.press("K")
+        await act(pilot, "records.key")
         await until(pilot, lambda: any("not a fact with a key" in one for one in toasts(app)))

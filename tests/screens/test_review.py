@@ -111,7 +111,7 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("a", "y")
         await shows(pilot, app, "Nothing waits for review.")
         assert len(await texts(service)) == 4
-        type_at_once(app, "w", *"looks like", "enter", "down", "enter")
+        type_at_once(app, "H", *"looks like", "enter", "down", "enter")
         await until(
             pilot,
             lambda: any("refuse text that looks like an instruction" in one for one in toasts(app)),

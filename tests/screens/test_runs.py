@@ -80,9 +80,9 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         for _ in NOTES:
             assert_harmless(screen_text(app))
             await pilot.press("j")
-        await pilot.press("n")
+        await pilot.press("t")
         assert toasts(app)[-1] == "This step delivered no context."
-        await pilot.press("escape", "g", "p")
+        await pilot.press("escape", "g", "T")
         await until(
             pilot, lambda: "asked" in screen_text(app) and "2 still stored" in screen_text(app)
         )
@@ -103,12 +103,12 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await pilot.press("T")
         await shown(app, pilot, RunsScreen)
         assert runs(app) == ["run-8"]
-        await pilot.press("o")
+        await pilot.press("O")
         await shown(app, pilot, OperationsScreen)
         assert app.state.filter_line == "run:run-8"
         await pilot.press("T")
         await shown(app, pilot, ReplayScreen)
-        await pilot.press("o")
+        await pilot.press("O")
         await shown(app, pilot, OperationsScreen)
         assert len(app.screen_stack) == 1
 
@@ -131,5 +131,5 @@ async def test_a_filter_that_lets_no_run_through_says_so(
             await shown_runs(app, pilot, found)
             await until(pilot, lambda: f"only: {line}" in screen_text(app))  # noqa: B023 - waited for
         assert "No run passes the filter" in screen_text(app)
-        await pilot.press("p")
+        await pilot.press("T")
         assert toasts(app)[-1] == "No run is selected."

@@ -123,7 +123,7 @@ async def test_a_first_start_adds_all_that_was_found_with_one_yes(
         screen = app.frame
         assert isinstance(screen, BindingsScreen)
         await until(pilot, lambda: len(screen.view.bindings) == 1 + logs + has_vault)
-        await pilot.press("A")
+        await pilot.press("f")
         assert "Nothing was found on this machine that could still be added" in toasts(app)[-1]
     added = (await service.bindings.all(caller))[1:]
     if has_vault:

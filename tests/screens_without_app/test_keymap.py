@@ -16,14 +16,14 @@ def test_the_default_keys_clash_nowhere() -> None:
 
 
 def test_an_action_moves_to_other_keys() -> None:
-    keymap = load_keymap({"records.forget": "D, f9", "app.help": "f2"})
+    keymap = load_keymap({"records.forget": "D, f9", "app.help": "f6"})
     assert keymap.keys("records.forget") == ("D", "f9")
-    assert keymap.label("app.help") == "f2"
-    assert keymap.for_textual() == {"records.forget": "D,f9", "app.help": "f2"}
+    assert keymap.label("app.help") == "f6"
+    assert keymap.for_textual() == {"records.forget": "D,f9", "app.help": "f6"}
 
 
 def test_a_character_becomes_the_name_of_its_key() -> None:
-    assert load_keymap({"app.help": "!"}).keys("app.help") == ("exclamation_mark",)
+    assert load_keymap({"app.help": "~"}).keys("app.help") == ("tilde",)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_a_sentence(settings: dict[str, str], said: str) ->
 
 
 def test_a_key_that_few_terminals_tell_apart_is_taken_and_named() -> None:
-    keymap = load_keymap({"records.forget": "ctrl+i", "app.help": "f2"})
+    keymap = load_keymap({"records.forget": "ctrl+i", "app.help": "f6"})
     assert keymap.keys("records.forget") == ("ctrl+i",)
     assert keymap.doubt == (
         "Only with the kitty keyboard protocol do terminals send ctrl+i, which records.forget has; "
@@ -89,7 +89,7 @@ def test_any_keymap_is_taken_whole_or_refused(settings: dict[str, str]) -> None:
     except Invalid:
         return
     assert set(keymap.for_textual()) == set(settings)
-    assert all(keymap.keys(name) for name in ACTIONS)
+    assert all(keymap.keys(name) for name, one in ACTIONS.items() if one.keys)
 
 
 def test_the_footer_carries_labels_and_reasons() -> None:

@@ -97,7 +97,11 @@ def test_a_candidate_and_a_whole_reason_turn() -> None:
     found.turn(exact)
     found.turn(stays)
     assert marked(found) == ["Nobody asked for this"]
-    found.mark_suggested()
+    found.mark_in_turn()
+    assert len(marked(found)) > 2
+    found.mark_in_turn()
+    assert not marked(found)
+    found.mark_in_turn()
     assert marked(found) == ["deploy from main.", "Deploy from MAIN"]
 
 

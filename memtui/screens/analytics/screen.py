@@ -332,10 +332,10 @@ class AnalyticsScreen(MemtuiScreen):
                     "No operations yet.",
                     "Reads and changes of records are counted here; press 3 and ask something.",
                 )
-            return f"Nothing happened in the last {self.period.words}.", "p looks further back."
+            return f"Nothing happened in the last {self.period.words}.", "[ looks further back."
         return (
             "No operation matches.",
-            "/ changes the filter, ctrl+l clears it, s widens the scope, p looks further back.",
+            "/ changes the filter, ctrl+l clears it, s widens the scope, [ looks further back.",
         )
 
     def _broken(self, error: MemtuiError) -> None:

@@ -32,12 +32,12 @@ class ChooseQuery(Choose[Chosen]):
 
     BINDINGS = [
         ("q", "back", "back"),
-        ("r", "take('rename')", "rename"),
+        ("e", "take('rename')", "rename"),
         ("d,delete", "take('delete')", "delete"),
         ("j", "step(1)", "down"),
         ("k", "step(-1)", "up"),
     ]
-    KEYS = "enter open   r rename   d delete   esc go back"
+    KEYS = "enter open   e rename   d delete   esc go back"
     NARROWED = False
     NOTHING = "Nothing is saved yet; ctrl+s in the statement keeps it under a name."
 

@@ -381,10 +381,10 @@ class BindingsScreen(MemtuiScreen):
         self.view = replace(self.view, healths={})
         self._ask_all()
 
-    def action_discover(self) -> None:
-        """Search again for memories on this machine."""
+    def read_again(self) -> None:
+        """Read the bindings again, and search again for memories on this machine."""
         self.view = replace(self.view, findings=None)
-        self._discover()
+        super().read_again()
 
     def action_copy(self) -> None:
         """Copy the selected row."""
@@ -469,7 +469,7 @@ class BindingsScreen(MemtuiScreen):
         if (answer := await self.ask(asked)) is None:
             return
         if answer:
-            said = f"Added {finding.key}, read-only. b shows its records."
+            said = f"Added {finding.key}, read-only. R shows its records."
             found = finding.key, finding.provider, finding.config
             add = self._service.add
             self._show_added([await self._change(add, *found, read_only=True, said=said)])
@@ -533,7 +533,7 @@ class BindingsScreen(MemtuiScreen):
                     said = f"Saved the settings of {key}."
                     await self._change(service.update, key, config=answer.config, said=said)
                 else:
-                    said = f"Added {key}. b shows its records."
+                    said = f"Added {key}. R shows its records."
                     new, mode = (key, view.key, answer.config), draft.read_only
                     done = await self._change(service.add, *new, read_only=mode, said=said)
                     self._show_added([done])
@@ -556,11 +556,6 @@ class BindingsScreen(MemtuiScreen):
         if view := await self._view_of(binding.provider_key):
             draft = BindingDraft(binding.key, binding.read_only, written(view, binding.config))
             await self._fill_whole(view, draft, configures=True)
-
-    @conversation
-    async def action_company(self) -> None:
-        """Change the company's name and link templates."""
-        await self._configure_company()
 
     async def _configure_company(self) -> None:
         from memtui.screens.bindings.company import CompanyForm
@@ -610,7 +605,7 @@ class BindingsScreen(MemtuiScreen):
             detail="It is not queried until it is enabled; its records stay.",
             verb="disable",
         )
-        await self._update(question, f"Disabled {key}. e enables it again.", enabled=False)
+        await self._update(question, f"Disabled {key}. u enables it again.", enabled=False)
 
     @conversation
     async def action_read_only(self) -> None:
@@ -701,7 +696,7 @@ class BindingsScreen(MemtuiScreen):
         key, found = binding.key, self.view.embedding(binding.key)
         if found is None:
             self.toast(
-                f"{key} is searched by words alone; E sets a model for its embedding.",
+                f"{key} is searched by words alone; e sets a model for its embedding.",
                 severity="warning",
             )
         elif not found.agreed and found.address:

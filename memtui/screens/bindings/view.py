@@ -245,7 +245,7 @@ def _found_title(view: BindingsView) -> Content:
     if not view.unbound:
         return display("No other memory stores were found on this machine.", style=DIM)
     head = display("Found on this machine", style=STRONG)
-    return head + display("   a adds one, A adds all, read-only, after you confirm", style=DIM)
+    return head + display("   a adds one, f adds all, read-only, after you confirm", style=DIM)
 
 
 def _finding_line(finding: DiscoveredMemory) -> Content:
@@ -382,7 +382,7 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
         (kind.replace("_", " "), template)
         for kind, template in (company.link_templates if company else {}).items()
     ]
-    shown = links or [("none", "a source opens at its own reference; E gives it an address")]
+    shown = links or [("none", "a source opens at its own reference; e gives it an address")]
     hint = (
         "A binding connects this company to a memory store; its targets say whose records go there."
     )
@@ -409,7 +409,7 @@ def _binding_detail(
         if row.problem.location:
             place = f"{row.problem.location.path}:{row.problem.location.line}"
             blocks += [display(place, limit=600, style=ACCENT), display("o opens it", style=DIM)]
-    targets = ", ".join(target_words(one) for one in binding.targets) or "nobody; t sets one"
+    targets = ", ".join(target_words(one) for one in binding.targets) or "nobody; l sets one"
     config = [
         (name, value if isinstance(value, str) else json_text(value))
         for name, value in binding.config.items()
@@ -418,7 +418,7 @@ def _binding_detail(
         ("serves", targets),
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
-        ("captures", capture_words(binding.captures) or "nothing; p chooses"),
+        ("captures", capture_words(binding.captures) or "nothing; “captures” in ctrl+p chooses"),
         (
             "review",
             "; ".join(one.name for one in binding.review)
@@ -426,7 +426,11 @@ def _binding_detail(
         ),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
-        *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),
+        *(
+            []
+            if binding.embeds
+            else [("embedding", "stopped; “meaning” in ctrl+p starts it again")]
+        ),
         *_step_facts(binding, view, state),
         *([("shared", "another company's records are there too")] if binding.shared else []),
         *(_health_facts(health, state) if binding.enabled else []),
@@ -453,7 +457,10 @@ def _step_facts(
 ) -> Iterator[tuple[str, str]]:
     for other, found in view.steps_of(binding.key):
         when = since(found.synced_at, state.true_clock()) if found.synced_at else ""
-        yield "in sync", f"with {other}, {when}{_open_words(found)}; i shows it"
+        yield (
+            "in sync",
+            f"with {other}, {when}{_open_words(found)}; “keep in sync” in ctrl+p shows it",
+        )
 
 
 def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[str, str]]:
@@ -485,7 +492,7 @@ def _finding_detail(finding: DiscoveredMemory, width: int) -> Content:
         ("new key", finding.key),
     ]
     hint = (
-        "a adds it as a read-only binding, A adds all found ones. Its data is not changed; you are "
+        "a adds it as a read-only binding, f adds all found ones. Its data is not changed; you are "
         "asked first."
         if finding.usable
         else "It cannot be added as it is."

@@ -540,7 +540,7 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
         said = display(fmt.counted(facts, noun) if facts else f"no {noun}s", style=DIM)
         if same := view.same.get(places[kind].word) if kind in places else None:
             twice = display(f"{fmt.count(len(same))} said twice  ", style=WARN)
-            said = line(said, twice + key_hint("p", "prune"), gap="   ")
+            said = line(said, twice + key_hint("P", "prune"), gap="   ")
         if section:
             tokens, budget = section.tokens, section.budget
         else:
@@ -589,7 +589,7 @@ def notes_content(view: BudgetView) -> Content:
         f"{fmt.count(len(answer.left_out))} left out" if answer.left_out else "",
     ]
     if words_shown := ", ".join(filter(None, words)):
-        shown.append(line(display(words_shown, style=WARN), key_hint("l", "says why"), gap="  "))
+        shown.append(line(display(words_shown, style=WARN), key_hint("w", "says why"), gap="  "))
     return lines(shown)
 
 

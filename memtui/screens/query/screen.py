@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from memtui.service.operations.everywhere import FoundSnippet
     from memtui.store.operation import Operation, OperationPage
 
-_STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+_MOST_RESULTS = 1_000
 _PAST = 50
 _TEXT_LIMIT = 240
 _TEXT_LINES = 3
@@ -528,15 +528,12 @@ class QueryScreen(MemtuiScreen):
         if self.view.answer is not None:
             self._ask(self.view.question)
 
-    def action_more(self) -> None:
-        """Raise the number of results of the next question."""
-        more = min((step for step in _STEPS if step > self.view.top_k), default=_STEPS[-1])
-        self.view = replace(self.view, top_k=more)
-
-    def action_fewer(self) -> None:
-        """Lower the number of results of the next question."""
-        fewer = max((step for step in _STEPS if step < self.view.top_k), default=_STEPS[0])
-        self.view = replace(self.view, top_k=fewer)
+    @conversation
+    async def action_results(self) -> None:
+        """Ask how many results the next question gets."""
+        number = await self.ask_number("How many results?", self.view.top_k, most=_MOST_RESULTS)
+        if number is not None:
+            self.view = replace(self.view, top_k=number)
 
     def action_history(self) -> None:
         """Show the past questions; if they are shown, the results again."""
@@ -723,7 +720,7 @@ def outcome_notes(view: QueryView, answer: QueryAnswer) -> list[str]:
         f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
         f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
         f"no answer from {failed}" if failed else "",
-        f"{fmt.counted(hidden, 'fact')} overridden by nearer scopes; x explains" if hidden else "",
+        f"{fmt.counted(hidden, 'fact')} overridden by nearer scopes; w explains" if hidden else "",
     ]
 
 
@@ -768,14 +765,8 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
     """Return a result as on the Records screen, or a past question as on Operations."""
     now, zone = state.clock(), state.zone
     if (snippet := view.snippet(index)) is not None:
-        shown = RecordView(
-            snippet,
-            now,
-            zone,
-            words=words_of(view.question),
-            score=snippet.score,
-            file_key="" if snippet.source else "o",
-        )
+        words = words_of(view.question)
+        shown = RecordView(snippet, now, zone, words=words, score=snippet.score)
         record = record_content(shown, width)
         if not view.is_joined:
             return record

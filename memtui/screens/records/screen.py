@@ -372,7 +372,7 @@ class RecordsScreen(EditingScreen[Record]):
             )
         return (
             "No records here yet.",
-            "n writes one, 0 shows all bindings, B another one, 1 finds memory stores here.",
+            "a writes one, 0 shows all bindings, B another one, 1 finds memory stores here.",
         )
 
     def _broken(self, error: MemtuiError) -> None:

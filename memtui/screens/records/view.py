@@ -105,8 +105,6 @@ class RecordView:
     """Its links and backlinks; None: not known."""
     key: FactAnswer | None = None
     """The value in force for the fact's key; None: not read."""
-    file_key: str = "O"
-    """The key that opens its file; empty: none does."""
 
 
 def record_content(view: RecordView, width: int) -> Content:
@@ -226,7 +224,7 @@ def _origin(view: RecordView) -> Iterator[Line]:
         yield labelled("changed", changed)
     if record.location is not None:
         place = display(fmt.place_line(record.location))
-        hint = key_hint(view.file_key, "open") if view.file_key else None
+        hint = None if record.source else key_hint("o", "open")
         yield labelled("file", line(place, hint, gap="   "))
 
 
