@@ -83,7 +83,7 @@ class RunsScreen(ModalListScreen["Run"]):
             Column("fixed", "fixed", lambda one: _number(one.corrections), 5, "right", keep=60),
             Column("forgot", "forgot", lambda one: _number(one.forgets), 6, "right", keep=60),
             Column("failed", "failed", _failed, 6, "right", keep=70),
-            Column("cost", "$", words.short_cost, 8, "right", keep=92, tone="muted"),
+            Column("cost", "$", words.short_cost, 8, "point", keep=92, tone="muted"),
         ]  # fmt: skip
 
     def key(self, row: Run) -> str:
@@ -213,7 +213,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
                    keep=70),
             Column("today", self._today, _today, 9, keep=75),
             Column("tokens", "tokens", _tokens, 7, "right", keep=80),
-            Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
+            Column("cost", "$", _cost, 9, "point", keep=50, tone="muted"),
         ]  # fmt: skip
 
     def key(self, row: RunStep) -> str:

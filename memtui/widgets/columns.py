@@ -41,15 +41,16 @@ class Column(Generic[R]):
     title: str
     cell: Callable[[R], object]
     width: int
-    align: Literal["left", "right"] = "left"
+    align: Literal["left", "right", "point"] = "left"
+    """`point`: at the right, with the decimal points of the rows in view below each other."""
     flexible: bool = False
     keep: int = 0
     """Where the width is short, the column with the lowest number is left out first."""
     share: float = 0.0
     """The least part of the list's width, 0 to 1, while its content needs that much."""
     tone: Tone = ""
-    late: bool = False
-    """Its content loads after the rows, so equal cells do not make it redundant."""
+    whole: bool = False
+    """Whether its content, up to twice `width`, is shown whole before columns of less `keep`."""
     order: Callable[[R], Any] | None = None
     """Returns the sort key of a row, where that is not the shown text."""
 
@@ -73,7 +74,6 @@ def share_width(
     wanted: Collection[str] = (),
     wider: Mapping[str, int] | None = None,
     content: Mapping[str, int] | None = None,
-    alike: Collection[str] = (),
 ) -> list[tuple[Column[R], int]]:
     """Return the columns that fit into `width` cells, each with its width.
 
@@ -85,8 +85,6 @@ def share_width(
         wider: Cells that a person added to a column's width, or removed from it.
         content: The widest cell of each column among the rows in view. No column gets more before
             the others have what they need; the last flexible one gets the rest.
-        alike: Columns with equal cells in all these rows; they are left out first, except one with
-            a share.
     """
     seen, extra = content or {}, wider or {}
     least = {
@@ -98,9 +96,8 @@ def share_width(
     def needed() -> int:
         return sum(least[column.key] for column in shown) + GAP * (len(shown) - 1)
 
-    def worth(column: Column[R]) -> tuple[bool, bool, int]:
-        tells = column.key not in alike or column.share > 0
-        return column.key in wanted, tells, column.keep
+    def worth(column: Column[R]) -> tuple[bool, int]:
+        return column.key in wanted, column.keep
 
     room = width - GUTTER
     while len(shown) > 1 and needed() > room:
@@ -126,7 +123,7 @@ def share_width(
 
 def _least(column: Column[R], width: int, content: int | None) -> int:
     wanted = max(column.width, int(-(-width * column.share // 1)))
-    return wanted if content is None else min(wanted, content)
+    return wanted if content is None else min(2 * wanted if column.whole else wanted, content)
 
 
 def cells_of(text: str, limit: int) -> int:
@@ -136,16 +133,20 @@ def cells_of(text: str, limit: int) -> int:
     return min(limit, cell_len(visible(text, limit=limit)))
 
 
-def fit_cell(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+def after_point(text: str) -> int:
+    """Return the cells of a number from its decimal point on."""
+    return len(text) - text.index(".") if "." in text else 0
+
+
+def fit_cell(text: str, width: int, align: Literal["left", "right", "point"] = "left") -> str:
     """Return `text` made visible and cut or padded to exactly `width` terminal cells."""
     if width <= 0:
         return ""
     if len(text) <= width and text.isascii() and text.isprintable():
-        return text.rjust(width) if align == "right" else text.ljust(width)
+        return text.ljust(width) if align == "left" else text.rjust(width)
     shown = visible(text, limit=width * 4 + 16)
     length = cell_len(shown)
     if length > width:
         return set_cell_size(set_cell_size(shown, width - 1).rstrip() + "…", width)
-    if align == "right":
-        return " " * (width - length) + shown
-    return shown + " " * (width - length)
+    gap = " " * (width - length)
+    return shown + gap if align == "left" else gap + shown

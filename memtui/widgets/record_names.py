@@ -35,4 +35,4 @@ def read_column(
     def times(row: R) -> int:
         return found.count if (found := stats.get(name_of(row))) else 0
 
-    return Column("read", "read", read, 10, keep=80, late=True, order=times)
+    return Column("read", "read", read, 10, keep=80, order=times)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from rich.cells import cell_len
@@ -27,7 +26,16 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from memtui.visible import visible
-from memtui.widgets.columns import GAP, GUTTER, Column, Tone, cells_of, fit_cell, share_width
+from memtui.widgets.columns import (
+    GAP,
+    GUTTER,
+    Column,
+    Tone,
+    after_point,
+    cells_of,
+    fit_cell,
+    share_width,
+)
 from memtui.widgets.panes import ListMoves
 from memtui.widgets.rows import Rows, Selection
 
@@ -124,6 +132,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     """Columns that the person hid."""
     wanted: reactive[frozenset[str]] = reactive(frozenset())
     """Columns that the person chose to show; others make room for them."""
+    fixed: reactive[frozenset[str]] = reactive(frozenset())
+    """Columns whose value is the same in each row, as scope or filter say it; not shown."""
     notice: reactive[tuple[str, ...]] = reactive(())
     """Texts shown while there are no rows: the state, and what to do next."""
 
@@ -138,10 +148,10 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """How often the cursor was moved by `go_to`; changes of the rows do not count."""
         self._content: dict[str, int] = {}
         """The widest cell of each column among the rows that were in view."""
-        self._said: dict[str, set[str]] = {}
-        """Up to two different texts of each column among these rows."""
+        self._fractions: dict[str, int] = {}
+        """Of numbers with decimals, the most cells from the point on among these rows."""
         self._measured = range(0)
-        """The lines measured for `_content` and `_said`."""
+        """The lines measured for `_content`."""
         self.set_reactive(VirtualList.columns, tuple(columns))
         self._cursor = 0
         self._cursor_key: str | None = None
@@ -401,7 +411,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             cell = column.of(row)
             is_plain = not cell.tone or (cell.tone == "muted" and index == self._cursor)
             tone = style if is_plain else style + self._tone(cell.tone)
-            segments.append(Segment(fit_cell(cell.text, cells, column.align), tone))
+            text = cell.text
+            if column.align == "point":
+                behind = self._fractions.get(column.key, 0) - after_point(text)
+                text += " " * min(behind, cells - len(text))
+            segments.append(Segment(fit_cell(text, cells, column.align), tone))
         return _strip(segments, width, style)
 
     def _titles(self) -> str:
@@ -460,21 +474,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return share_width(
             self.columns,
             self._cells,
-            hidden=self.hidden,
+            hidden=self.hidden | (self.fixed - self.wanted),
             wanted=self.wanted | {MARK},
             wider=self.wider,
             content=self._content,
-            alike=self._alike,
         )
-
-    @property
-    def _alike(self) -> set[str]:
-        """Columns with one text in all rows in view, except the sorting one and `late` ones."""
-        if self.rows.count < 2:
-            return set()
-        kept = {column.key for column in self.columns if column.late}
-        kept.add(self.sort[0] if self.sort else "")
-        return {key for key, said in self._said.items() if len(said) == 1 and key not in kept}
 
     def _measure_again(self) -> None:
         self._measured = range(0)
@@ -483,9 +487,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def _measure(self) -> None:
         """Measure the cells of the lines that came into view.
 
-        While some rows stay in view, columns only grow, and a column hidden because all its texts
-        were equal reappears at most once, so that columns do not jump. After a jump to other rows
-        they are measured anew, so that one long row does not hide a column for good.
+        While some rows stay in view, columns only grow, so that they do not jump. After a jump to
+        other rows they are measured anew, so that one long row does not hide a column for good.
         """
         top = self.scroll_offset.y
         view = range(top, min(top + self.page_lines, self.rows.count))
@@ -499,15 +502,17 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             if column.key not in self.hidden:
                 texts = [column.of(row).text for row in rows]
                 widest = max(cells_of(text, _WIDEST) for text in texts)
+                if column.align == "point":
+                    behind = max(self._fractions.get(column.key, 0), *map(after_point, texts))
+                    self._fractions[column.key] = behind
+                    widest = behind + max(len(text) - after_point(text) for text in texts)
                 title = cell_len(column.title) + 1  # one cell for the arrow
                 self._content[column.key] = max(self._content.get(column.key, title), widest)
-                said = self._said.setdefault(column.key, set())
-                said.update(islice((text for text in texts if text not in said), 2 - len(said)))
 
     def _unlearn(self) -> None:
         """Forget the measured cells, since other rows or columns come."""
         self._content.clear()
-        self._said.clear()
+        self._fractions.clear()
 
     # Keeping things in their place.
 

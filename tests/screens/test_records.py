@@ -119,14 +119,16 @@ async def test_a_saved_view_of_the_records_is_used_from_another_screen(
         await until(pilot, lambda: app.frame and app.frame.MODE == "records")
         await until(pilot, lambda: texts(app) == ["we deploy from release"])
         assert app.state.filter_line == "-draft"
-        assert listed(app).hidden == {"binding", "read", "tokens", "where"}
+        assert listed(app).hidden == {"read", "size", "tokens", "where"}
+        assert "binding" not in listed(app).shown_columns
 
         # A column that would say the same in each row is left out, until it would not.
         listed(app).hidden = frozenset()
         app.controller.choose_scope(MECH)
-        await until(pilot, lambda: listed(app).hidden == {"binding", "where"})
+        await until(pilot, lambda: listed(app).fixed == {"binding", "where"})
         app.controller.choose_scope(Scope(company_id="local"))
-        await until(pilot, lambda: listed(app).hidden == {"binding"})
+        await until(pilot, lambda: listed(app).fixed == {"binding"})
+        assert {"where", "who", "text"} <= set(listed(app).shown_columns)
 
 
 async def test_a_record_answers_where_it_came_from_and_who_read_it(

@@ -67,14 +67,12 @@ def test_a_column_that_a_person_wants_goes_last() -> None:
     assert share_width([], 80) == []
 
 
-def test_a_column_that_says_the_same_in_each_row_goes_first_unless_it_is_what_one_reads() -> None:
-    text = replace(COLUMNS[2], share=0.5)
-    columns = [*COLUMNS[:2], text]
-    assert [one.key for one, _ in share_width(columns, 40, alike={"a", "c"})] == ["b", "c"]
-    assert [one.key for one, _ in share_width(columns, 40)] == ["a", "c"]
-    assert [one.key for one, _ in share_width(columns, 80, alike={"a"})] == ["a", "b", "c"]
-    wanted = share_width(columns, 40, alike={"a"}, wanted={"a"})
-    assert [one.key for one, _ in wanted] == ["a", "c"]
+def test_a_name_is_whole_before_columns_that_matter_less_are_shown() -> None:
+    columns = [replace(COLUMNS[0], whole=True), *COLUMNS[1:]]
+    for width, shown in ((36, ["a", "c"]), (40, ["a", "c"]), (80, ["a", "b", "c"])):
+        found = share_width(columns, width, content={"a": 11, "b": 6, "c": 200})
+        assert [one.key for one, _ in found] == shown
+        assert found[0][1] == 11
 
 
 @given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))

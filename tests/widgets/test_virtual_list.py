@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from textual.app import App, ComposeResult
 
@@ -293,29 +291,35 @@ async def test_columns_are_as_wide_as_what_comes_into_view_and_the_order_keeps_i
         assert shown.scroll_offset.y == 0
 
 
-async def test_what_is_alike_in_all_rows_makes_room_and_comes_back_with_one_that_is_not() -> None:
+async def test_columns_are_the_same_whatever_rows_are_in_view_but_for_what_is_fixed() -> None:
     app = Log(1)
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.pause()
         shown = app.log_list
-        place: Column[int] = Column("place", "place", _place, 9, keep=9)
         text: Column[int] = Column("text", "text", lambda _: "long " * 20, 20, keep=10, share=0.6)
-        shown.columns = (*COLUMNS[:1], place, text)
-        assert shown.shown_columns == ["place", "text"]  # one row is like no other
+        place: Column[int] = Column("place", "place", str, 9, keep=20)
+        shown.columns = (place, text)
+        for rows in ([1], [1, 1], [1, 2, 3]):
+            numbers: AppendedRows[int] = AppendedRows(str)
+            numbers.append(rows, more=False)
+            shown.show(numbers)
+            assert shown.shown_columns == ["place", "text"]
+        shown.fixed = frozenset({"place"})
+        assert shown.shown_columns == ["text"]
+        shown.wanted = frozenset({"place"})
+        assert shown.shown_columns == ["place", "text"]
+
+
+async def test_decimal_points_stand_below_each_other() -> None:
+    app = Log(1)
+    async with app.run_test(size=(40, 12)) as pilot:
+        await pilot.pause()
+        shown = app.log_list
+        costs = ["$0.00", "$12.5", "–", "$0.0031+", "unpriced"]
+        shown.columns = (Column("cost", "$", lambda row: costs[row], 12, "point"),)
         numbers: AppendedRows[int] = AppendedRows(str)
-        numbers.append([1, 2, 3], more=False)
+        numbers.append(range(5), more=False)
         shown.show(numbers)
-        assert shown.shown_columns == ["n", "text"]
-        shown.columns = (*COLUMNS[:1], replace(place, late=True), text)
-        assert shown.shown_columns == ["place", "text"]
-        shown.columns = (*COLUMNS[:1], place, text)
-        shown.sort = ("place", False)
-        assert shown.shown_columns == ["place", "text"]
-        shown.sort = None
-        numbers.append([9], more=False)
-        shown.rows_changed()
-        assert shown.shown_columns == ["place", "text"]
-
-
-def _place(row: int) -> str:
-    return "over there" if row == 9 else "over here"
+        drawn = [shown.render_line(y).text for y in range(1, 6)]
+        assert len({text.index(".") for text in drawn if "." in text}) == 1
+        assert "unpriced" in drawn[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from memtui.analytics import figures
 from memtui.analytics.figures import FigureGroup
@@ -99,7 +99,8 @@ def group_columns(groups: Sequence[FigureGroup], dimension: str) -> list[Column[
                order=lambda one: name_of(one).casefold())
     ]  # fmt: skip
     for key, head, keep, cell, order in _NUMBERS:
-        columns.append(Column(key, head, cell, width(head, cell), "right", keep=keep, order=order))
+        align: Literal["right", "point"] = "point" if key == "cost" else "right"
+        columns.append(Column(key, head, cell, width(head, cell), align, keep=keep, order=order))
     number = columns[1].order
     columns.insert(2, Column("share", "", share, _BAR, keep=20, tone="accent", order=number))
     return columns

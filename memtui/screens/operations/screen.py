@@ -38,6 +38,7 @@ from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.log import NEWEST_FIRST, LogFeed
 from memtui.screens.operations.view import (
+    FIXED_BY,
     SHOWN,
     SORTS,
     OperationDetail,
@@ -113,11 +114,15 @@ class OperationsScreen(ListScreen[Operation]):
 
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
-        columns = operation_columns(self.state.clock)
+        columns = operation_columns(self.state.clock, self._is_typed)
         log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
         log.sort = NEWEST_FIRST
         log.hidden = _HIDDEN
         return log
+
+    def _is_typed(self) -> bool:
+        """Whether the filter lets through several types of operations."""
+        return len(self.state.log_filter.any_of("operation_type")) != 1
 
     def make_detail(self) -> OperationDetail:
         """Return the pane of the details."""
@@ -182,6 +187,9 @@ class OperationsScreen(ListScreen[Operation]):
         """Open the log with the filter, unless typing the filter already opened it."""
         self._undone.clear()
         chosen = self.state.log_filter
+        values = {column: chosen.any_of(field) for column, field in FIXED_BY.items()}
+        fixed = (column for column, known in values.items() if len(known) == 1)
+        self.rows_list.fixed = frozenset(fixed)
         typed, self._typed = self._typed, None
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)

@@ -82,17 +82,23 @@ SHOWN = frozenset({"when", "type", "binding", "by", "agent", "what", "source", "
 """Columns shown by default."""
 
 
-def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
-    """Return the columns; relative times count from `now`."""
+def operation_columns(
+    now: Callable[[], datetime], is_typed: Callable[[], bool] = lambda: True
+) -> list[Column[Operation]]:
+    """Return the columns; relative times count from `now`.
+
+    Without `is_typed` the filter says the type, and its column has only the outcome's sign.
+    """
     return [
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
         Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
                tone="muted"),
-        Column("type", "type", _type, 11, keep=100),
+        Column("type", "type", lambda one: _type(one, is_named=is_typed()), 11, keep=100),
         Column("status", "status", lambda one: one.status.value, 8, keep=45),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
         Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
-        Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=82),
+        Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=82,
+               whole=True),
         Column("by", "by", lambda one: by_cell(one.principal, one.scope.agent_id), 9,
                flexible=True, keep=80),
         Column("project", "project", lambda one: one.scope.project_id, 10, keep=55),
@@ -100,21 +106,30 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
         Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
         Column("what", "what", about, 16, flexible=True, keep=95, share=0.33),
-        Column("source", "source", _source, 16, flexible=True, keep=43),
+        Column("source", "source", _source, 16, keep=43),
         Column("channel", "channel", lambda one: one.channel, 6, keep=50),
         Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
         Column("score", "score", _score, 6, "right", keep=50),
         Column("tokens", "tokens", _tokens, 8, "right", keep=50),
         Column("ms", "ms", _milliseconds, 6, "right", keep=60),
-        Column("cost", "$", _cost, 9, "right", keep=70),
+        Column("cost", "$", _cost, 9, "point", keep=70),
         Column("error", "error", lambda one: one.error_kind, 10, keep=50),
     ]  # fmt: skip
 
 
-def _type(operation: Operation) -> Cell:
+def _type(operation: Operation, *, is_named: bool) -> Cell:
     ended = fmt.outcome(operation.status)
     tone: Any = "" if ended.tone == "success" else ended.tone
-    return Cell(f"{ended.symbol} {operation.operation_type.value}", tone)
+    name = f" {operation.operation_type.value}" if is_named else ""
+    return Cell(f"{ended.symbol}{name}", tone)
+
+
+FIXED_BY = {
+    "status": "status", "binding": "binding_key", "provider": "provider_key", "agent": "agent_id",
+    "project": "project_id", "issue": "issue_id", "run": "run_id", "subject": "subject_id",
+    "channel": "channel",
+}  # fmt: skip
+"""The field of each column that a filter with one value of it makes superfluous."""
 
 
 def about(operation: Operation) -> str:

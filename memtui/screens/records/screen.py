@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.context.cost import TokenCounter
-    from memtui.screens.kept import SavedView
     from memtui.service.answers import BindingOutcome, BindingView, BrowseAnswer, Provenance
     from memtui.service.operations.facts import FactAnswer
 
@@ -93,8 +92,6 @@ class RecordsScreen(EditingScreen[Record]):
         """Company, scope and binding in which the marks were set."""
         self._everywhere = False
         """Whether all bindings were asked."""
-        self._alike: frozenset[str] = frozenset()
-        """Columns that are hidden because each row has the same value."""
         self._begun: BrowseRequest | None = None
         """The request whose answers are shown as they come."""
         self._page: BrowseAnswer | None = None
@@ -126,7 +123,7 @@ class RecordsScreen(EditingScreen[Record]):
         )
         found: VirtualList[Record] = VirtualList(columns, self._rows, name="record-list")
         found.sort = NEWEST_FIRST
-        found.hidden = frozenset({TOKENS})
+        found.hidden = frozenset({TOKENS, "size"})
         return found
 
     def _tokens_of(self, record: Record) -> int:
@@ -164,32 +161,15 @@ class RecordsScreen(EditingScreen[Record]):
             shown.notice = ("Reading the records …",)
         else:
             self._whole = None  # records that the filter hides may have changed too
-        self._leave_out_alike(everywhere=everywhere)
+        same = set() if everywhere else {"binding"}
+        if state.record_scope.project_id and not state.record_scope.subject_id:
+            same.add("where")
+        shown.fixed = frozenset(same)
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
         if is_new and self._page is not None:
             self.set_timer(_KEPT_S, partial(self._forget_before, request))  # not if it is quick
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
-
-    def _leave_out_alike(self, *, everywhere: bool) -> None:
-        """Hide columns that have the same value in each row, so that the text has more room."""
-        scope, shown = self.state.record_scope, self.rows_list
-        same = set() if everywhere else {"binding"}
-        if scope.project_id and not scope.subject_id:
-            same.add("where")
-        chosen = shown.hidden - self._alike
-        self._alike = frozenset(same - chosen - shown.wanted)
-        shown.hidden = chosen | self._alike
-
-    def as_view(self, name: str) -> SavedView:
-        """Return the shown view under a name, with the columns that the person hid."""
-        hidden = tuple(sorted(self.rows_list.hidden - self._alike))
-        return super().as_view(name).model_copy(update={"hidden": hidden})
-
-    def use_view(self, view: SavedView) -> None:
-        """Show the rows as in a saved view."""
-        self._alike = frozenset()
-        super().use_view(view)
 
     def forget(self) -> None:
         """Remove the rows; after the next read the cursor returns to its record if it is listed."""

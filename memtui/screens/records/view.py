@@ -61,10 +61,12 @@ def record_columns(
         Column("kind", "kind", lambda one: one.kind, 9, keep=40, tone="muted"),
         Column("binding", "binding", lambda one: name_of(one).binding_key, 12, keep=95,
                tone="muted"),
-        Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=50),
+        Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=86),
+        Column("who", "who", lambda one: one.created_by and fmt.author(one.created_by), 9, keep=84,
+               tone="muted"),
         read_column(name_of, stats, now),
         Column("text", "text", lambda one: _text(one, now(), is_ghost=name_of(one) in ghosts), 30,
-               flexible=True, keep=100, share=0.55),
+               flexible=True, keep=100, share=0.4),
     ]  # fmt: skip
 
 
