@@ -122,7 +122,8 @@ def share_width(
 
 
 def _least(column: Column[R], width: int, content: int | None) -> int:
-    wanted = max(column.width, int(-(-width * column.share // 1)))
+    # One cell is for the arrow that shows the order.
+    wanted = max(column.width, len(column.title) + 1, int(-(-width * column.share // 1)))
     return wanted if content is None else min(2 * wanted if column.whole else wanted, content)
 
 

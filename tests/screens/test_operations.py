@@ -529,7 +529,7 @@ async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await write_notes(service, caller, [f"note {number}" for number in range(8)])
-    async with running(paths, settings, "operations") as (app, pilot):
+    async with running(paths, settings, "operations", size=(160, 40)) as (app, pilot):
         await loaded(app, pilot)
         newest = current(app).seq
         assert "channel" not in listed(app).shown_columns
