@@ -124,6 +124,9 @@ class Settings(Model):
     """How many writes of agents may wait for review in one binding."""
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""
+    facts_by_relevance: bool = False
+    """Whether contexts for a prompt and hooks have, of the facts, only the pinned ones, the rules,
+    and those that the prompt needs."""
     prompt_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of a whole prompt, for the memory's share of it, where the log measured none; 0: 6,700
     to 19,000 without the memory."""

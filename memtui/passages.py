@@ -7,13 +7,14 @@ from collections import Counter
 from typing import NamedTuple
 
 from memtui.patterns import late_pattern
-from memtui.text_analysis import Words, folded_in_place, take_apart
+from memtui.text_analysis import Words, folded_in_place, take_apart, terms_of
 
 PASSAGE_CHARS = 600
 _MOST_MATCHES = 500
 _LEAD_SHARE = 5
 """The passage begins a fifth of its length before the first match."""
 _WORD_ENDING, _LEAST_STEM = 3, 4
+_LONGEST_ENDING = 4
 _BREAK = late_pattern(r"\n+|(?<=[.!?。！？])\s*|\s+")
 _CUT = "…"
 
@@ -40,6 +41,24 @@ def passage(text: str, query: str, characters: int = PASSAGE_CHARS) -> Passage:
     part = text[start:end].strip()
     before, after = _CUT if start else "", _CUT if end < len(text) else ""
     return Passage(f"{before}{part}{after}", is_cut=True)
+
+
+def words_in(text: str, query: str) -> list[str]:
+    """Return the words of a query that a text has, folded, in any form: `deploy` for `deploys`."""
+    asked, own = take_apart(query), terms_of(text)
+    return [
+        *(one for one in asked.kept if any(_are_forms(one, other) for other in own.words)),
+        *(one for one in asked.pieces if one in own.pairs),
+    ]
+
+
+def _are_forms(one: str, other: str) -> bool:
+    """Whether two words are the same but for a short ending."""
+    short, long = sorted((one, other), key=len)
+    if len(short) < _LEAST_STEM:
+        return short == long
+    stem = short.removesuffix("e")
+    return long.startswith(stem) and len(long) - len(stem) <= _LONGEST_ENDING
 
 
 def _matches(text: str, words: Words) -> list[tuple[int, int, str]]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,7 +22,7 @@ from typing import TypeVar
 from memtui.context.cost import TokenCounter
 from memtui.context.data import DATA_NOTICE, as_data, inert, opening_tag
 from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, Scope, UtcDatetime
-from memtui.passages import passage
+from memtui.passages import passage, words_in
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ TRUNCATED = "[truncated]"
 """The line that marks where a text was cut."""
 GIVEN_BEFORE = "It was delivered to this run before."
 NO_ROOM = "It does not fit into the rest of the budget."
+NOT_RELEVANT = "No word of the prompt is in it, and the search did not find it."
+NO_PROMPT = "Facts are delivered by relevance, and there is no prompt."
 """Reasons to leave out a record that has no fault."""
 ORDER: tuple[frozenset[str], ...] = (
     frozenset({"rule", "rules"}),
@@ -140,6 +143,8 @@ class ContextFact(Model):
     """True: `text` is only the passage that answers the prompt."""
     truncated: bool = False
     """True: `text` is only the beginning."""
+    why: str = ""
+    """Why it is delivered, where facts are delivered by relevance."""
 
 
 class LeftOut(Model):
@@ -371,6 +376,71 @@ def least_left_out(
         if tokens_of(one) <= room + 2 and (tokens := tokens_without(gone - {one})) <= budget:
             gone, room = gone - {one}, budget - tokens
     return gone
+
+
+def by_relevance(
+    sections: Sequence[ContextSection],
+    prompt: str,
+    *,
+    always: Mapping[tuple[str | None, RecordHandle | None], str],
+    found: Collection[tuple[str | None, RecordHandle | None]],
+    counter: TokenCounter,
+    budget: int,
+) -> list[ContextSection]:
+    """Leave out the facts that a prompt does not need.
+
+    A fact is relevant if it has a word of the prompt, a rare one more than one of many facts, or if
+    the search found it. The most relevant ones stay, as far as the budget has room beside what
+    does not depend on the prompt.
+
+    Args:
+        sections: The sections of the context; only those of facts change.
+        prompt: The prompt; empty: no fact is relevant.
+        always: Facts that always stay, by binding and handle, each with the reason.
+        found: Facts that the search for the prompt found.
+        counter: The token counter of the model.
+        budget: Tokens of the whole context.
+    """
+    facts = [fact for one in sections if one.rule.bullets for fact in one.facts]
+    shared = [words_in(one.text.replace("_", " "), prompt) if prompt else [] for one in facts]
+    common = Counter(word for words in shared for word in words)
+    why: dict[int, str] = {}
+    scores: dict[int, float] = {}
+    for at, (fact, words) in enumerate(zip(facts, shared, strict=True)):
+        name = fact.binding_key, fact.handle
+        if name in always:
+            why[at] = always[name]
+        elif words:
+            why[at] = f"the prompt says {', '.join(f'“{word}”' for word in words)}"
+            scores[at] = 1 + sum(1 / common[word] for word in words)
+        elif name in found:
+            why[at], scores[at] = "the search for the prompt found it", 1
+
+    def without(gone: frozenset[int]) -> list[ContextSection]:
+        numbers, made = iter(range(len(facts))), []
+        for section in sections:
+            stay, left_out = [], list(section.left_out)
+            for fact, at in zip(
+                section.facts, numbers if section.rule.bullets else (), strict=False
+            ):
+                if at in why and at not in gone:
+                    stay.append(fact.model_copy(update={"why": why[at]}))
+                else:
+                    reason = NO_ROOM if at in why else NOT_RELEVANT if prompt else NO_PROMPT
+                    left_out.append(_left_out(fact, section.kind, reason))
+            changed = {"facts": tuple(stay), "left_out": tuple(left_out)}
+            made.append(section.model_copy(update=changed) if section.rule.bullets else section)
+        return made
+
+    def tokens_without(gone: frozenset[int]) -> int:
+        kept = [one for one in without(gone) if not one.rule.fills]
+        return assemble(kept, counter=counter, budget=budget).tokens
+
+    least_first = sorted(scores, key=lambda at: (scores[at], -at))
+    gone = least_left_out(
+        least_first, tokens_without, lambda at: fact_tokens(facts[at].text, counter), budget
+    )
+    return without(frozenset(least_first) if gone is None else gone)
 
 
 def _labels(record: Record) -> set[str]:

@@ -96,6 +96,8 @@ class ContextDetails(CommonDetails, total=False):
     topic: str | None
     prompt: str | None
     profile: bool
+    by_relevance: bool
+    """True: of the facts, only those that the prompt needs, pinned ones and rules."""
     skip_given: bool
     within_ms: int | None
     tokens: int

@@ -14,6 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from memtui.config import Paths, Settings, load_settings
+from memtui.context.assembly import NO_PROMPT, NO_ROOM, NOT_RELEVANT
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
     BindingContext,
@@ -478,3 +479,37 @@ async def test_ten_thousand_facts(paths: Paths, settings: Settings) -> None:
     assert sorted(answer.text.split("\n")) == sorted(seed_context(facts, None).split("\n"))
     assert len(answer.sections[0].facts) == 10_000
     assert answer.over_budget
+
+
+async def test_facts_come_by_relevance_where_that_is_chosen(service: MemoryService) -> None:
+    await write(service, "deploy_branch: release", APOLLO)
+    await write(service, "Tests run on each push", APOLLO)
+    await write(service, "Never deploy on a Friday", APOLLO, tags=("rules",))
+    await write(service, "Deploys take an hour, and so do restores", APOLLO)
+    prompt = "Which branch do we deploy from?"
+
+    async def told(**fields: object) -> tuple[dict[str, str], dict[str, str], ContextAnswer]:
+        request = asked(APOLLO, **{"by_relevance": True, "prompt": prompt} | fields)
+        answer = await service.context(CALLER, request)
+        facts = [fact for section in answer.sections for fact in section.facts]
+        left = {one.text: one.reason for one in answer.left_out}
+        return {fact.text: fact.why for fact in facts}, left, answer
+
+    facts, left, answer = await told()
+    assert facts == {
+        "Never deploy on a Friday": "a rule",
+        "deploy_branch: release": "the prompt says “branch”, “deploy”",
+        "Deploys take an hour, and so do restores": "the prompt says “deploy”",
+    }
+    assert left == {"Tests run on each push": NOT_RELEVANT}
+    assert (await told())[2].text == answer.text
+    whole = (await told(by_relevance=False))[2]
+    assert answer.tokens < whole.tokens
+    room = answer.tokens - 1
+    facts, left, answer = await told(budget=room)
+    assert answer.tokens <= room
+    assert left["Deploys take an hour, and so do restores"] == NO_ROOM
+    assert "deploy_branch: release" in facts
+    facts, left, _ = await told(prompt=None)
+    assert list(facts) == ["Never deploy on a Friday"]
+    assert set(left.values()) == {NO_PROMPT}

@@ -102,6 +102,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             source=agent.source if agent.caller.run_id else None,
             prompt=call.prompt if call.moment is Moment.PROMPT else None,
             profile=not is_later,
+            by_relevance=settings.facts_by_relevance,
             skip_given=is_later and agent.caller.run_id is not None,
             within_ms=int(settings.hook_timeout_ms * _ASKED_SHARE),
             prompt_tokens=prompt_tokens(call.transcript),

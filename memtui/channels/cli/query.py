@@ -205,6 +205,15 @@ async def context(
         bool,
         typer.Option("--profile", help="Bring what the provider says of the scope as a whole."),
     ] = False,
+    by_relevance: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-relevance/--all-facts",
+            help="Bring only the facts that the prompt needs, pinned ones and rules; the setting "
+            "facts_by_relevance if left out.",
+            show_default=False,
+        ),
+    ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Bring the project's notes of this topic too.")
     ] = None,
@@ -260,6 +269,7 @@ async def context(
         topic=topic,
         prompt=prompt,
         profile=profile,
+        by_relevance=settings.facts_by_relevance if by_relevance is None else by_relevance,
         skip_given=new_only,
         within_ms=within_ms,
         delivered=delivered,
@@ -300,6 +310,8 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
         f"({answer.model}, {answer.tokenizer}{kind})"
     )
     yield from _cost(answer)
+    for fact in (one for section in answer.sections for one in section.facts if one.why):
+        yield Dim(f"delivered: {visible(fact.text, limit=_LEFT_OUT_CHARS)} ({visible(fact.why)})")
     yield from _left_out(answer)
     for warning in answer.warnings:
         yield Dim(f"warning: {warning.message} {warning.where}".rstrip())

@@ -233,6 +233,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             budget=self.view.budget,
             binding_key=key,
             prompt=self.view.prompt or None,
+            by_relevance=bool(self.view.prompt) and state.settings.facts_by_relevance,
             profile=self.view.profile,
         )
 

@@ -394,9 +394,11 @@ def _about(
     else:
         if row.warning:
             yield labelled("warning", display(f"▲ {row.warning}", limit=300, style=WARN))
-        is_found = row.section is SectionKind.RELATED
+        is_found = row.section is SectionKind.RELATED or bool(fact.why)
         how = "for this prompt" if is_found else "in every prompt"
         how = f"{how}, by its line alone{'' if exact else ', estimated'}"
+        if fact.why:
+            yield labelled("why", display(fact.why, limit=300))
         yield labelled("costs", f"{fmt.counted(row.tokens or 0, 'token')} {how}")
     if fact.scope is not None:
         field, name = owner_of(fact.scope)

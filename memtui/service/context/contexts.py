@@ -24,6 +24,8 @@ from memtui.context.assembly import (
     SectionKind,
     WarningKind,
     assemble,
+    by_relevance,
+    is_rule,
     late_warning,
     named,
     section_of_records,
@@ -107,6 +109,8 @@ class ContextRequest(Model):
     only continues a talk: "ok", "tell me more"."""
     profile: bool = False
     """Include the provider's summary of the scope, where the provider has profiles."""
+    by_relevance: bool = False
+    """Of the facts, include only pinned ones, rules and those that the prompt needs."""
     skip_given: bool = False
     """Leave out texts already delivered to this run, and search results that it wrote itself."""
     given: tuple[str, ...] = ()
@@ -440,6 +444,7 @@ def _asked(request: ContextRequest) -> ContextDetails:
         "topic": request.topic and redact(request.topic)[0],
         "prompt": request.prompt and redact(request.prompt[:_PROMPT_CHARS])[0],
         "profile": request.profile,
+        "by_relevance": request.by_relevance,
         "skip_given": request.skip_given,
         "within_ms": request.within_ms,
         "prompt_tokens": request.prompt_tokens,
@@ -585,9 +590,22 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
         sections = [
             without_given(one, texts, logged=lambda text: redact(text)[0]) for one in sections
         ]
+    counter = TokenCounter(request.model)
+    if request.by_relevance:
+        searched = [one for one in reading.found if one.kind is SectionKind.RELATED]
+        sections = by_relevance(
+            sections,
+            (request.prompt or "")[:_PROMPT_CHARS],
+            always={(one.binding_key, record.handle): "pinned" if record.pinned else "a rule"
+                    for one in listed for record in one.records
+                    if record.pinned or is_rule(record)},
+            found={(one.binding_key, record.handle) for one in searched for record in one.records},
+            counter=counter,
+            budget=request.budget,
+        )  # fmt: skip
     context = assemble(
         sections,
-        counter=TokenCounter(request.model),
+        counter=counter,
         budget=request.budget,
         max_tokens=request.max_tokens,
         max_characters=request.max_characters,

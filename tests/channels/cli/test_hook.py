@@ -97,6 +97,26 @@ def test_what_was_compacted_away_is_told_with_the_next_prompt(here: Run) -> None
 
 
 @pytest.mark.usefixtures("remembered")
+def test_facts_wait_for_the_prompt_that_needs_them(
+    here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(event: str, **more: Any) -> str:
+        call = said(event, **more)
+        return context(here("hook", "pre-run", "--project", "apollo", stdin=call))
+
+    monkeypatch.setenv("MEMTUI_FACTS_BY_RELEVANCE", "true")
+    fact = "- Deploys happen from release"
+    assert fact not in told("SessionStart")
+    assert fact not in told("UserPromptSubmit", prompt="How long did the restore drill take?")
+    assert fact in told("UserPromptSubmit", prompt="Where do I deploy from?")
+    assert fact not in told("UserPromptSubmit", prompt="Do we deploy on Fridays?"), "once a run"
+    place = ("--project", "apollo", "--prompt", "Where do I deploy from?")
+    why = "delivered: Deploys happen from release (the prompt says “deploy”)"
+    assert why in here("context", *place).out
+    assert why not in here("context", *place, "--all-facts").out
+
+
+@pytest.mark.usefixtures("remembered")
 def test_the_share_of_a_prompt_is_of_those_that_transcripts_tell(
     here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
