@@ -42,6 +42,7 @@ from memtui.service import (
 _MANY = 4
 
 ANA = Caller(company_id="local", principal="user:ana", channel="cli")
+BEN = Caller(company_id="local", principal="user:ben", channel="cli")
 AGENT = Caller(company_id="local", principal="agent:coder", channel="mcp")
 SCOPE = Scope(company_id="local", project_id="web")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
@@ -296,6 +297,32 @@ async def _member(act: Act) -> None:
     await act.service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
 
 
+async def _two(act: Act) -> None:
+    from memtui.service.visibility import Membership, Role
+
+    for who in (ANA, BEN):
+        await act.service.members.set(ANA, Membership(principal=who.principal, role=Role.OWNER))
+    await act.service.companies.update(ANA, second_yes=True)
+
+
+async def _propose(act: Act) -> None:
+    from memtui.service.review.proposals import AwaitsSecond
+
+    with suppress(AwaitsSecond):
+        await act.service.bindings.update(ANA, act.key, capture={Capture.COMMENTS: True})
+
+
+async def _proposed(act: Act) -> None:
+    await _two(act)
+    await _propose(act)
+    [one] = await act.service.review.waiting(BEN)
+    act.known["held"] = one.pending_id
+
+
+async def _agree(act: Act) -> None:
+    await act.service.review.accept(BEN, act.known["held"])
+
+
 async def _exported(act: Act) -> None:
     await _filled(_MANY)(act)
     await _export(act)
@@ -380,6 +407,8 @@ def mutations() -> Iterator[Mutation]:
     yield Mutation("settings", "memtui", _nothing, _settings)
     yield Mutation("member", "memtui", _nothing, _member)
     yield Mutation("limit", "memtui", _nothing, _limit)
+    yield Mutation("propose", "memtui", _two, _propose, undoes=False)
+    yield Mutation("agree", "memtui", _proposed, _agree, undoes=False)
     yield from _recoveries()
 
 

@@ -134,7 +134,7 @@ def quoted(text: str) -> str:
     return f"“{' '.join(text[:60].split())}”"
 
 
-_UNSAID = frozenset({"inferred", "together"})
+_UNSAID = frozenset({"inferred", "together", "decision", "pending", "author", "reasons"})
 """Fields of a request that do not describe the setting."""
 
 
@@ -147,7 +147,11 @@ def configured(operation: Operation) -> str:
         return ""
     named = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
     words = [*filter(None, starmap(_set_words, named))]
-    return ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
+    said = ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
+    if operation.status == OperationStatus.PENDING:
+        return f"{said}, once a second person agrees"
+    proposer = operation.request.get("author")
+    return f"{said}, proposed by {proposer}" if proposer else said
 
 
 def _set_words(name: str, value: object) -> str:

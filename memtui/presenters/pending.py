@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from memtui.contract import ForgetRequest, Record, owner_words
+from memtui.contract import CorrectRequest, Record, WriteRequest, owner_words
 from memtui.presenters import format as fmt
 from memtui.record_changes import asked_fields, changed_fields, written_with
+from memtui.service.review.proposals import ProposedChange, in_short
 from memtui.service.review.queue import PendingDetails, PendingDifference, PendingWrite
 
 GONE = "The record that it would change is gone; refuse it"
@@ -32,14 +33,18 @@ def briefly(one: PendingWrite, zone: tzinfo | None = None) -> str:
 def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
     """Yield names and values: who requested a write, when, from where, and why it is held."""
     acts_for = f", for {one.acts_for}" if one.acts_for else ""
-    yield "asks to", f"{one.operation_type} in {one.binding_key}"
+    is_proposal = isinstance(one.request, ProposedChange)
+    yield (
+        "asks to",
+        "change settings" if is_proposal else f"{one.operation_type} in {one.binding_key}",
+    )
     yield "of", owners_of(one)
     yield "by", f"{one.principal}{acts_for}, through {one.channel}"
     yield "from", (came_from := fmt.source_line(one.source))
     reference = one.source and one.source.external_ref
     yield "reference", reference if reference and reference not in came_from else ""
     yield "run", one.run_id or ""
-    if not isinstance(one.request, ForgetRequest):
+    if isinstance(one.request, WriteRequest | CorrectRequest):
         yield from (pair for pair in written_with(one.request, zone) if pair != _own_author(one))
     times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
     yield "held", f"{fmt.since(one.pending_since, now)}{times}"
@@ -79,6 +84,8 @@ def kept_with(one: PendingWrite, zone: tzinfo | None = None) -> str:
 
 
 def _asked(one: PendingWrite, zone: tzinfo | None) -> list[tuple[str, str]]:
+    if isinstance(one.request, ProposedChange):
+        return [(change.name, in_short(change)) for change in one.request.changes]
     return [pair for pair in asked_fields(one.request, zone) if pair != _own_author(one)]
 
 

@@ -206,7 +206,8 @@ class ServiceScreen(SizedScreen[GoTo]):
 
     def fail(self, error: MemtuiError) -> None:
         """Show an error's sentence as a toast."""
-        self.toast(str(error), severity="error")
+        waits = error.kind == "AwaitsSecond"  # a change of settings, for a second person
+        self.toast(str(error), severity="information" if waits else "error")
 
     def fail_each(self, errors: Sequence[MemtuiError]) -> None:
         """Show the first error of several changes, and how many others failed."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _ABOUT = "No memory, query or context has it until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
+_NO_RULE = "A rule is about what agents write; this is a change of settings."
 _UNCHANGED = "Unchanged; a accepts it as it is."
 _GONE = f"{pending.GONE} with d."
 _MOST_LINES = 2_000
@@ -123,7 +124,9 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         shown = self._shown_of(one)
         gone = shown is not None and shown.gone
         return (
-            ("accept fix fix_external refuse rule", is_alone and one.kept, one.kept),
+            ("accept fix fix_external rule", is_alone and one.kept, one.kept),
+            ("refuse", is_alone and one.kept and not one.is_own, one.kept),
+            ("rule", one.operation_type is OperationType.CONFIGURE, _NO_RULE),
             ("fix fix_external", not one.text, "This changes no text; a accepts it, d refuses it."),
             ("fix fix_external", gone, _GONE),
             ("accept", gone and is_alone, _GONE),

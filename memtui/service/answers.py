@@ -524,6 +524,8 @@ class CompanyView(Model):
     read_only: bool = False
     link_templates: dict[str, str] = {}
     """Source kind to a URL with placeholders `{issue_id}`, `{comment_id}`, `{run_id}` …"""
+    second_yes: bool = False
+    """Whether changes of bindings, targets and members wait until a second person agrees."""
 
     def link(self, source: SourceRef) -> str | None:
         """Return the URL or path of a source: by its template, else its external reference.

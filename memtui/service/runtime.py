@@ -49,7 +49,7 @@ from memtui.store.bindings import Route, route
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
 from memtui.store.rows import BindingRow, CompanyRow, MemberRow
-from memtui.store.settings import COMMON
+from memtui.store.settings import COMMON, SettingChange
 from memtui.store.visibility import Visibility, until
 from memtui.wording import unknown
 
@@ -580,12 +580,21 @@ class ServiceRuntime:
         entry: RunningOperation,
         change: Callable[[DatabaseConnection], T],
         kinds: Collection[str] = COMMON,
+        *,
+        agreed: bool = False,
     ) -> T:
         """Change the company's settings and log the operation, in one transaction.
 
         Each setting of these kinds is journaled before and after, so that the change can be undone;
         not where memtui sets up a new home, since that is nobody's change.
+
+        `agreed`: a second person has agreed to the change.
+
+        Raises:
+            AwaitsSecond: nothing was changed; the change waits until a second person agrees.
         """
+        from memtui.service.review.proposals import needs_second, propose, refuse_alone
+
         company_id = entry.caller.company_id
         own = _namespaces_of(entry.binding.key if entry.binding else None, kinds)
 
@@ -594,20 +603,35 @@ class ServiceRuntime:
                 # No other change of settings may come between reading them and logging this one.
                 appending.hold(database, company_id)
                 _refuse_unreviewed_settings(database, entry.caller, own)
+                company = bindings.company(database, company_id)
                 before = settings.read(database, company_id, kinds)
                 result = change(database)
+                found = settings.changes(before, settings.read(database, company_id, kinds))
+                if not agreed and needs_second(company, found):
+                    raise _Proposed(found)
+                refuse_alone(database, company_id)
+                _refuse_agents_limits(entry.caller, found)
                 if entry.caller.channel == SETUP_CHANNEL:
                     entry.irreversible = None
                 elif entry.irreversible is None:
-                    entry.settings = settings.changes(
-                        before, settings.read(database, company_id, kinds)
-                    )
-                    _refuse_agents_limits(entry)
+                    entry.settings = found
                 self.recorder.append_within(database, entry)
             entry.logged = True
             return result
 
-        return await asyncio.to_thread(run)
+        try:
+            return await asyncio.to_thread(run)
+        except _Proposed as proposed:
+            changes = proposed.changes
+        raise await asyncio.to_thread(propose, self.database, self.recorder, entry, changes)
+
+
+class _Proposed(Exception):
+    """Ends the transaction of a change that a second person has to agree to."""
+
+    def __init__(self, changes: Sequence[SettingChange]) -> None:
+        super().__init__()
+        self.changes = changes
 
 
 class ServiceModule:
@@ -708,11 +732,11 @@ def _refuse_unreviewed_settings(
         )
 
 
-def _refuse_agents_limits(entry: RunningOperation) -> None:
+def _refuse_agents_limits(caller: Caller, changes: Iterable[SettingChange]) -> None:
     """Raise `Denied` where an agent changes a limit that does more than warn."""
-    rows = (row for one in entry.settings if one.setting == "limit"
+    rows = (row for one in changes if one.setting == "limit"
             for row in (one.before, one.after) if row is not None)  # fmt: skip
-    if not entry.caller.by_person and any(row["action"] != "warn" for row in rows):
+    if not caller.by_person and any(row["action"] != "warn" for row in rows):
         raise Denied("An agent changes no limit that refuses operations; let a person do it.")
 
 

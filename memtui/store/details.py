@@ -253,6 +253,11 @@ class SettingDetails(CommonDetails, total=False):
     principal: str
     project_id: str | None
     provider: str
+    second_yes: bool
+    decision: str
+    pending: str
+    author: str
+    reasons: list[str]
     read_only: bool
     records: int
     role: str

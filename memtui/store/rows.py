@@ -19,6 +19,7 @@ class CompanyRow:
     read_only: bool = False
     link_templates: dict[str, str]
     purge_after_days: int | None = None
+    second_yes: bool = False
     created_at: datetime
 
 

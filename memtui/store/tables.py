@@ -74,6 +74,8 @@ class CompanyTable(SQLModel, table=True):
     link_templates: dict[str, str] = _json()
     purge_after_days: int | None = Field(default=None, sa_type=BigInteger)
     """The least age in days at which the setting of that name may purge texts; NULL: never."""
+    second_yes: bool = False
+    """Whether changes of bindings, targets and members wait until a second person agrees."""
     created_at: datetime = _moment()
 
 

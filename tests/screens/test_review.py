@@ -20,7 +20,15 @@ from memtui.contract import (
 )
 from memtui.screens.following import tells_of_review
 from memtui.screens.review import ReviewScreen, rule_words
-from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
+from memtui.service import (
+    Caller,
+    Membership,
+    MemoryService,
+    ReviewRule,
+    Role,
+    RuleAction,
+    RuleTest,
+)
 from memtui.widgets.editor import OneLineArea
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
@@ -174,3 +182,32 @@ async def test_a_fact_is_fixed_on_one_line_and_kept_where_it_cannot_be_accepted(
         await until(pilot, lambda: any("accepted 1 write" in one for one in toasts(app)))
         assert not app.state.mended
     assert "Likes tea" in await texts(service)
+
+
+@pytest.mark.slow
+async def test_a_change_of_a_binding_is_agreed_to_by_a_second_person(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    for who in ("user:ana", "user:ben"):
+        await service.members.set(ANA, Membership(principal=who, role=Role.OWNER))
+    await service.companies.update(ANA, second_yes=True)
+    ben = settings.model_copy(update={"principal": "user:ben"})
+    async with running(paths, ben, "bindings", (120, 40)) as (app, pilot):
+        await shows(pilot, app, "vault·default")
+        await pilot.press("down", "w")
+        await until(pilot, lambda: "until another owner or admin accepts it" in str(toasts(app)))
+        await shows(pilot, app, "◔ 1 held")
+        await pilot.press("Q")
+        await shows(pilot, app, "You proposed this")
+        await pilot.press("a")
+        await until(pilot, lambda: "You proposed this" in str(toasts(app)))
+    [own] = await service.review.waiting(ANA)
+    assert own.principal == "user:ben"
+    ana = settings.model_copy(update={"principal": "user:ana"})
+    async with running(paths, ana, "bindings", (120, 40)) as (app, pilot):
+        await shows(pilot, app, "◔ 1 held")
+        await pilot.press("Q")
+        await shows(pilot, app, "+ read_only: true")
+        await pilot.press("a")
+        await until(pilot, lambda: any("Accepted 1 write" in one for one in toasts(app)))
+    assert [one.read_only for one in await service.bindings.all(ANA)] == [True]

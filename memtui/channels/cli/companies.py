@@ -82,8 +82,13 @@ async def companies_configure(
         list[SourceKind] | None,
         typer.Option(metavar="KIND", help="Remove the link template of this kind."),
     ] = None,
+    *,
+    second_yes: Annotated[
+        Literal["on", "off"] | None,
+        typer.Option(help="Whether a second owner or admin agrees to changes of bindings."),
+    ] = None,
 ) -> None:
-    """Change a company's name and how its sources open.
+    """Change a company's name, how its sources open, and whether a second person agrees.
 
     Options left out change nothing; `memtui undo` undoes it. A link template is an address with
     parts of a source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
@@ -95,6 +100,7 @@ async def companies_configure(
         _in(session, company_id),
         name=name,
         link_templates={**links, **dict.fromkeys(no_link or (), "")},
+        second_yes=None if second_yes is None else second_yes == "on",
     )
     session.out.answer(company, _detail(company))
 
@@ -113,6 +119,7 @@ def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Itera
             ("id", company.company_id),
             ("name", company.name),
             ("access", "read-only" if company.read_only else "open for changes"),
+            ("second yes", "on: changes of bindings, targets and members" * company.second_yes),
             *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
             *more,
         ]

@@ -38,6 +38,8 @@ EXIT_CODES: dict[int, str] = {
 }
 """Every exit code, and its meaning for `docs/exit-codes.md`."""
 
+_AWAITS_SECOND = "AwaitsSecond"
+"""The kind of the error that says that a change of settings waits for a second person."""
 INTERNAL = 70
 UNWRITTEN = 74
 
@@ -70,7 +72,8 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
         unknown = {}
         if isinstance(error, Unavailable) and error.operation_id is not None:
             unknown = {"outcome": "unknown", "operation_id": error.operation_id}
-        return _tell(Output(as_json), kind_of(error), str(error), **unknown, **error.details)
+        tell = _tell_awaiting if error.kind == _AWAITS_SECOND else _tell
+        return tell(Output(as_json), kind_of(error), str(error), **unknown, **error.details)
     return _tell_fault(Output(as_json), error, invocation)
 
 
@@ -117,6 +120,14 @@ def _tell(out: Output, kind: str, sentence: str, **more: Any) -> int:
         except OSError:
             close_quietly()
     return KIND_CODES.get(kind, INTERNAL)
+
+
+def _tell_awaiting(out: Output, _kind: str, sentence: str, **more: Any) -> int:
+    """Tell that a change waits, which is no error."""
+    say(sentence)
+    if out.as_json:
+        out.document(more)
+    return 0
 
 
 def _tell_unwritten(error: OSError) -> int:

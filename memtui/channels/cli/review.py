@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -14,7 +15,7 @@ from memtui.channels.cli.options import BindingKey
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
-from memtui.contract import RISK_STATES, Invalid, NotFound
+from memtui.contract import RISK_STATES, Filter, Invalid, NotFound, OperationType
 from memtui.external_editor import edited
 from memtui.filters import RISK_WORDS
 from memtui.presenters import format as shown
@@ -57,6 +58,8 @@ Binding = Annotated[
 _SHORT = 8
 """Characters of an id in a list; commands accept the beginning of an id."""
 _CHARS = 80
+_LATELY = timedelta(days=7)
+"""How long a person is told that their change was refused."""
 
 
 async def review_list(session: Session, *, binding: Binding = None) -> None:
@@ -65,7 +68,15 @@ async def review_list(session: Session, *, binding: Binding = None) -> None:
     titles = columns("id", "waits>", "by", "asks to", "of", "why", "text*")
     rows = [_row(session, one) for one in found]
     none = "" if found else "Nothing waits for review."
-    session.out.answer({"waiting": found}, table(titles, rows) if rows else (), none)
+    lately = Filter(operation_type=OperationType.REVIEW, since=session.now - _LATELY)
+    refused = (await session.service.log.page(session.caller, lately, limit=100)).operations
+    told = (
+        f"{shown.who(one.principal)} refused your {str(one.request.get('pending'))[:_SHORT]} "
+        f"{shown.since(one.started_at, session.now)}: {one.request.get('reason', 'no reason')}"
+        for one in refused
+        if one.request.get("author") == session.caller.principal != one.principal
+    )
+    session.out.answer({"waiting": found}, table(titles, rows) if rows else (), none, *told)
 
 
 async def review_show(session: Session, pending_id: PendingId) -> None:

@@ -138,7 +138,11 @@ class Bindings(ServiceModule):
                 _forget_namesake(database, row)
                 table.add_binding(database, row)
 
-            await runtime.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
+            try:
+                await runtime.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
+            except MemtuiError:
+                await runtime.connections.drop(row.binding_id)
+                raise
         return _view(row, [])
 
     async def add_found(self, caller: Caller, findings: Sequence[DiscoveredMemory]) -> FoundAdded:
@@ -153,11 +157,13 @@ class Bindings(ServiceModule):
         views = await self.all(caller)
         added: list[BindingView] = []
         problems: list[str] = []
+        taken = {one.key for one in views}
         for finding in findings:
             is_known = any(finding.is_read_by(one.provider_key, one.config) for one in views)
             if is_known or not finding.usable:
                 continue
-            key = _free_key(finding.key, {one.key for one in views})
+            key = _free_key(finding.key, taken)
+            taken.add(key)
             try:
                 view = await self.add(caller, key, finding.provider, finding.config, read_only=True)
             except Denied:

@@ -133,22 +133,31 @@ class Companies(ServiceModule):
         *,
         name: str | None = None,
         link_templates: Mapping[str, str] | None = None,
+        second_yes: bool | None = None,
     ) -> CompanyView:
-        """Change the display name and the link templates of the caller's company.
+        """Change the caller's company; arguments that are None change nothing.
 
-        `link_templates`: by source kind; an empty one removes the kind's template, and kinds not
-        named keep theirs.
+        Args:
+            caller: Who changes it.
+            name: The display name.
+            link_templates: By source kind; an empty one removes the kind's template, and kinds not
+                named keep theirs.
+            second_yes: Whether changes of bindings, targets and members wait until a second person
+                agrees, as turning this off does too.
 
         Raises:
             Denied: the caller may not change the settings, or the company is read-only.
-            Invalid: the name or a template does not fit, or nothing is to be changed.
+            Invalid: the name or a template does not fit, nothing is to be changed, or there is no
+                second person.
             NotFound: there is no such company.
         """
-        if name is None and not link_templates:
-            raise Invalid("Nothing to change; give a name or a link template.")
+        if name is None and not link_templates and second_yes is None:
+            raise Invalid("Nothing to change; give a name, a link template or --second-yes.")
         company_id, links = caller.company_id, link_templates or {}
         new_name = None if name is None else _checked_name(name)
         asked = SettingDetails(update_company=company_id, name=new_name, links=sorted(links))
+        if second_yes is not None:
+            asked["second_yes"] = second_yes
 
         def change(database: DatabaseConnection) -> CompanyRow:
             row = find_company(database, company_id)
@@ -156,8 +165,13 @@ class Companies(ServiceModule):
                 row,
                 name=row.name if new_name is None else new_name,
                 link_templates=_changed_links(row.link_templates, links),
+                second_yes=row.second_yes if second_yes is None else second_yes,
             )
-            values = {"name": changed.name, "link_templates": changed.link_templates}
+            values = {
+                "name": changed.name,
+                "link_templates": changed.link_templates,
+                "second_yes": changed.second_yes,
+            }
             bindings.update_company(database, company_id, values)
             return changed
 
@@ -238,6 +252,11 @@ class Companies(ServiceModule):
             )
             there = caller.model_copy(update={"company_id": company_id})
             await runtime.may_configure(there)
+            if (await runtime.ask(find_company, company_id)).second_yes:
+                raise Denied(
+                    f"A second person has to agree to changes of {company_id}; turn that off with "
+                    f"`memtui companies configure {company_id} --second-yes off` first."
+                )
             gone = await self.content(there)
             entry.request["operations"], entry.request["name"] = gone.operations, gone.name
             entry.result_count = gone.operations

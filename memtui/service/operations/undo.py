@@ -37,10 +37,11 @@ from memtui.service.home.members import REVOKED
 from memtui.service.operations.filling import fields_of
 from memtui.service.operations.reading import change_of, received
 from memtui.service.recorder import CONTENT, RunningOperation
+from memtui.service.review.proposals import refuse_impossible
 from memtui.service.review.queue import Review
 from memtui.service.runtime import ServiceModule, refuse_unreviewed, to_its_end
-from memtui.service.visibility import Caller, Role, for_caller
-from memtui.store import appending, bindings, journal, pending, settings
+from memtui.service.visibility import Caller, for_caller
+from memtui.store import appending, journal, pending, settings
 from memtui.store.appending import Step
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import UndoDetails
@@ -467,7 +468,7 @@ class Undo(ServiceModule):
                 if one.setting == "token" and one.before is not None:
                     raise Invalid(REVOKED)
                 settings.put(database, company_id, one)
-            _refuse_impossible(database, company_id)
+            refuse_impossible(database, company_id)
 
         entry.result_count = len(changed)
         looks = [
@@ -806,21 +807,6 @@ def _why_not(operation: Operation, found: Undoable) -> str | None:
             f"`memtui ops check {operation.operation_id}` tells whether it happened."
         )
     return found.irreversible
-
-
-def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
-    """Raise `Conflict` where members lack an owner, or a target its binding."""
-    roles = bindings.members(database, company_id)
-    if roles and not any(row.role == Role.OWNER and not row.project_id for row in roles):
-        raise Conflict("It would leave the members without an owner; make somebody else one first.")
-    known = {row.binding_id for row in bindings.bindings(database, company_id)}
-    for target in bindings.targets(database, company_id):
-        if target.binding_id not in known:
-            key = target.binding_id.removeprefix(f"{company_id}/")
-            raise Conflict(
-                f"The {target.target_type} {target.target_id} would be served by {key}, which "
-                "would not be there; undo what came after it first, or set another target."
-            )
 
 
 def state_of(record: Record | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from memtui.contract import (
     CorrectRequest,
@@ -30,6 +30,7 @@ from memtui.contract import (
 from memtui.record_changes import corrected
 from memtui.service.answers import SAME, MutationAnswer, ReviewRule, RuleAction, RuleTest, Similar
 from memtui.service.connections import Connection
+from memtui.service.home.bindings import refuse_shared
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.redaction import redact
 from memtui.service.operations.similar import already_there
@@ -49,6 +50,7 @@ from memtui.service.review.holding import (
     state_of,
     text_of,
 )
+from memtui.service.review.proposals import ProposedChange, as_records, carry_out
 from memtui.service.runtime import ServiceModule, find_binding, grouped, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
@@ -56,12 +58,13 @@ from memtui.service.visibility import (
     Membership,
     Permission,
     may_read,
+    person_of,
     refusal,
 )
 from memtui.store import appending, bindings, pending, settings
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
-from memtui.store.rows import PendingRow
+from memtui.store.rows import BindingRow, PendingRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 from memtui.threads import in_thread
@@ -86,8 +89,8 @@ class PendingWrite(Model):
     """The owners of the memories that it would change."""
     text: str
     """The text to store; empty where no text would change."""
-    request: WriteRequest | CorrectRequest | ForgetRequest
-    """The complete request, redacted."""
+    request: WriteRequest | CorrectRequest | ForgetRequest | ProposedChange
+    """The complete request, redacted; `ProposedChange`: of settings, for a second person."""
     handles: tuple[RecordHandle, ...] = ()
     """The records that it names."""
     reasons: tuple[str, ...]
@@ -105,6 +108,8 @@ class PendingWrite(Model):
     """The operation that began to accept it and has not ended; None: none has."""
     kept: str = ""
     """Why the caller may not decide on it; empty: they may."""
+    is_own: bool = False
+    """Whether the caller proposed this change of settings, and so may only refuse it."""
 
 
 class PendingDifference(Model):
@@ -150,7 +155,7 @@ class Review(ServiceModule):
         """
         roles = self._runtime.memberships(caller)
         return [
-            _view(row, roles)
+            _view(row, roles, caller)
             for row in self._rows(caller)
             if binding_key in {None, row.binding_key}
         ]
@@ -163,7 +168,7 @@ class Review(ServiceModule):
             NotFound: no visible pending write has this id, or several ids begin with it.
         """
         row = find(await asyncio.to_thread(self._rows, caller), pending_id)
-        return _view(row, await asyncio.to_thread(self._runtime.memberships, caller))
+        return _view(row, await asyncio.to_thread(self._runtime.memberships, caller), caller)
 
     async def show(self, caller: Caller, pending_id: str) -> PendingDetails:
         """Return a pending write, compared with the stored records.
@@ -172,6 +177,14 @@ class Review(ServiceModule):
             NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "show")
+        if row.operation_type == OperationType.CONFIGURE:
+            view = await self.get(caller, row.pending_id)
+            proposal = ProposedChange.model_validate(row.request)
+            records = (as_records(one, proposal.scope) for one in proposal.changes)
+            differences = tuple(
+                PendingDifference(before=before, after=after) for before, after in records
+            )
+            return PendingDetails(**dict(view), differences=differences, seen="")
         request = request_of(row)
         scope = _owners(row)[0].outside_run()
         async with self._runtime.connected(
@@ -187,7 +200,7 @@ class Review(ServiceModule):
             entry.about(met.changes)
         then = tuple(Record.model_validate(one) for one in row.base)
         return PendingDetails(
-            **dict(_view(row, await asyncio.to_thread(self._runtime.memberships, caller))),
+            **dict(_view(row, await asyncio.to_thread(self._runtime.memberships, caller), caller)),
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
@@ -226,6 +239,10 @@ class Review(ServiceModule):
         """
         decision = "accept" if text is None else "fix"
         row = await self._find(caller, pending_id, decision)
+        if row.operation_type == OperationType.CONFIGURE:
+            if text is not None:
+                raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
+            return await self._agree(caller, row, together)
         request = request_of(row)
         if text is not None and not text_of(request):
             raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
@@ -237,6 +254,60 @@ class Review(ServiceModule):
         if isinstance(request, CorrectRequest):
             return await operations.correct(caller, request, together=together, accepts=accepts)
         return await operations.forget(caller, request, together=together, accepts=accepts)
+
+    @to_its_end
+    async def _agree(self, caller: Caller, row: PendingRow, together: str | None) -> MutationAnswer:
+        """Make a change of settings that somebody else proposed, as the second person."""
+        runtime, company_id = self._runtime, caller.company_id
+        proposal = ProposedChange.model_validate(row.request)
+        changes = proposal.changes
+        asked = cast("SettingDetails", {
+            **proposal.asked, "decision": "accept", "pending": row.pending_id,
+            "author": row.principal,
+        })  # fmt: skip
+        does = OperationType.UNDO if proposal.undoes else OperationType.CONFIGURE
+        async with runtime.recorder.recorded(
+            does, caller, proposal.scope, grouped(asked, together)
+        ) as entry:
+            entry.undoes = proposal.undoes
+            await runtime.refuse_configuring(caller)
+            await self._authorise(caller, row)
+            if why := _own(row, caller):
+                raise Denied(why)
+            proposer = Caller(
+                company_id=company_id, principal=row.principal, acts_for=row.acts_for,
+                channel=row.channel,
+            )  # fmt: skip
+            try:
+                await runtime.may_configure(proposer)
+            except Denied as error:
+                raise Denied(
+                    f"{row.principal}, who proposed this, may not change settings any more; "
+                    "refuse it."
+                ) from error
+            stores = [BindingRow(**one.after) for one in changes
+                      if one.setting == "binding" and one.after is not None]  # fmt: skip
+            looks = [await refuse_shared(runtime, one) for one in stores]
+            entry.binding = await runtime.ask(bindings.binding, company_id, row.binding_key)
+            entry.result_count = len(changes)
+
+            def change(database: DatabaseConnection) -> None:
+                for look_again in looks:
+                    look_again(database)
+                if pending.one(database, company_id, row.pending_id) is None:
+                    raise decided_meanwhile(None, row)
+                carry_out(database, company_id, changes)
+                pending.remove(database, row)
+
+            await runtime.configure(
+                entry, change, kinds={one.setting for one in changes}, agreed=True
+            )
+        for one in changes:
+            if (found := one.after or one.before) and one.setting == "binding":
+                await runtime.reopen(BindingRow(**found))
+        return MutationAnswer(
+            **entry.answer(), undoes=proposal.undoes, settings=tuple(entry.settings)
+        )
 
     @to_its_end
     async def refuse(
@@ -262,14 +333,16 @@ class Review(ServiceModule):
         if reason:
             asked["reason"] = redact(reason)[0]
         asked = grouped(asked, together)
+        is_settings = row.operation_type == OperationType.CONFIGURE
+        source = None if is_settings else request_of(row).source
         async with runtime.recorder.recorded(
-            OperationType.REVIEW, caller, owners[0].outside_run(), asked, request_of(row).source
+            OperationType.REVIEW, caller, owners[0].outside_run(), asked, source
         ) as entry:
             runtime.refuse_read_only()
             await runtime.refuse_changes(company_id)
             await self._authorise(caller, row)
             entry.binding = await runtime.ask(bindings.binding, company_id, row.binding_key)
-            entry.about(_handles(request_of(row)))
+            entry.about(() if is_settings else _handles(request_of(row)))
 
             def change(database: DatabaseConnection) -> None:
                 now = pending.one(database, company_id, row.pending_id)
@@ -344,6 +417,8 @@ class Review(ServiceModule):
         """
         from memtui.fact_values import pair_of
 
+        if isinstance(one.request, ProposedChange):
+            raise Invalid("A rule is about what agents write; this is a change of settings.")
         value: str | None = None
         if test is RuleTest.AGENT:
             value = one.principal.removeprefix(AGENT_PREFIX)
@@ -484,6 +559,8 @@ def _row_of(change: SettingChange) -> PendingRow:
 
 
 def _is_seen(row: PendingRow, visibility: Visibility | None) -> bool:
+    if row.operation_type == OperationType.CONFIGURE:
+        return visibility is None or visibility.manages
     company = Scope(company_id=row.company_id)
     return all(may_read(one, company, visibility) for one in _owners(row))
 
@@ -498,15 +575,37 @@ def _handles(request: Request) -> tuple[RecordHandle, ...]:
     return (request.handle,) if isinstance(request, CorrectRequest) else request.handles
 
 
+def _own(row: PendingRow, caller: Caller) -> str:
+    """Return why a change of settings is the caller's own; empty: somebody else proposed it."""
+    if row.operation_type != OperationType.CONFIGURE:
+        return ""
+    is_own = person_of(caller) in {row.principal, row.acts_for}
+    return "You proposed this, so another owner or admin has to accept it." if is_own else ""
+
+
 def _action_of(row: PendingRow) -> Permission:
+    if row.operation_type == OperationType.CONFIGURE:
+        return Permission.CONFIGURE
     is_write = row.operation_type == OperationType.WRITE
     return Permission.ADD_MANUAL if is_write else Permission.DELETE
 
 
-def _view(row: PendingRow, roles: Sequence[Membership] | None) -> PendingWrite:
+def _view(row: PendingRow, roles: Sequence[Membership] | None, caller: Caller) -> PendingWrite:
     """Return a pending write; `roles`: the caller's, None: the company has no members."""
-    request, action = request_of(row), _action_of(row)
+    action, own = _action_of(row), _own(row, caller)
     whys = () if roles is None else (refusal(roles, action, one) for one in _owners(row))
+    if action is Permission.CONFIGURE:
+        return PendingWrite.like(
+            row,
+            operation_type=OperationType.CONFIGURE,
+            owners=_owners(row),
+            text="",
+            request=ProposedChange.model_validate(row.request),
+            reasons=tuple(row.reasons),
+            kept=next(filter(None, (own, *whys)), ""),
+            is_own=bool(own),
+        )
+    request = request_of(row)
     return PendingWrite.like(
         row,
         operation_type=OperationType(row.operation_type),

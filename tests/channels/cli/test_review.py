@@ -108,3 +108,32 @@ def test_what_no_rule_can_be_made_of_is_told_with_what_was_decided(here: Run) ->
     assert half.code == 1
     assert "it is decided on, but no rule was made of it. Only an admin or owner" in half.err
     assert here(*ben, "browse", "--project", "web").out.count("Ben is here.") == 1
+
+
+def test_a_change_of_a_binding_waits_for_a_second_person(here: Run) -> None:
+    ben = {"MEMTUI_PRINCIPAL": "user:ben"}
+    ana = {"MEMTUI_PRINCIPAL": "user:ana"}
+    for who in ("user:ana", "user:ben"):
+        assert here("companies", "members", "add", who, "--role", "owner", **ana).code == 0
+    assert here("companies", "configure", "--second-yes", "on", **ana).code == 0
+    waits = here("bindings", "disable", "default", "--json", **ana)
+    assert (waits.code, waits.document["pending"]["reasons"]) == (0, ["second person"])
+    pending_id = waits.document["pending"]["pending_id"]
+    own = here("review", "accept", pending_id, **ana)
+    assert (own.code, "You proposed this" in own.err) == (4, True)
+    assert "binding default: enabled: true → false" in here("review", "list", **ben).out
+    assert here("review", "show", pending_id, **ben).out.startswith(
+        "  - enabled: true\n  + enabled: false\n"
+    )
+    assert here("review", "fix", pending_id, "x", **ben).code == 2
+    assert here("review", "refuse", pending_id, "--reason", "Not now", **ben).code == 0
+    told = here("review", "list", **ana)
+    assert f"ben refused your {pending_id[:8]}" in told.err
+    assert "Not now" in told.err
+    again = here("bindings", "disable", "default", **ana)
+    assert (again.code, again.out) == (0, "")
+    assert "until another owner or admin accepts it" in again.err
+    assert here("review", "accept", "--all", **ben).code == 0
+    first = here("ops", "list", "--limit", "1", **ana).out.splitlines()[1]
+    assert first.endswith("update binding default: not enabled, proposed by user:ana")
+    assert "disabled" in here("note", "x", **ana).err
