@@ -225,7 +225,7 @@ class Sentence:
             for place, word in enumerate(self.words)
             if _APOSTROPHE.sub("", word) in denying
             and self._word(place + 1) not in limiting
-            and (word != "over" or "prefer" in self.subjects)
+            and (word != "over" or "pref" in self.subjects)
         ]
 
     @cached_property
@@ -319,8 +319,8 @@ class Sentence:
         }
 
     @cached_property
-    def topic(self) -> str:
-        """A lookup key that sentences share of which one denies the other; empty: too short."""
+    def topics(self) -> AbstractSet[str]:
+        """Lookup keys; sentences of which one denies the other share one."""
         places = {
             place: f"#{one.member.kind}"
             for one in self.names
@@ -328,8 +328,23 @@ class Sentence:
         } | {one.place: "#" for one in self.amounts}
         stems = (places.get(place, one) for place, one in enumerate(self.stems)
                  if one in self.content)  # fmt: skip
-        words = [*dict.fromkeys(stems)][:_ENOUGH]
-        return f"~ {' '.join(words)}" if len(words) >= _ENOUGH else ""
+        words = [*dict.fromkeys(stems)]
+        if len(words) < _ENOUGH:
+            return frozenset()
+        return {f"~ {' '.join(one[:_ENOUGH])}" for one in (words, sorted(words))}
+
+    @cached_property
+    def subject(self) -> AbstractSet[str]:
+        """The stems of a subject of several words, such as “The payments module”; else empty."""
+        if self._word(0) not in _set("articles"):
+            return frozenset()
+        verbs = (
+            place
+            for place, word in enumerate(self.words)
+            if place and (word in _set("general") or (place > 1 and word.endswith("s")))
+        )
+        end = next(verbs, 0)
+        return frozenset(self.stems[1:end]) if end > _ENOUGH else frozenset()
 
     @cached_property
     def is_of_all(self) -> bool:
@@ -357,11 +372,16 @@ class Fact:
         self.value = Sentence(value, is_value=True)
         self._names = {one.member for one in Sentence(" ".join(words), is_value=True).names}
         kinds = [one.member.kind for one in self.value.names]
-        self.rivals = {kind for kind in kinds if kinds.count(kind) == 1}
+        is_amount = any(one.kind != "number" for one in self.value.amounts)
+        self.rivals = {one for one in kinds if kinds.count(one) == 1 and not is_amount}
         """The classes of which the value names one member."""
 
     def is_beside(self, said: Sentence) -> bool:
         """Whether a sentence is about another environment or part, such as the frontend."""
+        if said.subject and said.subject.isdisjoint(
+            self.key.keys() | set().union(*self.key.values())
+        ):
+            return True
         kinds = {one.kind for one in self._names}
         others = {one.member for one in said.names} - self._names if kinds else ()
         return bool(said.scopes - self.words) or any(one.kind in kinds for one in others)
@@ -427,7 +447,7 @@ class Claim:
         """The lookup keys under which prose meets prose that denies it."""
         if self.fact is not None or len(self.sentences) > _MOST_SENTENCES:
             return frozenset()
-        return {one.topic for one in self.sentences if one.topic}
+        return set[str]().union(*(one.topics for one in self.sentences))
 
 
 def excluded(earlier: Claim, later: Claim) -> str | None:
@@ -446,7 +466,8 @@ def excluded(earlier: Claim, later: Claim) -> str | None:
         return None
     for one in earlier.sentences:
         for other in later.sentences:
-            if one.topic == other.topic != "" and (found := _reversed(one, other)) is not None:
+            shared = one.topics & other.topics
+            if shared and (found := _reversed(one, other)) is not None:
                 return _told(*found)
     return None
 
@@ -481,7 +502,7 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
 
 def _places(value: Sentence, said: Sentence) -> AbstractSet[int]:
     """Return the places in a sentence where it says a value; empty: it does not."""
-    if value.names:
+    if value.names and all(one.kind == "number" for one in value.amounts):
         members = {one.member for one in value.names}
         stems = {stem(one.member.name) for one in value.names}
         named = {one.place for one in said.names if one.member in members}

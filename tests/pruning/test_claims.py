@@ -65,3 +65,9 @@ def test_what_is_told_names_both_values() -> None:
 )
 def test_reports_of_work_and_texts_that_agree_exclude_nothing(fact: str, said: str) -> None:
     assert not is_found(fact, said)
+
+
+def test_a_sentence_about_a_part_excludes_nothing_of_the_whole() -> None:
+    assert is_found("coverage_threshold: 85%", "CI fails below 70% coverage.")
+    assert not is_found("coverage_threshold: 85%", "The payments module has 92% coverage.")
+    assert is_found("Prefer composition over inheritance.", "Prefer inheritance over composition.")
