@@ -96,12 +96,13 @@ def test_the_pictures_of_the_readme_show_the_screens_as_they_are(unread: Paths) 
     assert END == README_END
     kept = {path.stem: path.read_text("utf-8") for path in PICTURES.iterdir()}
     taken = take_readme(unread)
-    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    pages = (REPOSITORY / "README.md", REPOSITORY / "docs" / "start.md")
+    shown = "".join(page.read_text("utf-8") for page in pages)
     assert kept.keys() == taken.keys() == set(README)
     for name, picture in taken.items():
         assert picture.is_whole, f"{name} was still being read"
         stale = f"{name} is stale: python -m memtui.channels.cli.pictures docs/pictures"
         assert words_of(picture.svg) == words_of(kept[name]), stale
-        assert f"docs/pictures/{name}.svg" in readme
+        assert f"pictures/{name}.svg" in shown
         assert len(kept[name].encode()) < 100_000
         assert not re.search(r"@font-face|url\((?!#)|@import", kept[name]), "it fetches something"

@@ -308,7 +308,7 @@ def test_settings_that_do_not_fit_are_told_before_anything_is_served(
         monkeypatch.setenv(name, value)
     out, err = Stream(), Stream()
     with redirect_stdout(out), redirect_stderr(err):
-        code = run(["--home", str(paths.data), "web"])
+        code = run(["--home", str(paths.data), "serve", "web"])
     assert (code, out.text()) == (2, "")
     assert said in err.text()
 
