@@ -148,7 +148,7 @@ def configured(operation: Operation) -> str:
     named = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
     words = [*filter(None, starmap(_set_words, named))]
     said = ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
-    if operation.status == OperationStatus.PENDING:
+    if operation.request.get("reasons"):
         return f"{said}, once a second person agrees"
     proposer = operation.request.get("author")
     return f"{said}, proposed by {proposer}" if proposer else said
