@@ -635,7 +635,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "insights",
             "n",
-            "Show what nobody updates or reads, and what grows fastest, or the list.",
+            "Show what nobody updates or reads, and what grows fastest.",
         ),
         _do("apply", "d delete", "Forget what is marked, after a yes.", _CHANGE, label="forget"),
         _do(

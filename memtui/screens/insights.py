@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -28,8 +29,10 @@ class Insights(ModalListScreen["Insight"]):
     NOTHING = ("Nothing shows here.", "esc goes back, s widens the scope.")
     AGAIN = "r looks again, esc goes back."
 
-    def __init__(self, state: AppState) -> None:
+    def __init__(self, state: AppState, known: Sequence[Insight] | None = None) -> None:
+        """Prepare the list; `known`: the insights of everything, where they were found already."""
         super().__init__(state)
+        self._known = known
         self._failed: tuple[str, ...] = ()
         """Sentences about bindings that could not be read."""
 
@@ -57,7 +60,7 @@ class Insights(ModalListScreen["Insight"]):
     @property
     def _whose(self) -> str:
         scope = self.state.record_scope
-        whole = owner_of(scope)[0] == "company_id"
+        whole = self._known is not None or owner_of(scope)[0] == "company_id"
         return "everything you see" if whole else owner_words(scope)
 
     def detail(self, row: Insight, width: int) -> Content:
@@ -69,6 +72,8 @@ class Insights(ModalListScreen["Insight"]):
         """Read all bindings, and keep the insights into the shown owner."""
         from memtui.service.usecases.pruning import plan_everything
 
+        if self._known is not None:
+            return list(self._known)
         answer = await plan_everything(self.service, self.caller)
         self._failed = tuple(one.sentence for one in answer.failed)
         owner = owner_of(self.state.record_scope)

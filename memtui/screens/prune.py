@@ -7,7 +7,7 @@ In the latter case each binding's plan is shown as it arrives; slow or failed bi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,14 +25,10 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
-    owner_of,
     owner_words,
 )
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
-from memtui.presenters.risks import WORDS
-from memtui.pruning.candidates import Reason
-from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
@@ -58,7 +54,6 @@ from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import MARK
 
 if TYPE_CHECKING:
-    from memtui.pruning.insights import Insight
     from memtui.screens.budget.view import BudgetView
     from memtui.screens.editing import EditingScreen
     from memtui.screens.following import News
@@ -68,19 +63,17 @@ if TYPE_CHECKING:
 
 Doing = Literal["", "looking", "forgetting"]
 """The background work of the review; "" while it waits for the person."""
-Shown = Literal["list", "diff", "insights"]
+Shown = Literal["list", "diff"]
 _BUSY: dict[Doing, str] = {
     "looking": "What could go is still being looked for.",
     "forgetting": "The records are being forgotten.",
 }
 _HINT = "enter filter   empty: everything   esc go back"
-_UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
 _NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
 _OF_RECORD = {"record", "history", "queries", "runs"}
 _NO_RECORD = "No record is selected."
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
-_NONE_COULD_GO = "None of its records can go: each says something else, or cannot be forgotten."
 _MOST_DAYS = 36_500
 _SOON_SECONDS = 0.3
 """Seconds to wait for all bindings before partial results are shown."""
@@ -132,8 +125,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         """The records of the last impact preview, and how many answers would differ."""
         self._whose: Choose[tuple[bool, Narrowing]] | None = None
         """The open dialog that asks whose records to review."""
-        self._before_insight: Narrowing | None = None
-        """The part shown before an insight led to its owner."""
         self._undoing = False
         """Whether an undo begun here is not in the log yet."""
         began_with = replace(self._review.narrowing, now=None)
@@ -145,10 +136,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._arranging = Background(self, "prune-arrange")
 
     def columns(self) -> Sequence[Column[ReviewLine]]:
-        """Return the columns of the candidates, the diff or the insights."""
+        """Return the columns of the candidates, or the diff."""
         if self._shown == "list":
             return review_columns(lambda: self._review)
-        return diff_columns() if self._shown == "diff" else insight_columns()
+        return diff_columns()
 
     def key(self, row: ReviewLine) -> str:
         """Return the key of a line."""
@@ -245,12 +236,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self._whose.update(self._parts())
 
     def _draw_rows(self) -> None:
-        """Draw the candidates, the diff of the marked records, or the insights."""
+        """Draw the candidates, or the diff of the marked records."""
         if self._shown == "diff":
             self.fill(self._review.diff(), "Nothing is marked.", "t goes back, space marks.")
-        elif self._shown == "insights":
-            hint = "Insights are of everything: s chooses that."
-            self.fill(self._review.insight_lines(), "Nothing shows here.", hint)
         else:
             is_narrowed = self._review.narrowing.filter != Filter() and not self._doing
             self.fill(self._review.lines, *(_NONE_PASSES if is_narrowed else self._nothing))
@@ -276,7 +264,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         return {
             "prune.apply": f"forget {fmt.count(chosen)}…" if chosen else "forget…",
             "prune.diff": "list" if self._shown == "diff" else "diff",
-            "prune.insights": "list" if self._shown == "insights" else "insights",
             "prune.group": "by reason" if self._review.by_owner else "by owner",
         }
 
@@ -306,15 +293,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self._turn(current)
 
     def action_turn(self) -> None:
-        """Mark or unmark the candidate, or all of its group, and go on to the next.
-
-        An insight leads to the records of its owner.
-        """
+        """Mark or unmark the candidate, or all of its group, and go on to the next."""
         current = self.current
         if current is None or self._shown == "diff":
-            return
-        if current.insight is not None:
-            self._go_to_owner(current.insight)
             return
         self._turn(current)
         if current.sort is not Sort.GROUP:
@@ -325,19 +306,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self.toast(row.kept, severity="warning")
         self._review.turn(row)
         self._draw_rows()
-
-    def _go_to_owner(self, insight: Insight) -> None:
-        """List the prunable records of an insight's owner, from the insight's groups on."""
-        if not self._review.could_by_owner[owner_of(insight.scope)]:
-            self.toast(_NONE_COULD_GO, severity="warning")
-            return
-        self._before_insight = self._review.narrowing
-        self._turn_to("insights")
-        self._arrange(
-            Narrowing(owner=insight.scope),
-            by_owner=False,
-            groups=_UNREAD if insight.kind is InsightKind.NEVER_READ else (),
-        )
 
     def action_all(self) -> None:
         """Mark all that is not pinned; then nothing; then what was suggested."""
@@ -350,9 +318,18 @@ class PruneReview(ModalListScreen[ReviewLine]):
         """Show the diff, or the list."""
         self._turn_to("diff")
 
-    def action_insights(self) -> None:
-        """Show the insights on each owner's memories, or the list."""
-        self._turn_to("insights")
+    @conversation
+    async def action_insights(self) -> None:
+        """Show the insights into everybody's memories; one leads to its owner's records here."""
+        from memtui.screens.insights import Insights
+
+        wanted = await self.ask(
+            Insights(self.state, self._review.insights if self._everything else None)
+        )
+        if wanted is not None and wanted.then and self._everything:
+            self._narrow(Narrowing(owner=wanted.scope))
+        elif wanted is not None:
+            self.post_message(wanted)
 
     def _turn_to(self, what: Shown) -> None:
         self._shown = "list" if self._shown == what else what
@@ -369,18 +346,15 @@ class PruneReview(ModalListScreen[ReviewLine]):
     def _narrow(self, narrowing: Narrowing) -> None:
         self._arrange(narrowing, by_owner=self._review.by_owner)
 
-    def _arrange(
-        self, narrowing: Narrowing, *, by_owner: bool, groups: Collection[str] = ()
-    ) -> None:
-        """Show another part of the review, with the cursor on the first of these groups."""
+    def _arrange(self, narrowing: Narrowing, *, by_owner: bool) -> None:
+        """Show another part of the review."""
         review = self._review
 
         def show(found: ReviewedPlans) -> None:
             found.marks = self._review.marks
             self._show_plans(found)
             self._draw_columns()
-            places = (place for place, one in enumerate(found.lines) if one.group in groups)
-            self.rows_list.go_to(next(places, 0))
+            self.rows_list.go_to(0)
 
         self._arranging.latest(
             lambda: asyncio.to_thread(review.arranged, narrowing, by_owner=by_owner),
@@ -397,7 +371,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._whose = None
         if found is None:
             return
-        self._before_insight = None
         everything, narrowing = found
         if everything != self._everything:
             self._everything = everything
@@ -570,14 +543,9 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self.copy(current.text, "Copied the text.")
 
     def may_leave(self) -> bool:
-        """Go back to the list, then to the insights; True if neither applies."""
+        """Go back to the list; True if it is shown."""
         if self._shown != "list":
             self._turn_to(self._shown)
-            return False
-        if (before := self._before_insight) is not None:
-            self._before_insight = None
-            self._turn_to("insights")
-            self._narrow(before)
             return False
         return True
 
@@ -656,15 +624,6 @@ def diff_columns() -> list[Column[ReviewLine]]:
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
         Column("diff", "what goes, and what stays", _diff, 24, flexible=True, keep=100, share=0.5),
         Column("why", "why", lambda line: line.sentence, 30, flexible=True, keep=50, tone="muted"),
-    ]
-
-
-def insight_columns() -> list[Column[ReviewLine]]:
-    """Return the columns of the insights."""
-    return [
-        Column("kind", "what", lambda line: line.group, 12, keep=90, tone="muted"),
-        Column("tokens", "tok", _tokens, 6, "right", keep=80),
-        Column("text", "what shows", lambda line: line.text, 40, flexible=True, keep=100),
     ]
 
 
@@ -778,10 +737,6 @@ def line_content(shown: ReviewLine, review: ReviewedPlans, now: datetime, width:
         words = display(group_words(shown, review), style=STRONG)
         how = "space marks all of it, or none; pinned records are only marked one by one."
         return joined([[words], [display(how, style=DIM)]], width)
-    if shown.insight is not None:
-        could = review.could_by_owner[owner_of(shown.insight.scope)]
-        how = f"enter lists the {fmt.count(could)} that could go." if could else _NONE_COULD_GO
-        return joined([[display(shown.text)], [display(how, style=DIM)]], width)
     about = [labelled("why", display(shown.sentence, limit=1_000))]
     if shown.kept:
         about.append(labelled("stays", display(shown.kept, limit=300, style=WARN)))

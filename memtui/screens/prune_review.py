@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,12 +43,11 @@ class Sort(StrEnum):
     GROUP = "group"
     STAYS = "stays"
     GOES = "goes"
-    INSIGHT = "insight"
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewLine:
-    """A group, a candidate in it, the record that stays in place of a duplicate, or an insight."""
+    """A group, a candidate in it, the record that stays in place of a duplicate."""
 
     key: str
     sort: Sort
@@ -64,7 +63,6 @@ class ReviewLine:
     """The surest of its reasons, in a few words."""
     kept: str = ""
     """Why it cannot be forgotten."""
-    insight: Insight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,27 +243,6 @@ class ReviewedPlans:
                 yield _line(Sort.STAYS, group, one, one.survivor, stays)
             survivor = one.survivor
             yield _line(Sort.GOES, group, one, one.name, one.item)
-
-    def insight_lines(self) -> list[ReviewLine]:
-        """Return the insights on the owners in this part."""
-        owner = self.narrowing.owner and owner_of(self.narrowing.owner)
-        return [
-            ReviewLine(
-                f"insight\x1f{number}",
-                Sort.INSIGHT,
-                one.kind.replace("_", " "),
-                one.sentence,
-                tokens=one.tokens,
-                insight=one,
-            )
-            for number, one in enumerate(self.insights)
-            if owner is None or owner_of(one.scope) == owner
-        ]
-
-    @cached_property
-    def could_by_owner(self) -> Counter[tuple[str, str]]:
-        """Prunable records of each owner, regardless of the narrowing."""
-        return Counter(owner_of(one.item.record.scope) for one in self._going if not one.item.kept)
 
     def parts(self) -> list[tuple[Narrowing, int, int]]:
         """Return the possible narrowings, each with its prunable and total records.

@@ -208,6 +208,11 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("enter")
         await until(pilot, lambda: "5 of 5 records could go" in screen_text(app))
         assert "prune project mech" in screen_text(app)
+        review = app.screen
+        await pilot.press("A", "n")
+        await until(pilot, lambda: "No record of project mech was written" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is review and "5 marked" in screen_text(app))
 
 
 async def test_keys_lead_from_a_row_of_the_review_to_its_record_and_back(

@@ -185,7 +185,7 @@ def test_what_is_marked_is_what_goes_and_is_saved(turns: list[tuple[str, int]]) 
 
 def test_what_an_owner_could_lose_is_counted_over_all_bindings() -> None:
     found = two_bindings()
-    assert found.owners()[OTHER] == (found.could_by_owner["subject_id", "ana"], 4)
+    assert found.owners()[OTHER] == (4, 4)
     assert found.owners()[LOCAL] == (found.could, 12)
     state = AppState(pruning=PruneFigures("local", NOW, found.owners()), scope=LOCAL)
     assert state.prune_figures is not None

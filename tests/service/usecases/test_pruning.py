@@ -53,7 +53,7 @@ async def test_everything_is_planned_without_a_limit_and_with_other_days(
             await pilot.press("P")
             await until(pilot, lambda: isinstance(app.screen, PruneReview) and bool(reviewed(app)))
             review: Any = app.screen
-            await pilot.press("x")
+            await pilot.press("m")
             await until(pilot, lambda: isinstance(app.screen, Prompt))
             await pilot.press("ctrl+u", "3", "enter")
             await until(pilot, lambda: review._rules.stale_days == 3 and not review._doing)
@@ -109,10 +109,10 @@ async def test_a_context_is_cut_to_its_budget_in_five_keys(
     else:
         async with running(paths, settings, "bindings") as (app, pilot):
             await pilot.press("5")
-            await until(pilot, lambda: "looks at one" in screen_text(app))
+            await until(pilot, lambda: "enter shows one" in screen_text(app))
             await pilot.press("enter")
             await until(pilot, lambda: "said twice" in screen_text(app))
-            await pilot.press("p")
+            await pilot.press("P")
             await until(pilot, lambda: isinstance(app.screen, PruneReview) and bool(reviewed(app)))
             said = re.search(rf"context \d+ tokens → (\d+), budget {_BUDGET}", screen_text(app))
             assert said is not None
