@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
     from memtui.screens.prune_review import LeftReview
     from memtui.service.answers import BindingView, MutationAnswer, RetrievalCount
+    from memtui.service.review.known_risks import RiskMark
 
 R = TypeVar("R")
 Answers: TypeAlias = "Sequence[MutationAnswer]"
@@ -93,6 +94,8 @@ class EditingScreen(ListScreen[R]):
         super().__init__(state)
         self.stats: dict[RecordName, RetrievalCount] = {}
         """How often each record was read; a missing record was never read."""
+        self.marks: dict[RecordName, RiskMark] = {}
+        """What is known of the risks of records, once they were looked for."""
         self.ghosts: set[RecordName] = set()
         """Forgotten records that their provider still returns."""
         self.left_review: LeftReview | None = None
@@ -112,8 +115,14 @@ class EditingScreen(ListScreen[R]):
         """Drop read counts and ghosts when the session or the active binding changes."""
         if _asked_of(before) != _asked_of(now):
             self.stats.clear()
+            self.marks.clear()
             self.ghosts.clear()
         super().watch_state(before, now)
+        if now.risks is not None and before.risks != now.risks:
+            self.risks_found()
+
+    def risks_found(self) -> None:
+        """Show the risks of the loaded rows, which were looked for."""
 
     @property
     def unsaved(self) -> Sequence[str]:
@@ -187,19 +196,24 @@ class EditingScreen(ListScreen[R]):
         raise NotImplementedError
 
     def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
-        """Update `stats` for these record ids, by binding key; not logged as an operation."""
+        """Update `stats` and `marks` for these record ids, by binding key; not an operation."""
         session, asked_in = self.session, _asked_of(self.state)
+        knows_risks = self.state.risks is not None
 
-        async def count() -> dict[RecordName, RetrievalCount]:
+        async def count() -> tuple[dict[RecordName, RetrievalCount], dict[RecordName, RiskMark]]:
             found: dict[RecordName, RetrievalCount] = {}
             for key, names in ids.items():
                 counts = await session.service.log.retrieval_stats(session.caller, key, names)
                 found |= {RecordName(key, name): one for name, one in counts.items()}
-            return found
+            risks = await session.service.risks.marks(session.caller, ids) if knows_risks else {}
+            return found, {RecordName(*name): one for name, one in risks.items()}
 
-        def show(found: dict[RecordName, RetrievalCount]) -> None:
+        def show(
+            found: tuple[dict[RecordName, RetrievalCount], dict[RecordName, RiskMark]],
+        ) -> None:
             if asked_in == _asked_of(self.state):
-                self.stats.update(found)
+                self.stats.update(found[0])
+                self.marks.update(found[1])
                 self.reorder()
 
         self._counting.every(count, show, self.fail)

@@ -102,6 +102,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         below: EditingScreen[Any],
         view: BudgetView | None = None,
         narrowing: Narrowing | None = None,
+        at: RecordName | None = None,
     ) -> None:
         """Prepare a review.
 
@@ -109,6 +110,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             below: The screen that carries out forgets and undos.
             view: The context to review; None: everything.
             narrowing: The part to show first; None: all of it.
+            at: The record to mark and go to; None: none.
         """
         super().__init__(below.state)
         self._below = below
@@ -130,8 +132,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
         began_with = replace(self._review.narrowing, now=None)
         self._begun = (self.state.scope, self.state.as_of, began_with)
         """A saved review is resumed only if its `begun` equals this."""
-        self._key = ""
+        self._key = f"{Sort.GOES}\x1f{at.binding_key}\x1f{at.record_id}" if at is not None else ""
         """Key of the row to go to once it is loaded."""
+        self._marks_it = at is not None
+        """Whether that row is to be marked."""
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
@@ -149,7 +153,8 @@ class PruneReview(ModalListScreen[ReviewLine]):
         """Look for candidates; resume at the saved position of a review, if there is one."""
         left, self._below.left_review = self._below.left_review, None
         if left is not None and left.begun == self._begun:
-            self._review, self._everything, self._key = left.review, left.everything, left.key
+            self._review, self._everything = left.review, left.everything
+            self._key = self._key or left.key
         self._read()
 
     def on_go_to(self, message: GoTo) -> None:
@@ -230,6 +235,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._draw_rows()
         if self._key and self.rows_list.go_to_key(self._key):
             self._key = ""
+            row = self.current
+            if self._marks_it and row is not None and row.name not in review.marks:
+                self._turn(row)
+            self._marks_it = False
         elif at_top:  # new rows above may have pushed the first row down
             self.rows_list.go_to(0)
         if self._whose is not None and self._whose.is_mounted:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         CompanyView,
         Resolution,
     )
+    from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
     from memtui.service.spending import SpendingStatus
 
@@ -58,6 +59,8 @@ K = TypeVar("K")
 _log = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 0.5
 """Minimum seconds between two embedding progress updates."""
+_RISKS_SECONDS = 300.0
+"""Seconds after which risks are looked for again although memtui changed nothing."""
 _DEMO_SECONDS = 1
 """Seconds between two checks of a demo's progress."""
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
@@ -122,6 +125,8 @@ class AppState:
     """The company's spending limits as last checked."""
     waiting: int = 0
     """Number of pending writes that the person may see."""
+    risks: tuple[int, RiskFigures] | None = None
+    """How often risks were looked for, and the figures since; None: not yet."""
     demo_percent: int | None = None
     """Progress of a demo that is being made; None: none is."""
     embeddings: Mapping[str, Embedding] = field(default_factory=dict)
@@ -298,6 +303,13 @@ class StateController:
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
         self._counting = Background(app, "review")
+        self._risking = Background(app, "risks")
+        self._risks_due = True
+        """Whether memories have changed since risks were looked for."""
+        self._risks_wait = 0.0
+        """The monotonic time before which risks are not looked for again."""
+        self._silent: frozenset[str] = frozenset()
+        """The bindings that did not answer then, which are not asked again."""
         self._planning = Background(app, "prune-figures")
         self._embedding = Background(app, "embedding")
         self._embedding_shown_at = 0.0
@@ -408,6 +420,8 @@ class StateController:
         self._early_line = None
         self.follower.follow(session)
         self._embedding.forget()
+        self._risking.forget()
+        self._risks_due, self._silent = True, frozenset()
         scope = was.scope or Scope(company_id=self._company)
         self._settle(
             replace(
@@ -416,6 +430,7 @@ class StateController:
                 session=session,
                 scope=scope.model_copy(update={"company_id": self._company}),
                 embeddings={},
+                risks=None,
                 filter=self._filter_of(line, session.caller.as_of),
                 filter_line=line,
                 binding_key=was.binding_key,
@@ -510,6 +525,8 @@ class StateController:
             self.resolve_again()
         if any(map(tells_of_review, news.operations)):
             self.count_waiting()
+        if news.is_part or any(one.operation_type.mutates for one in news.operations):
+            self._risks_due = True
         self._tell(news)
 
     def _not_live(self, why: str) -> None:
@@ -621,6 +638,35 @@ class StateController:
 
         waiting = partial(session.service.review.waiting, session.caller)
         self._counting.latest(waiting, show, self._tell_once)
+
+    def check_risks(self) -> None:
+        """Look for risks in the background where memories have changed; not for the past.
+
+        It takes at most a tenth of the time, and looks for changes from outside now and then.
+        """
+        session, began = self.state.session, monotonic()
+        if session is None or self.state.as_of is not None or not session.service.records:
+            return
+        is_due = self._risks_due or began > self._risks_wait + _RISKS_SECONDS
+        if not is_due or began < self._risks_wait or self._risking.busy:
+            return
+        self._risks_due, risks = False, session.service.risks
+
+        async def check() -> RiskFigures:
+            found = await risks.check(session.caller, but=self._silent)
+            self._silent |= {one.binding_key for one in found.failed}
+            return await risks.figures(session.caller)
+
+        def show(figures: RiskFigures) -> None:
+            self._risks_wait = monotonic() + 9 * (monotonic() - began)
+            times = self.state.risks[0] + 1 if self.state.risks else 1
+            self._set(replace(self.state, risks=(times, figures)))
+
+        def failed(error: MemtuiError) -> None:
+            self._risks_wait = monotonic() + _RISKS_SECONDS
+            _log.info("Risks could not be looked for: %s", error)
+
+        self._risking.latest(check, show, failed)
 
     def count_prunable(self, count: Callable[[AppState], Awaitable[PruneFigures | None]]) -> None:
         """Count prunable records in the background if unknown; not for the past."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import sign
 from memtui.service.answers import RetrievalCount
 from memtui.widgets.columns import Cell, Column
+
+if TYPE_CHECKING:
+    from memtui.service.review.known_risks import RiskMark
 
 R = TypeVar("R")
 
@@ -36,3 +40,18 @@ def read_column(
         return found.count if (found := stats.get(name_of(row))) else 0
 
     return Column("read", "read", read, 10, keep=80, order=times)
+
+
+def risk_column(
+    name_of: Callable[[R], RecordName], marks: Mapping[RecordName, RiskMark]
+) -> Column[R]:
+    """Return the column of a record's risks: `!` one that nobody dismissed, `?` not checked."""
+
+    def risk(row: R) -> Cell:
+        found = marks.get(name_of(row))
+        return Cell(sign(found) if found else "", "warning" if found and found.risks else "muted")
+
+    def count(row: R) -> int:
+        return len(found.reasons) if (found := marks.get(name_of(row))) else 0
+
+    return Column("risk", "!", risk, 1, keep=92, order=count)

@@ -191,10 +191,9 @@ async def review_dismiss(
         session.caller, binding_key, record_id, reasons, again=again
     )
     from memtui.presenters.risks import WORDS
-    from memtui.pruning.candidates import Reason
 
     what = "counts as a risk again" if again else "is no risk, until a text changes"
-    words = ", ".join(WORDS[Reason(one)] for one in done)
+    words = ", ".join(WORDS[one] for one in done)
     session.out.answer({"dismissed": not again, "risks": done}, [], f"{record_id} {what}: {words}.")
 
 

@@ -119,8 +119,9 @@ class RecordsScreen(EditingScreen[Record]):
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
         columns = record_columns(
-            self.state.clock, self.stats, self.ghosts, self.name_of, self._tokens_of
-        )
+            self.state.clock, self.stats, self.marks, self.ghosts,
+            name_of=self.name_of, tokens_of=self._tokens_of,
+        )  # fmt: skip
         found: VirtualList[Record] = VirtualList(columns, self._rows, name="record-list")
         found.sort = NEWEST_FIRST
         found.hidden = frozenset({TOKENS, "size"})
@@ -384,6 +385,11 @@ class RecordsScreen(EditingScreen[Record]):
         if self.is_current and self.state.session is not None and self._rows.loaded:
             self._count(record for _, record in self._rows.held())
 
+    def risks_found(self) -> None:
+        """Read the marks again, of what is loaded."""
+        self._count_again()
+        self.look()
+
     def _count(self, records: Iterable[Record]) -> None:
         ids: dict[str, list[str]] = defaultdict(list)
         for name in map(self.name_of, records):
@@ -428,6 +434,10 @@ class RecordsScreen(EditingScreen[Record]):
     def look(self) -> None:
         """Show the number of records, of how many if a filter is set, and the number marked."""
         words = ["reading …" if self._begun and not self._rows.loaded else self._counted()]
+        if self.state.risks is not None:
+            _, risks = self.state.risks
+            some = [f"! {fmt.count(risks.risky)} risky"] if risks.risky else []
+            words = [*some, *([] if risks.is_complete else [risks.sentence]), *words]
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
@@ -557,7 +567,10 @@ class RecordsScreen(EditingScreen[Record]):
 
     @conversation
     async def action_prune(self) -> None:
-        """Review which records could go, at first those of the screen's scope and filter."""
+        """Review which records could go: the plan that removes the risk under the cursor, if any.
+
+        Without one, at first those of the screen's scope and filter are shown.
+        """
         from memtui.screens.prune import PruneReview
         from memtui.screens.prune_review import Narrowing
 
@@ -568,7 +581,10 @@ class RecordsScreen(EditingScreen[Record]):
             filter=supported_by(self.state.filter, self.NARROWS),
             now=self.state.clock(),
         )
-        await self.visit(PruneReview(self, narrowing=narrowing))
+        row = self.rows_list.current
+        name = self.name_of(row) if row is not None else None
+        risky = name if name and (mark := self.marks.get(name)) and mark.reasons else None
+        await self.visit(PruneReview(self, narrowing=narrowing, at=risky))
 
     # The record under the cursor.
 
@@ -631,6 +647,8 @@ class RecordsScreen(EditingScreen[Record]):
             now=self.state.clock(),
             zone=self.state.zone,
             ghost=self.name_of(row) in self.ghosts,
+            mark=self.marks.get(self.name_of(row)),
+            prune_key=self.state.keymap.label("records.prune"),
             provenance=self._story_of(row),
             problem=self._no_story,
             links=self._links.get(self.name_of(row)),

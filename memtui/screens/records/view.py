@@ -12,6 +12,7 @@ from textual.content import Content
 
 from memtui.contract import Links, OperationStatus, OperationType, Record, folded
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import said
 from memtui.store.operation import Operation
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
@@ -28,11 +29,12 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, leading, line
-from memtui.widgets.record_names import RecordName, read_column
+from memtui.widgets.record_names import RecordName, read_column, risk_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import Provenance, RetrievalCount
     from memtui.service.operations.facts import FactAnswer, FactValue
+    from memtui.service.review.known_risks import RiskMark
 
 _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8
@@ -46,12 +48,15 @@ TOKENS = "tokens"
 def record_columns(
     now: Callable[[], datetime],
     stats: Mapping[RecordName, RetrievalCount],
+    marks: Mapping[RecordName, RiskMark],
     ghosts: Collection[RecordName],
+    *,
     name_of: Callable[[Record], RecordName],
     tokens_of: Callable[[Record], int],
 ) -> list[Column[Record]]:
     """Return the columns; relative times count from `now`."""
     return [
+        risk_column(name_of, marks),
         Column("age", "age", lambda one: fmt.ago(one.updated_at or one.created_at, now()), 6,
                "right", keep=90, tone="muted"),
         Column("size", "size", lambda one: fmt.count(len(one.text)), 6, "right", keep=20,
@@ -96,6 +101,8 @@ class RecordView:
     now: datetime
     zone: tzinfo | None = None
     ghost: bool = False
+    mark: RiskMark | None = None
+    """What is known of its risks; None: nothing yet."""
     provenance: Provenance | None = None
     problem: str = ""
     """Why the provenance could not be read."""
@@ -107,6 +114,8 @@ class RecordView:
     """Its links and backlinks; None: not known."""
     key: FactAnswer | None = None
     """The value in force for the fact's key; None: not read."""
+    prune_key: str = "P"
+    """The key of the plan that removes a risk."""
 
 
 def record_content(view: RecordView, width: int) -> Content:
@@ -115,6 +124,7 @@ def record_content(view: RecordView, width: int) -> Content:
     return joined(
         [
             list(_head(view)),
+            list(_risks(view)),
             [_summary_of(view)] if record.summary else [],
             [_text_of(view)],
             list(_key(view)),
@@ -126,6 +136,17 @@ def record_content(view: RecordView, width: int) -> Content:
         ],
         width,
     )
+
+
+def _risks(view: RecordView) -> Iterator[Line]:
+    mark = view.mark
+    if mark is not None and not mark.checked:
+        yield labelled("risk", display("not checked yet", style=DIM))
+    for number, one in enumerate(mark.risks if mark else ()):
+        words = display(said(one), limit=400, style=DIM if one.dismissed else WARN)
+        yield labelled("" if number else "risk", words)
+    if mark and mark.reasons:
+        yield labelled("", key_hint(view.prune_key, "plan to let it go"))
 
 
 def _text_of(view: RecordView) -> Content:

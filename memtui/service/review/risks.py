@@ -64,6 +64,7 @@ class Risks(KnownRisks):
         caller: Caller,
         binding_key: str | None = None,
         *,
+        but: Collection[str] = (),
         so_far: Callable[[int], None] = lambda _records: None,
     ) -> RisksAnswer:
         """Find the risks of all records that the caller sees, and keep them.
@@ -73,6 +74,7 @@ class Risks(KnownRisks):
         Args:
             caller: Who asks.
             binding_key: The binding; None: all.
+            but: Bindings to leave out.
             so_far: Called with the number of records read so far.
 
         Raises:
@@ -103,6 +105,7 @@ class Risks(KnownRisks):
                 self.check_binding, caller, key, asked.fan_out, comparing, partial(report, key)
             )
             for key in asked.outcomes
+            if key not in but
         }
         await gather(asked, calls, answered)
         risky = tuple(one for part in found.values() for one in part.risky)

@@ -57,7 +57,7 @@ async def test_everything_is_planned_without_a_limit_and_with_other_days(
             await until(pilot, lambda: isinstance(app.screen, Prompt))
             await pilot.press("ctrl+u", "3", "enter")
             await until(pilot, lambda: review._rules.stale_days == 3 and not review._doing)
-            names = {words: reason.value for reason, words in WORDS.items()}
+            names = {words: reason for reason, words in WORDS.items()}
             lines = [one for one in reviewed(app) if one.sort is Sort.GOES]
             found = {(one.text, names[one.reason]) for one in lines}
     assert found == {("Writes Lua", "exact_duplicate")}
