@@ -43,10 +43,12 @@ _CHANGED = re.compile(
 """Words of the past that state the present."""
 _OPEN = re.compile(
     r"\b(?:could|might|maybe|perhaps|consider\w*|plans?|planned|would|if|propos\w+|suggested|"
-    r"evaluat\w+|try|tried|wants? to|for example|e\.g|temporarily)\b"
+    r"evaluat\w+|also|both|as well|additionally|try|tried|wants? to|for example|e\.g|temporarily)\b"
 )
 """Words that state nothing yet."""
-_LIMITED = re.compile(r"\b(?:only|unless|except|until|if|when|besides)\b")
+_LIMITED = re.compile(
+    r"\b(?:(?:before|after) (?:you|we|it|they)|only|unless|except|until|if|when|besides)\b"
+)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _TOKEN = re.compile(
     r"https?://[^\s,;)]+|(?:\.?\w|[#$])(?:[\w.:/@+#%'’-]*[\w+#%])?|[,;()?]|--?|[–—]"
@@ -64,7 +66,8 @@ _FORMS = {
     "host": re.compile(r"(?:[a-zA-Z][\w\-]*\.)+[a-z]{2,}(?::\d+)?"),
     "image": re.compile(r"[a-z]+:[\w.\-]+"),
     "code": re.compile(r"(?=.*\d)(?=.*[a-z])[a-z]\w*(?:-\w+)+"),
-    "name": re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"),
+    "locale": re.compile(r"[a-z]{2}[-_][A-Z]{2}"),
+    "name": re.compile(r"[A-Z][a-zA-Z]*[a-z][A-Z]*(?: [A-Z][a-z]+)?"),
 }
 _MEASURES = frozenset({"length", "size", "width", "height"})
 """Words of a key whose number does not count what the key names."""
@@ -336,7 +339,7 @@ class Sentence:
     @cached_property
     def subject(self) -> AbstractSet[str]:
         """The stems of a subject of several words, such as “The payments module”; else empty."""
-        if self._word(0) not in _set("articles"):
+        if self._word(0) not in _set("articles") or self._word(1) in _set("whole"):
             return frozenset()
         verbs = (
             place
@@ -534,7 +537,7 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
     own = fact.value.amounts[0] if fact.value.amounts else None
     for one in said.amounts if own is not None and len(fact.value.words) <= _ENOUGH else ():
         before = said.stems[one.place - 1] if one.place else ""
-        is_subject = one.place == 1 and before in fact.key and said.words[2:3] in (["is"], ["are"])
+        is_subject = one.place == 1 and before in fact.key and said.words[3:4] == ["for"]
         if own is None or one.kind != own.kind or one.place in said.denied or is_subject:
             continue
         is_bare = len(fact.value.words) == 1 and (

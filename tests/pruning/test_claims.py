@@ -71,3 +71,16 @@ def test_a_sentence_about_a_part_excludes_nothing_of_the_whole() -> None:
     assert is_found("coverage_threshold: 85%", "CI fails below 70% coverage.")
     assert not is_found("coverage_threshold: 85%", "The payments module has 92% coverage.")
     assert is_found("Prefer composition over inheritance.", "Prefer inheritance over composition.")
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("python: 3.11", "Tests also run on Python 3.12 and 3.13."),
+        ("Never amend a pushed commit.", "Amend the commit before you push it."),
+        ("Ana likes tea.", "Ana likes coffee too."),
+        ("code_owner: Ana", "The code owner approves in GitHub."),
+    ],
+)
+def test_what_is_added_or_limited_excludes_nothing(known: str, said: str) -> None:
+    assert not is_found(known, said)
