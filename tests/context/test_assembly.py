@@ -176,7 +176,7 @@ def test_sections_come_in_the_order_of_the_tiers_whatever_the_order_given() -> N
     context = assemble(given_order, counter=COUNTER)
     assert [section.kind for section in context.sections] == list(SectionKind)
     assert context.sections[-1].tier == "L3 search"
-    assert [(section.tier[:2], section.budget) for section in context.sections[:-1]] == [
+    assert [(section.tier[:2], section.budget) for section in context.sections[:-2]] == [
         ("L0", 400),
         ("L1", 250),
         ("L1", 250),
