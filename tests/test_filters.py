@@ -40,6 +40,7 @@ from memtui.filters import (
     supported_by,
     unsupported,
 )
+from memtui.presenters.filter_words import completions, understood
 from memtui.store.conditions import condition, conditions
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
@@ -649,3 +650,24 @@ def test_what_a_refusal_says_to_try_is_taken() -> None:
 def test_what_is_no_time_ahead_is_refused(text: str, told: str) -> None:
     with pytest.raises(Invalid, match=told):
         parse_expiry(text, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("risk:any", "risk:any"),
+        ("-risk:Secret,order", "-risk:holds_secret,poisoned"),
+        ("risk:duplicate", "risk:exact_duplicate,near_duplicate"),
+        ("risk:none risk:unchecked", "risk:none risk:unchecked"),
+    ],
+)
+def test_risks_have_short_names_and_unknown_ones_are_refused(line: str, written: str) -> None:
+    found = parse_filter(line, now=NOW)
+    assert format_filter(found) == written
+    assert parse_filter(written, now=NOW) == found
+    assert completions("risk:se", {}) == ["risk:secret"]
+    assert understood(parse_filter("-risk:secret", now=NOW), UTC) == "risk is not holds secret"
+    with pytest.raises(Invalid, match="did you mean secret"):
+        parse_filter("risk:secrt", now=NOW)
+    with pytest.raises(Invalid, match="cannot narrow operations"):
+        refuse_unsupported(found, FilterTarget.OPERATIONS)
