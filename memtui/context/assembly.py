@@ -47,6 +47,8 @@ ORDER: tuple[frozenset[str], ...] = (
 _MARKED = re.compile(r"\n<memory\b.*?\n</memory>(?=\n)", re.DOTALL)
 _NAMED = 3
 """Most facts that a warning names."""
+_PREFIX = re.compile(r"\[MEMORY [^\]]*\]: ")
+"""What a company's fact begins with; it is no part of what the fact says."""
 _LINE_BREAK = re.compile(r"[\n\r]")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -402,7 +404,8 @@ def by_relevance(
         budget: Tokens of the whole context.
     """
     facts = [fact for one in sections if one.rule.bullets for fact in one.facts]
-    shared = [words_in(one.text.replace("_", " "), prompt) if prompt else [] for one in facts]
+    said = (_PREFIX.sub("", one.text, count=1).replace("_", " ") for one in facts)
+    shared = [words_in(text, prompt) if prompt else [] for text in said]
     common = Counter(word for words in shared for word in words)
     why: dict[int, str] = {}
     scores: dict[int, float] = {}

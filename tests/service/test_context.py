@@ -486,7 +486,8 @@ async def test_facts_come_by_relevance_where_that_is_chosen(service: MemoryServi
     await write(service, "Tests run on each push", APOLLO)
     await write(service, "Never deploy on a Friday", APOLLO, tags=("rules",))
     await write(service, "Deploys take an hour, and so do restores", APOLLO)
-    prompt = "Which branch do we deploy from?"
+    await write(service, "Customers are guests", COMPANY)
+    prompt = "Which branch do we deploy from, and what scope has a memory?"
 
     async def told(**fields: object) -> tuple[dict[str, str], dict[str, str], ContextAnswer]:
         request = asked(APOLLO, **{"by_relevance": True, "prompt": prompt} | fields)
@@ -501,7 +502,7 @@ async def test_facts_come_by_relevance_where_that_is_chosen(service: MemoryServi
         "deploy_branch: release": "the prompt says “branch”, “deploy”",
         "Deploys take an hour, and so do restores": "the prompt says “deploy”",
     }
-    assert left == {"Tests run on each push": NOT_RELEVANT}
+    assert list(left.values()) == [NOT_RELEVANT, NOT_RELEVANT]
     assert (await told())[2].text == answer.text
     whole = (await told(by_relevance=False))[2]
     assert answer.tokens < whole.tokens

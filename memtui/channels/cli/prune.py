@@ -222,10 +222,10 @@ async def _applied(session: Session, planned: PruneAnswer, *, yes: bool) -> Forg
 def _reasons(names: Sequence[str]) -> list[Reason]:
     from memtui.pruning.candidates import Reason
 
-    try:
-        return [Reason(name) for name in names]
-    except ValueError as error:
-        raise Invalid(f"There is no such reason; choose from {', '.join(Reason)}.") from error
+    known = [one for one in Reason if one is not Reason.LEAST_WORTH]
+    if not set(names) <= set(known):
+        raise Invalid(f"There is no such reason; choose from {', '.join(known)}.")
+    return [Reason(name) for name in names]
 
 
 def _document(planned: PruneAnswer) -> dict[str, Any]:

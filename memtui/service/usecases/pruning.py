@@ -281,6 +281,6 @@ def _stuck(parts: _Parts, budget: int) -> str:
              if count]  # fmt: skip
     left = parts.without({one.name for one in parts.all if one.item.worth}, budget)
     return (
-        f"Nothing is marked: {' and '.join(words)} cannot go and have {left.tokens:,} tokens, "
+        f"Nothing is marked: {' and '.join(words)} cannot go. They have {left.tokens:,} tokens, "
         f"more than the budget of {budget:,}; unpin or shorten some, or raise the budget."
     )

@@ -135,6 +135,7 @@ async def test_a_context_is_cut_to_its_budget_in_five_keys(
     assert "Nothing of 10 is marked to go." in again.err
     stuck = await command("facts", "prune", "--subject", "ana", "--to-budget", "--budget", "9")
     assert stuck.code == 1
-    assert "1 rule and 1 pinned fact cannot go and have " in stuck.err
+    assert "1 rule and 1 pinned fact cannot go. They have " in stuck.err
     clash = await command("facts", "prune", "--to-budget", "--everything")
     assert clash.code == 2
+    assert (await command("facts", "prune", "--reason", "least_worth")).code == 2
