@@ -72,6 +72,8 @@ _GAP_SECONDS = 0.1
 _IDLE_SECONDS = 0.5
 """Idle time before a read that a key interrupted is started again."""
 _RESTED_SECONDS = 10
+_RECOUNT_SECONDS = 60
+"""Seconds from a change to the next count of the prunable records."""
 """Idle time before the prunable records are counted."""
 _LOOK_SECONDS = 0.1
 """Interval of checking whether a screen still reads, or the app is idle."""
@@ -165,7 +167,7 @@ class MemtuiApp(App[None]):
         self._unseen = unseen
         """Whether no person uses the app: it then only reads, and saves no session."""
         self._first_screen = screen or ""
-        self._loaded = self._spared = False
+        self._loaded = self._spared = self._counts_again = False
         self._given_theme = ""
         """Theme set by an option, a variable or the settings file; empty if none sets one."""
         self._typed = Typed(self, self._give, self._stays, self._leaves)
@@ -379,6 +381,7 @@ class MemtuiApp(App[None]):
             from memtui.screens.prune import count_unasked
 
             self.controller.count_prunable(count_unasked)
+            self._counts_again = False
         else:
             self.set_timer(_RESTED_SECONDS, self._count_rested)
 
@@ -522,6 +525,10 @@ class MemtuiApp(App[None]):
         over = (one for one in self.screen_stack[1:] if isinstance(one, ServiceScreen))
         for screen in (*self._frames, *over):
             screen.happened(news)
+        known = self.state.prune_figures
+        if known is not None and known.verdict is None and not self._counts_again:
+            self._counts_again = True
+            self.set_timer(_RECOUNT_SECONDS, self._count_rested)
 
     def _failed(self, error: MemtuiError) -> None:
         toast(self, str(error), severity="error")

@@ -45,6 +45,7 @@ from memtui.screens.prune_review import (
 from memtui.screens.readers import choose_reader
 from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
 from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
+from memtui.service.usecases.verdict import verdict_of
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
@@ -194,7 +195,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._coming.forget()
         review = await asyncio.to_thread(self._taking_over, lambda: review_of(found))
         if self.state.as_of is None:
-            figures = await asyncio.to_thread(figures_of, review, self.state)
+            figures = await asyncio.to_thread(figures_of, review, found, self.state)
             self.post_message(PrunePlanned(figures))
         return review
 
@@ -580,10 +581,11 @@ _MOST_UNASKED = 2_000
 """The most records to plan without being asked: each takes about two milliseconds."""
 
 
-def figures_of(review: ReviewedPlans, state: AppState) -> PruneFigures:
-    """Return the prune figures of each owner from a review of everything. Blocking."""
-    unread = tuple(one.binding_key for one in review.failed)
-    return PruneFigures(state.scope.company_id, state.clock(), review.owners(), unread)
+def figures_of(review: ReviewedPlans, found: PruneAnswer, state: AppState) -> PruneFigures:
+    """Return the figures of each owner and the verdict from a review of everything. Blocking."""
+    unread, now = tuple(one.binding_key for one in review.failed), state.clock()
+    verdict = verdict_of(found, state.settings.context_model, now)
+    return PruneFigures(state.scope.company_id, now, review.owners(), unread, verdict)
 
 
 async def count_unasked(state: AppState) -> PruneFigures | None:
@@ -595,7 +597,7 @@ async def count_unasked(state: AppState) -> PruneFigures | None:
     if total is None or total > _MOST_UNASKED:
         return None
     found = await plan_everything(session.service, session.caller)
-    return await asyncio.to_thread(lambda: figures_of(review_of(found), state))
+    return await asyncio.to_thread(lambda: figures_of(review_of(found), found, state))
 
 
 def review_of(found: PruneAnswer) -> ReviewedPlans:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
     from memtui.service.spending import SpendingStatus
+    from memtui.service.usecases.verdict import Verdict
 
 K = TypeVar("K")
 
@@ -84,6 +85,8 @@ class PruneFigures:
     """(prunable, total) by owner scope; the company's scope has the sum of all."""
     unread: tuple[str, ...] = ()
     """Bindings that did not answer; their records are not counted."""
+    verdict: Verdict | None = None
+    """None: memories have changed since."""
 
     @property
     def without(self) -> str:
@@ -527,6 +530,9 @@ class StateController:
             self.count_waiting()
         if news.is_part or any(one.operation_type.mutates for one in news.operations):
             self._risks_due = True
+            found = self.state.pruning
+            if found is not None and found.verdict is not None:
+                self.use_pruning(replace(found, verdict=None))
         self._tell(news)
 
     def _not_live(self, why: str) -> None:
@@ -671,11 +677,12 @@ class StateController:
     def count_prunable(self, count: Callable[[AppState], Awaitable[PruneFigures | None]]) -> None:
         """Count prunable records in the background if unknown; not for the past."""
         state = self.state
-        if state.session is None or state.as_of is not None or state.prune_figures is not None:
+        known = state.prune_figures
+        if state.session is None or state.as_of is not None or (known and known.verdict):
             return
 
         def show(found: PruneFigures | None) -> None:
-            if self.state.prune_figures is None and _asked_of(state) == _asked_of(self.state):
+            if self.state.prune_figures is known and _asked_of(state) == _asked_of(self.state):
                 self.use_pruning(found)
 
         def failed(error: MemtuiError) -> None:

@@ -120,7 +120,7 @@ class FilterLine(Vertical):
         return [one.pad_left(_INDENT) for one in said]
 
     def _count(self, width: int) -> Content:
-        return display(self.count, style=DIM).truncate(width * 6 // 10, ellipsis=True)
+        return display(self.count, style=DIM).truncate(width * 7 // 10, ellipsis=True)
 
     def _make_room(self) -> None:
         """Let the input end before the count."""

@@ -170,6 +170,9 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await until(pilot, lambda: app.state.prune_figures is not None)
         await pilot.press("5")
         await until(pilot, lambda: re.search("user +ana .*1 of 2 could go", screen_text(app)))
+        await pilot.press("4")
+        verdict = re.compile(r"7 memories: \d+ tokens, \$0\.\d+ a session, 2 doubled · ")
+        await until(pilot, lambda: verdict.search(screen_text(app)))
         await pilot.press("1", "s")
         await until(pilot, lambda: "project mech  1 of 5 could go" in screen_text(app))
         await pilot.press("escape", "P")
@@ -193,6 +196,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.frame)
         assert await left() == 5
+        assert app.state.pruning is None
         await pilot.press("s")
         await until(pilot, lambda: "project mech" in screen_text(app))
         assert "could go" not in screen_text(app)

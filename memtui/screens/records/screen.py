@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
+from memtui.presenters.verdict import verdict_words
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
@@ -446,7 +447,18 @@ class RecordsScreen(EditingScreen[Record]):
                 words.insert(0, f"{phrase} {', '.join(keys)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
-        self.show_count("  ".join(words))
+        said = "  ".join(words)
+        figures = self.state.prune_figures
+        if figures and figures.verdict and not (marked or self._is_narrowed):
+            room = self.size.width * 7 // 10 - len(said) - len(" · ")
+            said = " · ".join(filter(None, [verdict_words(figures.verdict, room), said]))
+        self.show_count(said)
+
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Show another verdict."""
+        super().watch_state(before, now)
+        if self.is_mounted and before.prune_figures != now.prune_figures:
+            self.look()
 
     def _counted(self) -> str:
         """Return how many records pass the filter, and of how many, if that is known."""

@@ -1,0 +1,49 @@
+"""A verdict on all memories: how much there is, what it costs, and what a person should look at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from memtui.context.cost import price
+from memtui.contract import RISKS
+from memtui.pruning.candidates import REPEATS, Reason
+from memtui.service.context.pruning import PruneAnswer
+
+_RISKY = frozenset(map(Reason, RISKS)) - REPEATS
+_STALE = frozenset({Reason.EXPIRED, Reason.STALE, Reason.NEVER_READ, Reason.COSTLY})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Figures of all records that the caller sees."""
+
+    records: int
+    tokens: int
+    """Tokens of all records in a prompt."""
+    cost_usd: Decimal | None
+    """Their price in each request; None: unpriced."""
+    risky: int
+    doubled: int
+    """Records that repeat another."""
+    stale: int
+    """Records that are expired, or were not read for long."""
+
+
+def verdict_of(found: PruneAnswer, model: str, at: datetime) -> Verdict:
+    """Sum up the plans of all bindings. Blocking, as the price table is read."""
+    plans = found.plans.values()
+
+    def number(reasons: Collection[Reason]) -> int:
+        handles = (
+            {one.record.handle for one in plan.candidates if one.reason in reasons}
+            for plan in plans
+        )
+        return sum(map(len, handles))
+
+    items = [item for plan in plans for item in plan.items]
+    tokens = sum(item.tokens for item in items)
+    cost = price(model, tokens, at=at).cost_usd
+    return Verdict(len(items), tokens, cost, number(_RISKY), number(REPEATS), number(_STALE))
