@@ -332,9 +332,7 @@ class Sentence:
         stems = (places.get(place, one) for place, one in enumerate(self.stems)
                  if one in self.content)  # fmt: skip
         words = [*dict.fromkeys(stems)]
-        if len(words) < _ENOUGH:
-            return frozenset()
-        return {f"~ {' '.join(one[:_ENOUGH])}" for one in (words, sorted(words))}
+        return {f"~ {' '.join(one[:_ENOUGH])}" for one in (words, sorted(words)) if one}
 
     @cached_property
     def subject(self) -> AbstractSet[str]:
