@@ -123,9 +123,13 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
     shown = [row.content.plain for row in rows_of(view, state())]
     assert shown[0].endswith("used here: the binding `b` (for the project p)")
     assert [line for line in shown if "◀" in line] == [
-        "└─ b ◀ vault  ○ checking",
+        "└─ b ◀  vault  ○ checking",
         "   → project p  ◀",
     ]
+    bindings = (binding("a"), binding("longer"))
+    healths = {"a": health("a", 0), "longer": health("longer", 60)}
+    drawn = [row.content.plain for row in rows_of(BindingsView(bindings, healths, ()), state())]
+    assert len({one.index(" vault ") for one in drawn if " vault " in one}) == 1
 
 
 def test_problems_are_counted_listed_and_placed() -> None:

@@ -158,7 +158,7 @@ def _binding_rows(
     problems = health.health.problems if health else ()
     branch = "└─ " if last else "├─ "
     steps = [_step_note(other, one) for other, one in view.steps_of(binding.key)]
-    yield TreeRow(line(_binding_line(branch, binding, health, state), *steps, gap="  "), binding)
+    yield TreeRow(line(_binding_line(branch, binding, view, state), *steps, gap="  "), binding)
     for target in binding.targets:
         yield TreeRow(stem + _target_line(binding, target, state), binding, target)
     for problem in problems[:_PROBLEMS_SHOWN]:
@@ -175,14 +175,36 @@ def _path_note(state: AppState) -> Content:
     return display(f"   used here: the binding `{key}` ({reason})", limit=300, style=DIM)
 
 
-def _binding_line(
+def _binding_cells(
     branch: str, binding: BindingView, health: BindingHealth | None, state: AppState
-) -> Content:
+) -> tuple[Content, ...]:
+    """Return the cells of a binding that align with those of the others."""
     active = serves(binding, state)
     mark, word, style = health_words(binding, health)
-    notes: list[Content | None] = [
+    records = health.health.records if health is not None else None
+    name = display(binding.key, limit=60, style=f"bold {ACCENT}" if active else "bold")
+    lead = Content.styled(branch, ACCENT if active else DIM) + name
+    return (
+        lead + Content.styled(" ◀", f"bold {ACCENT}") if active else lead,
+        display(binding.provider_key, limit=40, style=DIM),
         display(f"{mark} {word}", style=style),
-        display("read-only", style=WARN) if binding.read_only else None,
+        display("read-only", style=WARN) if binding.read_only else Content(""),
+        display("" if records is None else counted(records, "record"), style=DIM),
+    )
+
+
+def _binding_line(
+    branch: str, binding: BindingView, view: BindingsView, state: AppState
+) -> Content:
+    health = view.healths.get(binding.key)
+    every = [_binding_cells(branch, one, view.healths.get(one.key), state) for one in view.bindings]
+    widths = [max(cell.cell_length for cell in column) for column in zip(*every, strict=True)]
+    cells = _binding_cells(branch, binding, health, state)
+    padded = [
+        cell + Content(" " * (width - cell.cell_length))
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    notes: list[Content | None] = [
         display("shared with another company", style=WARN) if binding.shared else None,
         display("captures", style=DIM) if binding.captures else None,
     ]
@@ -192,15 +214,9 @@ def _binding_line(
         if health.latencies_ms:
             spark = sparkline(health.latencies_ms, 12)
             notes.append(display(f"{spark} {duration(health.latencies_ms[-1])}", style=DIM))
-        if health.health.records is not None:
-            notes.append(display(counted(health.health.records, "record"), style=DIM))
         if health.health.problems:
             notes.append(display(counted(len(health.health.problems), "problem"), style=WARN))
-    name = display(binding.key, limit=60, style=f"bold {ACCENT}" if active else "bold")
-    lead = Content.styled(branch, ACCENT if active else DIM) + name
-    arrow = Content.styled(" ◀", f"bold {ACCENT}") if active else None
-    provider = display(f" {binding.provider_key}", limit=40, style=DIM)
-    return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
+    return line(*padded, *notes, gap="  ")
 
 
 def _step_note(other: str, found: InSync) -> Content:
