@@ -66,7 +66,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
-_RISKS_SECONDS = 2
 _GAP_SECONDS = 0.1
 """Idle time before another step is prepared."""
 _IDLE_SECONDS = 0.5
@@ -127,6 +126,9 @@ class MemtuiApp(App[None]):
     Raises:
         Invalid: the keymap or the theme in the settings is not valid, or the screen does not exist.
     """
+
+    RISKS_SECONDS = 2
+    """Seconds between two looks whether memories have changed, and with them their risks."""
 
     TITLE = "memtui"
     CSS_PATH = styles_path()
@@ -307,7 +309,7 @@ class MemtuiApp(App[None]):
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
         if not self._unseen:
             self.set_interval(_EMBED_SECONDS, self.controller.embed)
-            self.set_interval(_RISKS_SECONDS, self.controller.check_risks)
+            self.set_interval(self.RISKS_SECONDS, self.controller.check_risks)
             self.controller.watch_demo()
         if self._prepares:
             self.run_worker(self._prepare())

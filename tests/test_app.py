@@ -172,7 +172,6 @@ async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
 ) -> None:
     await fill(paths, settings, "Deploys happen from main")
     monkeypatch.setattr("memtui.app._GAP_SECONDS", 0)
-    monkeypatch.setattr("memtui.app._RISKS_SECONDS", 3_600)  # looking for risks reads memories
     async with running(paths, settings, screen="records", prepares=True) as (app, pilot):
         await until(pilot, lambda: len(app._frames) == len(SCREENS))
         await settle(pilot, app)

@@ -45,6 +45,13 @@ def sign(mark: RiskMark | None) -> str:
     return "!" if mark.reasons else ""
 
 
+def briefly(mark: RiskMark) -> str:
+    """Return what is known of a record's risks in a few words; empty where it has none."""
+    if not mark.checked:
+        return "? not checked for risks"
+    return f"! {'; '.join(WORDS[one] for one in mark.reasons)}" if mark.reasons else ""
+
+
 def totals(figures: RiskFigures) -> str:
     """Return how many records are risky and for what, and how much was looked at."""
     if not figures.checked:

@@ -26,7 +26,12 @@ _LONGEST_SECONDS = 60
 
 
 class Watched(MemtuiApp):
-    """Keeps what was ever told in a toast: toasts themselves go after some seconds."""
+    """Keeps what was ever told in a toast: toasts themselves go after some seconds.
+
+    It looks for risks where a test says so: what that reads is in the log.
+    """
+
+    RISKS_SECONDS = 3_600
 
     told: tuple[str, ...] = ()
 

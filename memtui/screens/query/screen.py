@@ -31,6 +31,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, asked_with
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import briefly
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Sheet
 from memtui.screens.editing import refused_by
@@ -63,6 +64,7 @@ from memtui.widgets.panes import DetailPane, Drawn, Fitted, Notice, OptionRows, 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
     from memtui.service.operations.everywhere import FoundSnippet
+    from memtui.service.review.known_risks import RiskMark
     from memtui.store.operation import Operation, OperationPage
 
 _MOST_RESULTS = 1_000
@@ -91,6 +93,8 @@ class QueryView:
     """The last answer, while past questions are shown in its place."""
     changed: frozenset[tuple[str, str]] = frozenset()
     """Bindings and ids of results that were changed or forgotten since the answer."""
+    marks: Mapping[tuple[str, str], RiskMark] = field(default_factory=dict)
+    """What is known of the risks of the results, by binding and id."""
     said: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The person's verdicts on the results, by binding and id."""
     past: tuple[Operation, ...] | None = None
@@ -187,6 +191,7 @@ class QueryScreen(MemtuiScreen):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._past = Background(self, "past")
+        self._marking = Background(self, "risks-of-results")
         self._asked_last: QueryRequest | None = None
         self._stood: int | None = None
         """Index of the selected result before past questions replaced the results."""
@@ -267,6 +272,8 @@ class QueryScreen(MemtuiScreen):
                 was.intent, was.top_k, was.matching, asked=was.asked, spent=was.spent
             )
         super().watch_state(before, now)
+        if now.risks is not None and before.risks != now.risks:
+            self._read_marks()
 
     def forget(self) -> None:
         """Drop the answer, so that the question is asked again."""
@@ -385,12 +392,31 @@ class QueryScreen(MemtuiScreen):
             answer=answer,
             aside=None,
             changed=frozenset(),
+            marks={},
             said={},
             asked=self.view.asked + 1,
             spent=self.view.spent + answer.usage,
         )
         self._cards.focus()
         self.load()
+        self._read_marks()
+
+    def _read_marks(self) -> None:
+        """Read what is known of the risks of the results, once risks were looked for."""
+        session, answer = self.session, self.view.answer
+        if answer is None or self.state.risks is None:
+            return
+        ids: dict[str, list[str]] = {}
+        for key, one in placed(answer):
+            ids.setdefault(key, []).append(one.handle.provider_record_id)
+
+        def show(marks: dict[tuple[str, str], RiskMark]) -> None:
+            if self.view.answer is answer:
+                self.view = replace(self.view, marks=marks)
+
+        self._marking.latest(
+            lambda: session.service.risks.marks(session.caller, ids), show, self.fail
+        )
 
     # Drawing.
 
@@ -398,7 +424,10 @@ class QueryScreen(MemtuiScreen):
         """Draw what changed."""
         if not self.is_mounted:
             return
-        if (before.answer, before.said, before.changed) != (now.answer, now.said, now.changed):
+        if any(
+            getattr(before, name) != getattr(now, name)
+            for name in ("answer", "said", "changed", "marks")
+        ):
             goes_on = (
                 before.asking and before.request is now.request
             ) or before.answer is now.answer
@@ -756,6 +785,7 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
             binding=key if view.is_joined else "",
             said=view.said.get((key, one.handle.provider_record_id), ""),
             changed=(key, one.handle.provider_record_id) in view.changed,
+            mark=view.marks.get((key, one.handle.provider_record_id)),
         )
         for rank, (key, one) in enumerate(placed(view.answer), 1)
     ]
@@ -766,7 +796,11 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
     now, zone = state.clock(), state.zone
     if (snippet := view.snippet(index)) is not None:
         words = words_of(view.question)
-        shown = RecordView(snippet, now, zone, words=words, score=snippet.score)
+        place = placed(view.answer)[index][0] if view.answer and index is not None else ""
+        mark = view.marks.get((place, snippet.handle.provider_record_id))
+        shown = RecordView(
+            snippet, now, zone, mark=mark, prune_key="", words=words, score=snippet.score
+        )
         record = record_content(shown, width)
         if not view.is_joined:
             return record
@@ -838,11 +872,12 @@ def snippet_card(
     binding: str = "",
     said: str = "",
     changed: bool = False,
+    mark: RiskMark | None = None,
 ) -> Content:
     """Return the card of a result: rank, score and text, and its origin below.
 
     `binding`: shown if results of several bindings are listed. `said`: the person's verdict.
-    `changed`: it was changed or forgotten since the answer.
+    `changed`: it was changed or forgotten since the answer. `mark`: what is known of its risks.
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
@@ -854,7 +889,8 @@ def snippet_card(
     place = display(binding, limit=40, style=ACCENT) if binding else None
     verdict = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
     stale = Content.styled("≠ changed", WARN) if changed else None
-    comes_from = line(stale, verdict, place, origin(snippet, now), gap=SEPARATOR)
+    risk = Content.styled(briefly(mark), WARN if mark.reasons else DIM) if mark else None
+    comes_from = line(risk, stale, verdict, place, origin(snippet, now), gap=SEPARATOR)
     below = hanging(Content(" " * lead.cell_length), comes_from, width, most=1)
     return lines([body, below])
 

@@ -115,7 +115,7 @@ class RecordView:
     key: FactAnswer | None = None
     """The value in force for the fact's key; None: not read."""
     prune_key: str = "P"
-    """The key of the plan that removes a risk."""
+    """The key of the plan that removes a risk; empty: none leads there."""
 
 
 def record_content(view: RecordView, width: int) -> Content:
@@ -145,7 +145,7 @@ def _risks(view: RecordView) -> Iterator[Line]:
     for number, one in enumerate(mark.risks if mark else ()):
         words = display(said(one), limit=400, style=DIM if one.dismissed else WARN)
         yield labelled("" if number else "risk", words)
-    if mark and mark.reasons:
+    if mark and mark.reasons and view.prune_key:
         yield labelled("", key_hint(view.prune_key, "plan to let it go"))
 
 
