@@ -16,6 +16,7 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.state import GoTo
+from memtui.store.operation import DELIVERIES
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
@@ -166,8 +167,8 @@ class RunsScreen(ModalListScreen["Run"]):
 
     @conversation
     async def action_replay(self) -> None:
-        """Replay the run under the cursor."""
-        await self.visit(ReplayScreen(self.state, self.row.run_id))
+        """Replay the run under the cursor, from the step that delivered the record on."""
+        await self.visit(ReplayScreen(self.state, self.row.run_id, self._record))
 
     def action_operations(self) -> None:
         """Show all operations of the run."""
@@ -198,9 +199,11 @@ class ReplayScreen(ModalListScreen["RunStep"]):
     READING = "Replaying the run …"
     NOTHING = _NOTHING
 
-    def __init__(self, state: AppState, run_id: str) -> None:
+    def __init__(self, state: AppState, run_id: str, record: RecordAt | None = None) -> None:
+        """Prepare the list; the cursor begins on the step that delivered `record`."""
         super().__init__(state)
         self._run_id = run_id
+        self._record = record
         self._run: Run | None = None
 
     def columns(self) -> list[Column[RunStep]]:
@@ -278,8 +281,17 @@ class ReplayScreen(ModalListScreen["RunStep"]):
             self.load_on()
 
     async def read(self) -> tuple[RunStep, ...]:
-        """Read the run, and the state of its records."""
-        return await self._page(0)
+        """Read the run and the state of its records, up to the step that delivered the record."""
+        steps = await self._page(0)
+        wanted, self._record = self._record, None
+        while wanted is not None:
+            delivered = next((one for one in steps if _has(one, wanted)), None)
+            if delivered is not None:
+                self.written = self.key(delivered)
+            if delivered is not None or self.following is None:
+                break
+            steps += await self._page(self.following)
+        return steps
 
     async def read_on(self) -> tuple[RunStep, ...]:
         """Read the steps after those that came."""
@@ -351,6 +363,15 @@ class ReplayScreen(ModalListScreen["RunStep"]):
 
 
 # How a step reads.
+
+
+def _has(step: RunStep, record: RecordAt) -> bool:
+    """Return whether a step returned a record, under its present id or a former one."""
+    key, name = record[0], record[1].provider_record_id
+    return step.operation.operation_type in DELIVERIES and any(
+        one.binding_key == key and name in {one.handle.provider_record_id, one.new_id}
+        for one in step.records
+    )
 
 
 def _verb(step: RunStep) -> Cell:

@@ -55,6 +55,7 @@ from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
 from memtui.store.operation import (
     APP_CHANNEL,
+    DELIVERIES,
     INTERNAL,
     READS,
     Loaded,
@@ -69,8 +70,6 @@ from memtui.store.visibility import Visibility, seen
 
 _SEQ: Column[int] = OPERATIONS.c.seq
 
-_DELIVERIES = (*READS, OperationType.GET)
-"""Types of operation by which a run gets to know a record."""
 _NO_USE = sorted(map(str, (OperationType.CONFIGURE, *CONTROL)))
 """Types of operation that use no memory."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
@@ -658,7 +657,7 @@ class OperationStore:
         named = [among(run, test) for test in chosen.field_tests() if test.field == "run_id"]
         where += [run.is_not(None), *named]
         if record is not None:
-            touched = self._touched(record[0], _DELIVERIES, record[1])
+            touched = self._touched(record[0], DELIVERIES, record[1])
             where.append(_SEQ.in_(select(columns.seq).where(*touched)))
         own = (*self._own, OPERATIONS.c.channel != APP_CHANNEL)
         found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)

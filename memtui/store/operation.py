@@ -45,6 +45,9 @@ LOOKS = (
 READS = (OperationType.QUERY, OperationType.CONTEXT)
 """The operations that count as a read of a record: a query's result, a model's context."""
 
+DELIVERIES = (*READS, OperationType.GET)
+"""The operations by which a run gets to know a record."""
+
 # Not IN: for a long list DuckDB uses a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
 INTERNAL = (

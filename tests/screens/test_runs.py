@@ -133,3 +133,19 @@ async def test_a_filter_that_lets_no_run_through_says_so(
         assert "No run passes the filter" in screen_text(app)
         await pilot.press("T")
         assert toasts(app)[-1] == "No run is selected."
+
+
+async def test_a_replay_begins_at_the_step_that_delivered_the_record(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, NOTES[:1])
+    agent = Caller(company_id="local", principal="agent:coding", channel="mcp", run_id="run-8")
+    for asked in ("zebras", "deploy", "main"):
+        await service.query(agent, QueryRequest(scope=SCOPE, query=asked))
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: pointed_at(app) == NOTES[0])
+        await pilot.press("T")
+        await shown(app, pilot, RunsScreen)
+        await pilot.press("enter")
+        await shown(app, pilot, ReplayScreen)
+        assert app.screen.query_one(VirtualList).cursor == 1
