@@ -171,7 +171,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("5")
         await until(pilot, lambda: re.search("user +ana .*1 of 2 could go", screen_text(app)))
         await pilot.press("4")
-        verdict = re.compile(r"7 memories: \d+ tokens, \$0\.\d+ a session, 2 doubled · ")
+        verdict = re.compile(r"7 memories: \d+ tokens, \$0\.\d+ a session, (2 risky, )?2 doubled")
         await until(pilot, lambda: verdict.search(screen_text(app)))
         await pilot.press("1", "s")
         await until(pilot, lambda: "project mech  1 of 5 could go" in screen_text(app))

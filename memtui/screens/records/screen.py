@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -435,10 +436,12 @@ class RecordsScreen(EditingScreen[Record]):
     def look(self) -> None:
         """Show the number of records, of how many if a filter is set, and the number marked."""
         words = ["reading …" if self._begun and not self._rows.loaded else self._counted()]
-        if self.state.risks is not None:
-            _, risks = self.state.risks
-            some = [f"! {fmt.count(risks.risky)} risky"] if risks.risky else []
-            words = [*some, *([] if risks.is_complete else [risks.sentence]), *words]
+        risks = self.state.risks[1] if self.state.risks is not None else None
+        if risks and not risks.is_complete:
+            words.insert(0, risks.sentence)
+        verdict = self._verdict(len("  ".join(words)))
+        if risks and risks.risky and not verdict:
+            words.insert(0, f"! {fmt.count(risks.risky)} risky")
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
@@ -448,11 +451,16 @@ class RecordsScreen(EditingScreen[Record]):
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
         said = "  ".join(words)
-        figures = self.state.prune_figures
-        if figures and figures.verdict and not (marked or self._is_narrowed):
-            room = self.size.width * 7 // 10 - len(said) - len(" · ")
-            said = " · ".join(filter(None, [verdict_words(figures.verdict, room), said]))
-        self.show_count(said)
+        self.show_count(" · ".join(filter(None, [verdict, said])))
+
+    def _verdict(self, taken: int) -> str:
+        """Return the verdict on all memories, beside `taken` cells; empty: unknown or narrowed."""
+        figures, state = self.state.prune_figures, self.state
+        if not figures or not figures.verdict or self._is_narrowed:
+            return ""
+        risky = state.risks[1].risky if state.risks else figures.verdict.risky
+        room = self.size.width * 7 // 10 - taken - len(" · ")
+        return verdict_words(replace(figures.verdict, risky=risky), room)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Show another verdict."""
