@@ -252,7 +252,8 @@ class Companies(ServiceModule):
             )
             there = caller.model_copy(update={"company_id": company_id})
             await runtime.may_configure(there)
-            if (await runtime.ask(find_company, company_id)).second_yes:
+            row = await runtime.ask(bindings.company, company_id)  # gone where a removal was killed
+            if row is not None and row.second_yes:
                 raise Denied(
                     f"A second person has to agree to changes of {company_id}; turn that off with "
                     f"`memtui companies configure {company_id} --second-yes off` first."
