@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
@@ -20,6 +21,7 @@ from memtui.widgets.detail_lines import HINT_GAP, diff_lines, key_hint, spread
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines, toast
 from memtui.widgets.editor import ForeignInput, ForeignTextArea, OneLineArea
+from memtui.widgets.keys import bindings_everywhere
 from memtui.widgets.panes import Drawn, Fitted
 
 T = TypeVar("T")
@@ -73,7 +75,10 @@ class Dialog(DimmingScreen[T]):
     """
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high")]
-    BINDINGS = [("escape", "back", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_everywhere("tour", "help"),
+        ("escape", "back", "back"),
+    ]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""
     THROWN_AWAY: ClassVar[tuple[str, ...] | None] = None
@@ -107,6 +112,14 @@ class Dialog(DimmingScreen[T]):
             self.app.push_screen(throw_away(*self.THROWN_AWAY), answered)
         else:
             self.dismiss(None)
+
+    async def action_everywhere(self, verb: str) -> None:
+        """Show help or tour over it, or go back and show a numbered screen."""
+        if verb.startswith("go_"):
+            self.action_back()
+            if self.is_written and self.THROWN_AWAY is not None:
+                return  # it asks first
+        await self.app.run_action(verb, self.app)
 
     def on_resize(self) -> None:
         """Drop the frame if question and keys need its lines."""

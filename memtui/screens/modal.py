@@ -33,6 +33,7 @@ from typing import Any, ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -50,6 +51,7 @@ from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Column
 from memtui.widgets.display import WARN, display
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
+from memtui.widgets.keys import bindings_everywhere
 from memtui.widgets.panes import Drawn, Fitted, Split
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Highlighted, PagesWanted, SortAsked, VirtualList
@@ -71,6 +73,7 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     NARROWS: ClassVar[FilterTarget] = FilterTarget.OPERATIONS
     """What the filter narrows."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_everywhere("tour")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
@@ -264,6 +267,16 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         groups = (group, "list")
         self.app.push_screen(Help("Keys", groups, self.state.keymap, self.why_disabled))
 
+    def may_close(self) -> bool:
+        """Return whether another screen may take its place; a job goes on below that one."""
+        return self.may_leave()
+
+    async def action_everywhere(self, verb: str) -> None:
+        """Show the tour over it, or close and show a numbered screen."""
+        if verb.startswith("go_") and self.may_close():
+            self.dismiss(None)
+        await self.app.run_action(verb, self.app)
+
     def action_leave(self) -> None:
         """Go back, from the details to the list first."""
         if self.opened:
@@ -303,6 +316,10 @@ class RunScreen(ModalListScreen[R]):
         """Stop what runs; it cleans up."""
         self.run.stop()
         self.draw()
+
+    def may_close(self) -> bool:
+        """Return whether nothing runs."""
+        return not self.run.busy
 
     def may_leave(self) -> bool:
         """Stop what runs where that may be, and go back once it has ended."""

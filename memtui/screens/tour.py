@@ -67,11 +67,7 @@ class Tour(Sheet):
     BOX = "dialog-sheet dialog-tour"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"try_out({place})", "try") for place, key in enumerate("abc")),
-        *(
-            Binding(",".join(ACTIONS[name].keys), f"go('{tab.mode}')", tab.title, id=name)
-            for tab in SCREENS
-            for name in [f"app.go_{tab.mode}"]
-        ),
+        Binding(",".join(ACTIONS["app.tour"].keys), "back", "close", id="app.tour"),
         Binding("enter", "back", "start"),
     ]
 
@@ -200,11 +196,6 @@ class Tour(Sheet):
         self.dismiss(None)
         if thing.leads is not None:
             self.app.post_message(thing.leads)
-
-    async def action_go(self, mode: str) -> None:
-        """Go to a screen."""
-        self.dismiss(None)
-        await self.app.run_action(f"go_{mode}", self.app)
 
 
 def _said(thing: Thing) -> Content:

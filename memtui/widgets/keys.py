@@ -10,6 +10,18 @@ NO_KEY = "no_key"
 """What stands for the key of an action without one; the keymap may give it a key."""
 
 
+def bindings_everywhere(*verbs: str) -> list[BindingType]:
+    """Return the bindings by which a dialog or review leads to the numbered screens.
+
+    `verbs` are further actions of the app. The screen carries them out as `action_everywhere`.
+    """
+    return [
+        Binding(",".join(one.keys), f"everywhere('{one.verb}')", one.label, id=one.id, show=False)
+        for one in actions_of("app")
+        if one.verb.startswith("go_") or one.verb in verbs
+    ]
+
+
 def bindings_for(group: str) -> list[BindingType]:
     """Return the bindings of a group, for the `BINDINGS` of its screen or widget.
 

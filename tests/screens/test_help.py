@@ -99,3 +99,26 @@ async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: S
         await until(pilot, lambda: "Everywhere: help" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Help))
+
+
+async def test_numbers_and_the_tour_do_the_same_on_every_layer(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["Use tabs."])
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await until(pilot, lambda: "Use tabs." in screen_text(app))
+        for keys in ("d", "h", "W", "dollar_sign"):
+            for key, mode in (("5", "budget"), ("4", "records")):
+                await pilot.press(keys)
+                await until(pilot, lambda: app.screen is not app.frame)
+                await pilot.press("f3")
+                await until(pilot, lambda: "Welcome to memtui" in screen_text(app))
+                await pilot.press("f3")
+                await until(pilot, lambda: "Welcome to memtui" not in screen_text(app))
+                await pilot.press(key)
+                await until(pilot, lambda: app.screen is app.frame)
+                assert app.current_mode == mode
+                await pilot.press("4")
+                await until(pilot, lambda: app.current_mode == "records")
+        await pilot.press("s", "5")
+        assert app.screen is not app.frame, "a digit in a line is text"
