@@ -176,6 +176,7 @@ async def nothing(*_asked: object) -> None:
     """Check nothing."""
 
 
+@ON_BOTH
 async def test_what_is_no_risk_is_remembered_until_the_text_changes(
     service: MemoryService, scope: Scope
 ) -> None:
@@ -237,6 +238,7 @@ async def test_nobody_learns_of_records_that_they_may_not_see(service: MemorySer
         await service.risks.dismiss(BEN, "default", order.handle.provider_record_id)
 
 
+@ON_BOTH
 async def test_a_purge_erases_what_is_known_of_a_record(
     service: MemoryService, scope: Scope
 ) -> None:
