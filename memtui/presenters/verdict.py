@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from memtui.presenters.format import counted, short_money
 
 if TYPE_CHECKING:
-    from memtui.service.usecases.verdict import Verdict
+    from memtui.service.usecases.verdict import MemoryVerdict
 
 
-def verdict_words(found: Verdict, most: int) -> str:
+def verdict_words(found: MemoryVerdict, most: int) -> str:
     """Return a verdict in at most `most` characters; empty where that is too few."""
     cost = f"{short_money(found.cost_usd, unpriced=found.cost_usd is None)} a session"
     named = ((found.risky, "risky"), (found.doubled, "doubled"), (found.stale, "stale"))

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
     from memtui.service.spending import SpendingStatus
-    from memtui.service.usecases.verdict import Verdict
+    from memtui.service.usecases.verdict import MemoryVerdict
 
 K = TypeVar("K")
 
@@ -85,7 +85,7 @@ class PruneFigures:
     """(prunable, total) by owner scope; the company's scope has the sum of all."""
     unread: tuple[str, ...] = ()
     """Bindings that did not answer; their records are not counted."""
-    verdict: Verdict | None = None
+    verdict: MemoryVerdict | None = None
     """None: memories have changed since."""
 
     @property

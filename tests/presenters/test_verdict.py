@@ -5,9 +5,9 @@ from decimal import Decimal
 import pytest
 
 from memtui.presenters.verdict import verdict_words
-from memtui.service.usecases.verdict import Verdict
+from memtui.service.usecases.verdict import MemoryVerdict
 
-FOUND = Verdict(1_206, 8_212, Decimal("0.0246"), 1, 12, 340)
+FOUND = MemoryVerdict(1_206, 8_212, Decimal("0.0246"), 1, 12, 340)
 DOUBTS = "1 risky, 12 doubled, 340 stale"
 
 

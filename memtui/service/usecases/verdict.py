@@ -17,7 +17,7 @@ _STALE = frozenset({Reason.EXPIRED, Reason.STALE, Reason.NEVER_READ, Reason.COST
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MemoryVerdict:
     """Figures of all records that the caller sees."""
 
     records: int
@@ -32,7 +32,7 @@ class Verdict:
     """Records that are expired, or were not read for long."""
 
 
-def verdict_of(found: PruneAnswer, model: str, at: datetime) -> Verdict:
+def verdict_of(found: PruneAnswer, model: str, at: datetime) -> MemoryVerdict:
     """Sum up the plans of all bindings. Blocking, as the price table is read."""
     plans = found.plans.values()
 
@@ -46,4 +46,4 @@ def verdict_of(found: PruneAnswer, model: str, at: datetime) -> Verdict:
     items = [item for plan in plans for item in plan.items]
     tokens = sum(item.tokens for item in items)
     cost = price(model, tokens, at=at).cost_usd
-    return Verdict(len(items), tokens, cost, number(_RISKY), number(REPEATS), number(_STALE))
+    return MemoryVerdict(len(items), tokens, cost, number(_RISKY), number(REPEATS), number(_STALE))
