@@ -203,8 +203,8 @@ def _refuse_growth(tree: dict[str, Any]) -> None:
     _growth(tree, by_query)
     if math.prod(by_query) > MOST_GROWTH:
         raise Denied(
-            f"Functions such as replace would make a text more than {MOST_GROWTH:,} times longer "
-            "here; nest fewer of them."
+            f"Nested functions such as replace could make a text more than {MOST_GROWTH:,} times "
+            "longer; nest them less deeply."
         )
 
 

@@ -414,7 +414,7 @@ class ServiceScreen(SizedScreen[GoTo]):
             select = "Select a change before it on Operations to undo that one."
             raise Invalid(f"{found.sentence} {select}")
         if not found.happened:
-            raise Invalid(f"{found.sentence} So there is nothing of it to undo.")
+            raise Invalid(f"{found.sentence} So it has nothing to undo.")
         return True
 
     def undo_question(self, found: UndoCandidate) -> Confirm:

@@ -147,7 +147,7 @@ class InSyncScreen(StepScreen):
     async def action_rebuild(self) -> None:
         """Write the records again that the second binding lacks, after a yes."""
         question = Confirm(
-            f"Write again into {self._right.key} what it lacks of {self._left.key}?",
+            f"Write again into {self._right.key} the records that it lacks from {self._left.key}?",
             verb="write it",
             detail="Facts get their history too. Nothing is deleted.",
             otherwise="leave it",

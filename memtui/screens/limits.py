@@ -199,7 +199,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
     def action_copy(self) -> None:
         """Copy the status of the limit."""
         said = spending.sentence(self.row, self.state.true_clock(), self.state.zone)
-        self.copy(said, "Copied the limit with what was spent of it.")
+        self.copy(said, "Copied the limit and its spending.")
 
 
 _UNITS = {"usd": "US dollars", "tokens": "tokens"}

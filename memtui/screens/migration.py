@@ -238,7 +238,7 @@ class Migration(StepScreen):
         detail = f"No record is touched; {here} stays as it is, and b rolls back."
         question: Dialog[Any] = Confirm(asked, verb="cut over", detail=detail, otherwise="leave it")
         if not whole:
-            detail = f"{here} could not be listed whole: it may hold more than was moved.\n{detail}"
+            detail = f"{here} could not be listed completely: it may hold more records.\n{detail}"
             question = TypedConfirm(asked, word=there, verb="cut over anyway", detail=detail)
         if await self.ask(question):
             self._switch(back=False, force=not whole)
@@ -351,7 +351,7 @@ def verified(found: Verified) -> Iterator[StepRow]:
         yield StepRow("sample", found.sample, drawn, "muted")
     missing = "not in the destination"
     if found.destination_at_least:
-        missing = "not found in the destination, which cannot be listed whole"
+        missing = "not found in the destination, which cannot be listed completely"
     yield StepRow("matched", found.matched, f"of {found.checked:,} that were compared", "success")
     for what, number, why in (
         ("missing", found.missing, missing),

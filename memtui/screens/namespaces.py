@@ -212,7 +212,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
 
 def _deleted_words(gone: NamespaceDeleted) -> str:
     if gone.forget_operation_id is None:
-        return f"Deleted {gone.name}; it held nothing."
+        return f"Deleted {gone.name}; it was empty."
     them = fmt.counted(gone.records, "record")
     rest = "; the others are gone for good" if gone.at_least else ""
     return f"Deleted {gone.name}; u brings the {them} back{rest}."

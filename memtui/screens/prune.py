@@ -746,7 +746,7 @@ def line_content(shown: ReviewLine, review: ReviewedPlans, now: datetime, width:
     """Return the details of a line of the review."""
     if shown.sort is Sort.GROUP:
         words = display(group_words(shown, review), style=STRONG)
-        how = "space marks all of it, or none; pinned records are only marked one by one."
+        how = "space marks all records of the group, or none; pinned ones are marked one by one."
         return joined([[words], [display(how, style=DIM)]], width)
     about = [labelled("why", display(shown.sentence, limit=1_000))]
     if shown.kept:

@@ -193,7 +193,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             asked = Confirm(
                 f"Accept {fmt.counted(len(chosen), 'write')}?",
                 verb="accept",
-                detail="One whose record has changed since it was held stays in the queue.",
+                detail="A write whose record has changed since then stays in the queue.",
                 otherwise="go back",
             )
             if await self.ask(asked):
@@ -372,9 +372,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         read = partial(self.service.bindings.all, self.caller)
         bindings = await self.wait("reading the rules", read)
         if not bindings:
-            raise NotFound(
-                "There is no binding whose writes could be held; a on screen 1 adds one."
-            )
+            raise NotFound("There is no binding with writes to review; a on screen 1 adds one.")
         keys = [Choice(one.key, _with_rules(one)) for one in bindings]
         key = keys[0].value
         if len(keys) > 1:
@@ -509,7 +507,7 @@ def difference(found: PendingDetails, zone: tzinfo | None) -> list[Line]:
         return [display(_GONE, style=WARN)]
     shown: list[Line] = []
     if found.changed:
-        shown.append(display("What is there has changed since it was held.", style=WARN))
+        shown.append(display("The record has changed since this write was held.", style=WARN))
     for one in found.differences:
         before, after = one.before, one.after
         if before is not None and len(found.differences) > 1:

@@ -359,7 +359,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         if step.context is not None and step.context.text is not None:
             self.copy(step.context.text, "Copied the delivered text.")
         else:
-            self.copy(words.what(step), "Copied what it was about.")
+            self.copy(words.what(step), "Copied the text of the step.")
 
 
 # How a step reads.
@@ -415,7 +415,7 @@ def _about(step: RunStep) -> Iterator[Line]:
     yield key_hint("t", "what would be delivered now")
     yield Content("")
     if context.text is None:
-        yield display("The text is not kept any more.", style=DIM)
+        yield display("The text is no longer stored.", style=DIM)
     elif not context.text:
         yield display("There was nothing new to tell.", style=DIM)
     else:

@@ -118,7 +118,7 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
     NOUN = "version"
     READING = "Reading the versions …"
     NOTHING = (
-        "No version of it is known.",
+        "No version of this record is known.",
         "It was never changed through memtui, and its provider keeps none.",
     )
 

@@ -107,7 +107,7 @@ async def test_a_person_decides_on_what_agents_wrote(
         await service.write(ANA, WriteRequest(scope=SCOPE, source=kept.source, content="By hand"))
         await service.correct(ANA, change.model_copy(update={"text": "Deploys happen from trunk"}))
         await pilot.press("g", "r")
-        await shows(pilot, app, "has changed since it was held")
+        await shows(pilot, app, "has changed since this write was held")
         type_at_once(app, "r", "a")  # it is not read again yet
         await shows(pilot, app, "would change has changed since")
         await pilot.press("y")

@@ -220,7 +220,7 @@ def _verified(found: Verified, endpoints: Endpoints) -> Iterator[Line]:
         total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)
         yield f"a sample: {total} were compared, --seed {found.seed}"
     if found.missing and found.destination_at_least:
-        yield f"missing means not found: {endpoints.destination.key} cannot be listed whole"
+        yield f"missing means not found: {endpoints.destination.key} cannot be listed completely"
     for one in found.mismatches:
         names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
         fields = f": {', '.join(one.fields).replace('_', ' ')}" if one.fields else ""

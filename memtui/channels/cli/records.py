@@ -115,7 +115,7 @@ def _record(session: Session, answer: GetAnswer, origin: Provenance | None) -> I
             end = link.handle.provider_record_id if link.handle else shown.NOWHERE
             yield Dim(f"{label}  {shown.link_words(link)}  {end}")
     if answer.backlinks_capped:
-        yield Dim("linked by  and more, which are not told")
+        yield Dim("linked by  more records, which are not listed")
     if origin is not None:
         yield from _provenance(session, origin)
 

@@ -438,7 +438,7 @@ def _binding_detail(
         (
             "review",
             "; ".join(one.name for one in binding.review)
-            or "nothing is held; Q, then w, sets what is held",
+            or "no write waits for review; Q, then w, sets the rules",
         ),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
