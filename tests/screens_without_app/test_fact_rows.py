@@ -24,6 +24,7 @@ from memtui.screens.budget.view import (
 )
 from memtui.screens.state import AppState, PruneFigures
 from memtui.service.answers import RetrievalCount
+from memtui.service.review.known_risks import FoundRisk, RiskMark
 from memtui.service.usecases.remembered import OwnerShare
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
@@ -62,10 +63,14 @@ def test_a_filter_line_narrows_the_facts() -> None:
     tea = found[[row.text for row in found].index("likes tea")]
     repeated = {one for one in (tea.handle,) if one is not None}
     reads = RetrievalCount(count=3, last_at=NOW - timedelta(days=2), last_rank=1)
+    secret = RiskMark(checked=True, risks=(FoundRisk(reason="holds_secret"),))
+    marks = {tea.name: secret}
 
     def texts(line: str) -> list[str]:
         chosen = parse_filter(line, now=NOW)
-        passing = narrowed(found, chosen, stats={tea.name: reads}, repeated=repeated, now=NOW)
+        passing = narrowed(
+            found, chosen, stats={tea.name: reads}, marks=marks, repeated=repeated, now=NOW
+        )
         return [row.text for row in passing]
 
     for line in ("LIKES lua", "-tea", "by:user:mei", "-by:agent:coding", "since:now", "read:never",
@@ -75,6 +80,13 @@ def test_a_filter_line_narrows_the_facts() -> None:
         assert texts(line) == ["likes tea"], line
     for line in ("kind:note,guidance", "cost:>9", "stale:>2d -dup:yes"):
         assert texts(line) == [], line
+
+    assert texts("risk:any") == texts("risk:secret") == ["likes tea"]
+    assert texts("risk:unchecked") == ["likes Lua"]
+    assert texts("risk:none") == texts("-risk:any") == []  # what is not checked is neither
+    marks |= {row.name: RiskMark(checked=row is not tea) for row in found}
+    assert texts("risk:none") == texts("-risk:any") == ["likes Lua"]
+    assert texts("risk:unchecked") == ["likes tea"]
 
 
 def test_places_follow_the_scope_and_each_section_has_one() -> None:

@@ -261,10 +261,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.follow(place.binding_key for place in view.places)
         self._read_timeline()
         self._compare()
-        ids: dict[str, list[str]] = defaultdict(list)
-        for handle, key in self._binding_keys.items():
-            ids[key].append(handle.provider_record_id)
-        self.count_reads(ids)
+        self.risks_found()
         if self.focused is None or not self.focused.display:
             self.focus_body()
         if self._again:
@@ -285,6 +282,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.view.rows,
             self.state.filter,
             stats=self.stats,
+            marks=self.marks,
             repeated={one for same in self.view.same.values() for one in same},
             now=self.state.clock(),
         )
@@ -293,6 +291,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         shown.notice = self._nothing()
         shown.show(self._rows)
         self.look()
+
+    def risks_found(self) -> None:
+        """Read the marks of the facts again, and how often each was read."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for handle, key in self._binding_keys.items():
+            ids[key].append(handle.provider_record_id)
+        self.count_reads(ids)
 
     def _nothing(self) -> tuple[str, str]:
         if self.view.rows:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount
     from memtui.service.context.contexts import ContextAnswer, ContextRequest
     from memtui.service.history.metrics import FactDay, FactMetrics
+    from memtui.service.review.known_risks import RiskMark
 
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
 """The scope field of each kind of owner."""
@@ -285,10 +286,14 @@ def narrowed(
     chosen: Filter,
     *,
     stats: Mapping[RecordName, RetrievalCount],
+    marks: Mapping[RecordName, RiskMark],
     repeated: Collection[RecordHandle],
     now: datetime,
 ) -> list[FactRow]:
-    """Return the rows that match a filter: words, author, kind, dates and use."""
+    """Return the rows that match a filter: words, author, kind, dates and use.
+
+    A row without a mark is unchecked: it has neither a risk nor none.
+    """
     words = (chosen.text or "").split()
     asked = [
         *(one for one in chosen.field_tests() if one.field in _TESTS),
@@ -297,9 +302,10 @@ def narrowed(
     ]
 
     def passes(row: FactRow) -> bool:
-        fact, reads = row.fact, stats.get(row.name)
-        made = fact.created_at
-        used = Used(reads.last_at if reads else None, row.tokens or 0, row.handle in repeated)
+        fact, reads, mark = row.fact, stats.get(row.name), marks.get(row.name)
+        made, repeats = fact.created_at, row.handle in repeated
+        last_read = reads.last_at if reads else None
+        used = Used(last_read, row.tokens or 0, repeats, mark.states if mark else None)
         return is_used_as(chosen, used, now) and (
             all(
                 any(_TESTS[field](fact, value) for value in values) != excluded
