@@ -23,6 +23,7 @@ from textual.widgets import Input
 
 from memtui.analytics.figures import FAILED, Bucket, FigureGroup, Figures, HitSign, Stats
 from memtui.analytics.layout import ArchiveFolder
+from memtui.analytics.sql import SqlAnswer
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
@@ -49,7 +50,13 @@ from memtui.screens.analytics.sql_editor import (
     completions,
     word_before,
 )
-from memtui.screens.analytics.sql_pane import ResultRow, SqlPane, place_of, result_columns
+from memtui.screens.analytics.sql_pane import (
+    ResultRow,
+    SqlPane,
+    place_of,
+    result_charts,
+    result_columns,
+)
 from memtui.screens.following import News
 from memtui.screens.kept import SavedStatement, load_named
 from memtui.service import Caller, MemoryService
@@ -434,6 +441,85 @@ def test_what_is_held_for_review_is_told_beside_how_the_others_ended(short: bool
     figures = Figures(operation_count=2, success_count=2)
     said = figures_content(Selected("all", figures), HitSign.USED, 80, short=short).plain
     assert "held" not in said
+
+
+@pytest.mark.slow
+async def test_a_result_of_sql_becomes_charts_and_rows_again(
+    log: Paths, settings: Settings
+) -> None:
+    async with charted(log, settings, (80, 24)) as (app, pilot):
+        pane = app.screen.query_one(SqlPane)
+        await pilot.press("t")
+        await until(pilot, lambda: isinstance(app.focused, SqlEditor))
+        await pilot.press("escape", "z")
+        await until(pilot, lambda: "no result to draw" in str(toasts(app)))
+        for asked, said in (
+            ("SELECT 'a', 'b' FROM range(3)", "no number to draw"),
+            ("SELECT 'a', 1", "two rows at least; this is 1 row."),
+        ):
+            await pilot.press("i")
+            await run(app, pilot, asked)
+            await pilot.press("escape", "z")
+            await until(pilot, lambda: said in str(toasts(app)))  # noqa: B023
+            assert rows(app).has_focus
+        await pilot.press("i")
+        days = "DATE '2026-03-04' - i::INTEGER AS day, i AS queries, -i AS lost"
+        await run(app, pilot, f"SELECT {days} FROM range(3) AS many(i)")
+        await pilot.press("escape", "down", "z")
+        await until(pilot, lambda: "▲2026-03-03" in screen_text(app))
+        assert pane.charts.has_focus
+        assert [chart.title for chart in pane.charts.charts] == ["queries by day", "lost by day"]
+        await pilot.press("left")
+        await until(pilot, lambda: "day 2026-03-02 · queries 2 · lost -2" in status(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Row 3" in screen_text(app))
+        await pilot.press("escape", "z")
+        await until(pilot, lambda: rows(app).has_focus)
+        assert first(app).values[1] == 2
+        await pilot.press("z", "escape")
+        await until(pilot, lambda: rows(app).has_focus and not pane.charts.display)
+        await pilot.press("z", "i")
+        await run(app, pilot, "SELECT 1 AS one")
+        assert rows(app).display
+        assert isinstance(app.focused, SqlEditor)
+
+
+@pytest.mark.parametrize(
+    ("statement", "labels", "heights", "mark"),
+    [
+        ("VALUES ('b', 1.5), ('a', NULL), (NULL, 2)", ("b", "a", "null"), (1.5, None, 2.0), "1.5"),
+        ("VALUES (1, 'nan'::DOUBLE), (2, 'inf'::FLOAT)", ("1", "2"), (None, None), "1.5"),
+        ("VALUES ('a', INTERVAL 90 SECOND), ('b', NULL)", ("a", "b"), (90.0, None), "1.5 s"),
+        (
+            "VALUES (TIMESTAMPTZ '2026-03-01 00:00Z', 1), (TIMESTAMPTZ '2026-03-02 00:00Z', 2)",
+            ("2026-03-01", "2026-03-02"),
+            (1.0, 2.0),
+            "1.5",
+        ),
+        (
+            "VALUES (TIMESTAMP '2026-03-01 00:00:07', 10::HUGEINT), ('2026-03-02 10:30', 2)",
+            ("2026-03-01 00:00", "2026-03-02 10:30"),
+            (10.0, 2.0),
+            "1.5",
+        ),
+    ],
+)
+def test_bars_of_a_result_have_short_names_and_finite_heights(
+    statement: str, labels: tuple[str, ...], heights: tuple[float | None, ...], mark: str
+) -> None:
+    found = duckdb.sql(statement)
+    assert found is not None
+    answer = SqlAnswer(
+        columns=tuple(found.columns),
+        types=tuple(map(str, found.types)),
+        rows=tuple(found.fetchall()),
+        truncated=False,
+    )
+    listed = [ResultRow(place, values) for place, values in enumerate(answer.rows)]
+    [chart] = result_charts(answer, listed, UTC)
+    assert chart.labels == labels
+    assert chart.series[0].values == heights
+    assert chart.unit(1.5) == mark
 
 
 @pytest.mark.slow

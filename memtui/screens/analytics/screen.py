@@ -181,7 +181,7 @@ class AnalyticsScreen(MemtuiScreen):
         self.query_one("#half-charts", HalfTab).show(active=not sql)
         self.query_one("#half-sql", HalfTab).show(active=sql)
         self.missing = {Need.CHARTS: ""} if sql else {Need.SQL: ""}
-        self.labels = {"analytics.half": "charts" if sql else "SQL"}
+        self.labels = {"analytics.half": "charts", "analytics.large": "chart"} if sql else {}
         self._draw_status_line()
 
     def focus_body(self) -> None:
@@ -572,7 +572,10 @@ class AnalyticsScreen(MemtuiScreen):
         self.load()
 
     def action_large(self) -> None:
-        """Show the chosen chart alone, or all again."""
+        """Show the chosen chart alone, or all again; in SQL, draw the result or list its rows."""
+        if self._sql.display:
+            self._sql.turn_charts()
+            return
         self.set_focus(self._grid)
         self._grid.turn_large()
 

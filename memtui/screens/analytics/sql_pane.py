@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,15 +19,18 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widgets import Static
 
-from memtui.contract import MemtuiError, NotFound
+from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.json_text import plain, plain_text
 from memtui.presenters import format as fmt
+from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.files import Table
+from memtui.screens.analytics.plots import short_count
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
 from memtui.visible import visible
 from memtui.widgets.background import Background
+from memtui.widgets.charts import Chart, Series
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import SEPARATOR
 from memtui.widgets.display import BAD, DIM, WARN, display, hanging, line, lines
@@ -47,6 +51,14 @@ _LONGEST = 2_000
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
             "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
             "INTERVAL")  # fmt: skip
+_LONGEST_LABEL = 20
+"""Most characters of a text below a bar."""
+_MIDNIGHT = " 00:00"
+_MINUTE = len("2026-11-03 00:00")
+_LONGEST_NOTE = 300
+_ORDERED = (*_NUMBERS, "DATE", "TIME")
+"""Types of a first column whose charts go from the least to the largest value."""
+_BAR = "█"
 
 
 def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int] | None:
@@ -82,6 +94,10 @@ class SqlPane(Container):
         completions.display = False
         self.editor = SqlEditor(completions, id="sql-editor")
         self.result: SqlAnswer | None = None
+        self.charts = ChartGrid(id="sql-charts")
+        self.charts.display = False
+        self._drawn: list[ResultRow] = []
+        """The row of each bar."""
         self._completions = completions
         self._rows: AppendedRows[ResultRow] = AppendedRows(lambda row: str(row.place))
         self._list: VirtualList[ResultRow] = VirtualList((), self._rows, name="sql-rows")
@@ -103,6 +119,7 @@ class SqlPane(Container):
         yield self.editor
         yield Static(id="sql-status")
         yield self._list
+        yield self.charts
         yield self._completions
 
     def on_mount(self) -> None:
@@ -144,14 +161,18 @@ class SqlPane(Container):
         self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
 
     def back(self) -> None:
-        """Stop a running statement, else focus the editor."""
-        if not self._cancel():
+        """Stop a running statement, else show the rows instead of charts, else focus the editor."""
+        if self._cancel():
+            return
+        if self.charts.display:
+            self._show_charts(shown=False)
+        else:
             self.screen.set_focus(self.editor)
 
     @on(SqlEditor.Left)
     def _leave(self) -> None:
         if not self._cancel():
-            self._list.focus()
+            (self.charts if self.charts.display else self._list).focus()
 
     def _cancel(self) -> bool:
         if self.running:
@@ -181,6 +202,7 @@ class SqlPane(Container):
         self._asking.forget()
         self._began = self.result = None
         self._rows.replace(())
+        self._hide_charts()
         self._list.columns = ()
         self._list.rows_changed()
         self._say(Content(""))
@@ -196,6 +218,7 @@ class SqlPane(Container):
         listed.notice = ("No row.", "The statement is right; nothing fits it.")
         listed.rows_changed()
         listed.go_to(0)
+        self._hide_charts()
         self._draw_status(result)
 
     def _failed(self, statement: str, error: MemtuiError) -> None:
@@ -216,11 +239,15 @@ class SqlPane(Container):
         ]
         cut = "▲ there are more rows; narrow it down" if result.truncated else ""
         behind = f"columns from {self._first + 1} on" if self._first else ""
+        if self.charts.display and (row := self._list.current) is not None:
+            texts = (cell_text(value, self._zone) for value in row.values)
+            named = zip(result.columns, texts, strict=True)
+            behind = SEPARATOR.join(f"{name} {text}" for name, text in named)
         self._say(
             line(
                 display(f"✓ {SEPARATOR.join(counts)}"),
                 display(cut, style=WARN),
-                display(behind, style=DIM),
+                display(behind, limit=_LONGEST_NOTE, style=DIM),
                 gap="   ",
             )
         )
@@ -228,11 +255,51 @@ class SqlPane(Container):
     def _say(self, content: Content) -> None:
         self.query_one("#sql-status", Static).update(content)
 
+    # The charts.
+
+    def turn_charts(self) -> None:
+        """Draw the result, or show its rows again; raises an error if it cannot be drawn."""
+        if self.charts.display:
+            self._show_charts(shown=False)
+            return
+        if self.result is None:
+            raise NotFound("There is no result to draw; ctrl+r runs the statement.")
+        self._drawn = [row for _, row in self._rows.held()]
+        if self.result.types[0].startswith(_ORDERED):
+            self._drawn = sorted_rows(self._drawn, 0, descending=False)
+        charts, row = result_charts(self.result, self._drawn, self._zone), self._list.current
+        self.charts.bucket = None if row is None else self._drawn.index(row)
+        self.charts.show(charts)
+        self._show_charts(shown=True)
+
+    def _hide_charts(self) -> None:
+        """Show the rows; the focus stays in the editor if it is there."""
+        if self.charts.display:
+            self._show_charts(shown=False, focus=self.charts.has_focus)
+
+    def _show_charts(self, *, shown: bool, focus: bool = True) -> None:
+        self.charts.display, self._list.display = shown, not shown
+        self.set_class(shown, "-charted")
+        if focus:
+            (self.charts if shown else self._list).focus()
+        if self.result is not None:
+            self._draw_status(self.result)
+
+    @on(ChartGrid.Moved)
+    def _moved(self, event: ChartGrid.Moved) -> None:
+        """Put the cursor on the row of the selected bar."""
+        event.stop()
+        if self.charts.display and self.result is not None and self.charts.bucket is not None:
+            self._list.go_to_key(str(self._drawn[self.charts.bucket].place))
+            self._draw_status(self.result)
+
     # The rows.
 
     def shift_columns(self, by: int) -> None:
-        """Scroll by `by` columns."""
-        if self.result is not None and self.result.columns:
+        """Scroll by `by` columns, or select the bar `by` places on."""
+        if self.charts.display:
+            self.charts.move_bucket(by)
+        elif self.result is not None and self.result.columns:
             self._first = max(0, min(self._first + by, len(self.result.columns) - 1))
             self._list.hidden = frozenset(map(str, range(self._first)))
             self._list.refresh()
@@ -244,13 +311,13 @@ class SqlPane(Container):
         descending = not descending if column == event.column else False
         self._list.sort, place = (event.column, descending), int(event.column)
         rows = [row for _, row in self._rows.held()]
-        known = [row for row in rows if row.values[place] is not None]
-        known.sort(key=sort_key(place), reverse=descending)
-        self._rows.replace([*known, *(row for row in rows if row.values[place] is None)])
+        self._rows.replace(sorted_rows(rows, place, descending=descending))
         self._list.rows_changed()
 
+    @on(ChartGrid.Opened)
     @on(Opened)
-    def _open_row(self) -> None:
+    def _open_row(self, event: ChartGrid.Opened | Opened) -> None:
+        event.stop()
         row, result, zone = self._list.current, self.result, self._zone
         if row is not None and result is not None:
             self.app.push_screen(
@@ -296,7 +363,7 @@ def result_columns(
     """Return the columns of a result, each as wide as its content; a number is never cut."""
 
     def column(place: int, title: str, kind: str) -> Column[ResultRow]:
-        number = kind.startswith(_NUMBERS) and not kind.endswith("]")
+        number = is_number(kind)
         values = [row.values[place] for row in rows[:: len(rows) // _MEASURED + 1]]
         if number and (
             known := [value for row in rows if (value := row.values[place]) is not None]
@@ -320,6 +387,75 @@ def result_columns(
 
     titles = zip(result.columns, result.types, strict=True)
     return tuple(column(place, *title) for place, title in enumerate(titles))
+
+
+def is_number(kind: str) -> bool:
+    """Return whether the values of a type of DuckDB are numbers or durations."""
+    return kind.startswith(_NUMBERS) and not kind.endswith("]")
+
+
+def result_charts(result: SqlAnswer, rows: Sequence[ResultRow], zone: tzinfo) -> tuple[Chart, ...]:
+    """Return a chart of each number column after the first, with a bar for each row.
+
+    Raises `Invalid` if there is no such column, or fewer than two rows.
+    """
+    places = [place for place, kind in enumerate(result.types) if place and is_number(kind)]
+    if not places:
+        raise Invalid(
+            "There is no number to draw: the first column names the bars, and each column of "
+            "numbers after it becomes a chart."
+        )
+    if len(rows) < 2:
+        raise Invalid(f"A chart needs two rows at least; this is {fmt.counted(len(rows), 'row')}.")
+    labels = _bar_labels([row.values[0] for row in rows], zone)
+
+    def chart(place: int) -> Chart:
+        name, values = result.columns[place], tuple(_height(row.values[place]) for row in rows)
+        return Chart(
+            f"{name} by {result.columns[0]}",
+            labels,
+            (Series(name, values, "primary", _BAR),),
+            _mark_of_duration if result.types[place] == "INTERVAL" else _mark,
+            legend=False,
+            nothing="Every value is zero or missing.",
+        )
+
+    return tuple(map(chart, places))
+
+
+def _bar_labels(values: Sequence[Any], zone: tzinfo) -> tuple[str, ...]:
+    """Return a short text for each value; a time to the minute, or the day if all are midnights."""
+    texts = [
+        cell_text(value, zone)[: _MINUTE if isinstance(value, datetime) else None]
+        for value in values
+    ]
+    if all(text.endswith(_MIDNIGHT) for text in texts):
+        texts = [text.removesuffix(_MIDNIGHT) for text in texts]
+    return tuple(visible(text, limit=_LONGEST_LABEL) for text in texts)
+
+
+def _height(value: Any) -> float | None:
+    """Return a value as a bar's height, a duration in seconds; None: it has none."""
+    if value is None:
+        return None
+    height = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    return height if math.isfinite(height) else None
+
+
+def _mark(value: float) -> str:
+    is_short = value == round(value) and abs(value) < 1e12
+    return short_count(value) if is_short else f"{value:.3g}"
+
+
+def _mark_of_duration(value: float) -> str:
+    return fmt.duration(value * 1_000)
+
+
+def sorted_rows(rows: Sequence[ResultRow], place: int, *, descending: bool) -> list[ResultRow]:
+    """Return rows sorted by a column, those without a value last."""
+    known = [row for row in rows if row.values[place] is not None]
+    known.sort(key=sort_key(place), reverse=descending)
+    return [*known, *(row for row in rows if row.values[place] is None)]
 
 
 def sort_key(place: int) -> Callable[[ResultRow], Any]:
