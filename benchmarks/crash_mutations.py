@@ -177,6 +177,12 @@ async def _undo(act: Act) -> None:
     await act.service.undo(ANA, act.known["undo"])
 
 
+async def _undo_part(act: Act) -> None:
+    changes = await act.service.log.changes(ANA, act.known["undo"])
+    ids = [one.before.handle.provider_record_id for one in changes[1:3] if one.before]
+    await act.service.undo(ANA, act.known["undo"], records=ids)
+
+
 async def _hold(act: Act) -> None:
     rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.DOOR, value="mcp")
     await act.service.review.add_rule(ANA, act.key, rule)
@@ -392,6 +398,7 @@ def mutations() -> Iterator[Mutation]:
             ("undo forget", 1, (_forget,)), ("undo many", _MANY, (_forget,)),
         ):  # fmt: skip
             yield Mutation(name, provider, _then(_filled(count), *works), _undo)
+        yield Mutation("undo part", provider, _then(_filled(_MANY), _forget), _undo_part)
         redo = _then(_then(_filled(_MANY), _forget), _undo)
         yield Mutation("redo many", provider, redo, _undo)
         if provider != "vault facts":

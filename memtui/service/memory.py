@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -308,25 +308,33 @@ class MemoryService(Operations):
             )
         )
 
-    async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
-        """Undo an operation; None: the newest undoable one. Undoing an undo redoes."""
-        return await self._undo.undo(caller, operation_id)
+    async def undo(
+        self, caller: Caller, operation_id: str | None = None, *, records: Collection[str] = ()
+    ) -> MutationAnswer:
+        """Undo an operation, or the change of some of its `records`; None: the newest undoable one.
+
+        Undoing an undo redoes.
+        """
+        return await self._undo.undo(caller, operation_id, records=records)
 
     async def undo_together(
         self,
         caller: Caller,
         operation_id: str | None = None,
         *,
+        records: Collection[str] = (),
         answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
-        """Undo an operation and its group, also in other bindings.
+        """Undo an operation and its group, also in other bindings; of some `records` or of all.
 
         `answers` receives each answer as it comes, also where another undo fails.
 
         Raises:
             MemtuiError: one of them cannot be undone; the others are undone nevertheless.
         """
-        return await self._undo.undo_together(caller, operation_id, answers=answers)
+        return await self._undo.undo_together(
+            caller, operation_id, records=records, answers=answers
+        )
 
     async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
         """Raise if changes cannot be undone, else return the extent; logs nothing."""

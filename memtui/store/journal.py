@@ -349,13 +349,13 @@ def steps_since(
             connection, company_id=company_id, binding_key=binding_key, since=since
         )
     )
-    undone = {undoes for _, _, operation_type, undoes, *_ in rows if operation_type == "undo"}
+    undone = {(one, undoes) for one, _, does, undoes, *_ in rows if does == OperationType.UNDO}
     found: list[StepSince] = []
     for record_id, operation_id, _, undoes, at, before, after in rows:
         was, now = before.get("record"), (after or {}).get("record")
         if was or now:
             scope = Scope.model_validate((now or was)["scope"])
-            back = undoes is not None or operation_id in undone
+            back = undoes is not None or (record_id, operation_id) in undone
             found.append(StepSince(record_id, operation_id, at, scope, bool(was), bool(now), back))
     return found
 

@@ -550,6 +550,7 @@ FORGOTTEN_BY_HAND = Statement(
     "AND beside.provider_record_id = '' AND beside.erased_by IS NULL) "
     "AND NOT EXISTS (SELECT 1 FROM memory_undo_journal AS undone "
     "WHERE undone.company_id = step.company_id AND undone.undoes = step.operation_id "
+    "AND undone.provider_record_id = step.provider_record_id "
     "AND undone.operation_type = 'undo' AND undone.status = 'ok') "
     "ORDER BY seq DESC LIMIT :most",
     "json moment",

@@ -93,6 +93,12 @@ async def undo(
         typer.Argument(metavar="OPERATION", help="The operation; left out: the last change."),
     ] = None,
     *,
+    record: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RECORD_ID", help="Only this record of the operation; may be repeated."
+        ),
+    ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="List the changes that were not undone yet instead.")
     ] = False,
@@ -103,11 +109,14 @@ async def undo(
     Without an operation that is the last change, of memories or of settings; with a scope, the
     last one in that scope. Where somebody else made it, it asks before. A change that cannot be
     undone is never skipped. Undoing an undo redoes the change. What was forgotten from several
-    bindings, stored from one file or merged is undone at once.
+    bindings, stored from one file or merged is undone at once; with --record only those records of
+    it, and a later undo of it restores the others.
     """
     if listing:
-        if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):
-            raise Invalid("--list takes neither an operation nor a scope; it lists every change.")
+        if operation_id is not None or record or asdict(scope) != asdict(ScopeOptions()):
+            raise Invalid(
+                "--list takes neither an operation, a record nor a scope; it lists every change."
+            )
         candidates = await session.service.undoable(session.caller, limit)
         titles = columns("operation", "when>", "type", "what", "by", "project", "")
         rows = _candidate_rows(session, candidates)
@@ -118,6 +127,8 @@ async def undo(
 
     target = operation_id
     if target is None:
+        if record:
+            raise Invalid("--record needs the operation too, as in memtui undo OPERATION.")
         last = await last_change(
             session.service, session.caller, scope.scope(session), scope.binding
         )
@@ -125,7 +136,7 @@ async def undo(
         if not session.service.read_only:
             _ask_for_anothers(session, last)
         target = last.operation.operation_id  # another change may have come meanwhile
-    found = await undo_each(session.service, session.caller, [target])
+    found = await undo_each(session.service, session.caller, [target], record or ())
     answers, failed = found.answers, found.failed
     if failed and not answers:
         raise failed

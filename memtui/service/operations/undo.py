@@ -71,14 +71,24 @@ class Undo(ServiceModule):
 
     @to_its_end
     async def undo(
-        self, caller: Caller, operation_id: str | None = None, *, together: str | None = None
+        self,
+        caller: Caller,
+        operation_id: str | None = None,
+        *,
+        records: Collection[str] = (),
+        together: str | None = None,
     ) -> MutationAnswer:
         """Undo an operation; None: the newest undoable one. Undoing an undo redoes.
 
-        `together`: the id of the group of undos that this undo belongs to.
+        Args:
+            caller: Who undoes it.
+            operation_id: The operation.
+            records: Ids of the only records to restore; empty: all that it changed.
+            together: The id of the group of undos that this undo belongs to.
 
         Raises:
-            Invalid: the operation changed nothing, or cannot be undone.
+            Invalid: the operation changed nothing, cannot be undone, or leaves no such record
+                to restore.
             Conflict: it was undone already, or something that it changed has changed since.
             NotFound: there is no such operation, or nothing to undo.
         """
@@ -90,7 +100,9 @@ class Undo(ServiceModule):
             if operation_id is not None:
                 for one in await asyncio.to_thread(self._unsettled, caller, operation_id):
                     await self.check_outcome(caller, one)
-            operation, steps, changed = await asyncio.to_thread(self._pick, caller, operation_id)
+            operation, steps, changed = await asyncio.to_thread(
+                self._pick, caller, operation_id, records
+            )
             entry.scope = operation.asked_scope
             entry.take_source(operation.source)
             entry.undoes = operation.operation_id
@@ -105,9 +117,9 @@ class Undo(ServiceModule):
             await self._refuse_other_binding(operation)
             connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
-            records = [state.record for step in steps for state in step if state and state.record]
-            await self._runtime.may_change(entry.caller, [record.scope for record in records])
-            scope = reaching(operation.asked_scope, records)
+            changes = [state.record for step in steps for state in step if state and state.record]
+            await self._runtime.may_change(entry.caller, [record.scope for record in changes])
+            scope = reaching(operation.asked_scope, changes)
             operation = operation.model_copy(update={"scope": scope})
             entry.about([before.handle for before, _ in steps])
             newest = await self._runtime.ask(last_seq, caller.company_id)
@@ -214,6 +226,7 @@ class Undo(ServiceModule):
         caller: Caller,
         operation_id: str | None = None,
         *,
+        records: Collection[str] = (),
         answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
         """Undo an operation and its group: bindings concurrently, within each one by one.
@@ -221,6 +234,7 @@ class Undo(ServiceModule):
         Args:
             caller: Who undoes it.
             operation_id: The operation; None: the newest undoable one.
+            records: Ids of the only records to restore; empty: all of the group.
             answers: Receives each answer as it comes, also if another undo fails.
 
         Raises:
@@ -231,25 +245,49 @@ class Undo(ServiceModule):
         before = len(answers)
         if len(done) < 2:
             named = None if operation_id is None else done[0].operation_id
-            answers.append(await self.undo(caller, named))
+            answers.append(await self.undo(caller, named, records=records))
             return tuple(answers[before:])
+        parts = await asyncio.to_thread(self._parts, done, records)
         undo = partial(self.undo, caller, together=self._runtime.new_id())
         failed: list[MemtuiError] = []
 
         async def in_turn(operations: Sequence[Operation]) -> None:
             for one in operations:
                 try:
-                    answers.append(await undo(one.operation_id))
+                    answers.append(await undo(one.operation_id, records=parts[one.operation_id]))
                 except MemtuiError as error:
                     failed.append(error)
 
         by_binding: dict[str | None, list[Operation]] = {}
+        done = [one for one in done if one.operation_id in parts]
         for one in sorted(done, key=lambda one: -one.seq):
             by_binding.setdefault(one.binding_key, []).append(one)
         await asyncio.gather(*map(in_turn, by_binding.values()))
         if failed:
             raise failed[0]
         return tuple(answers[before:])
+
+    def _parts(
+        self, done: Sequence[Operation], records: Collection[str]
+    ) -> dict[str, Collection[str]]:
+        """Return which records to restore of each operation of a group; empty: all of it.
+
+        Raises:
+            Invalid: no operation, or one in each of several bindings, changed a record of that id.
+        """
+        if not records:
+            return {one.operation_id: () for one in done}
+        parts: dict[str, list[str]] = {}
+        with self._runtime.database.read() as database:
+            for name in records:
+                found = [one for one in done if _ids_left(database, one, name)]
+                if len({one.binding_key for one in found}) > 1:
+                    found = [one for one in found if one.binding_key == done[0].binding_key]
+                if not found:
+                    raise _not_of(done[0], name)
+                for one in found:
+                    parts.setdefault(one.operation_id, []).append(name)
+        return dict(parts)
 
     def _done_together(self, caller: Caller, operation_id: str | None) -> list[Operation]:
         """Return an operation and the others of its group, without those undone already."""
@@ -399,7 +437,7 @@ class Undo(ServiceModule):
             return journal.unsettled_undos(database, caller.company_id, operation.operation_id)
 
     def _pick(
-        self, caller: Caller, operation_id: str | None
+        self, caller: Caller, operation_id: str | None, records: Collection[str] = ()
     ) -> tuple[Operation, list[Step], list[SettingChange]]:
         company_id = caller.company_id
         if operation_id is None:
@@ -430,6 +468,15 @@ class Undo(ServiceModule):
             if (why_not := _why_not(operation, kept)) is not None:
                 raise Invalid(f"{which} cannot be undone. {why_not}")
             _refuse_undone(database, operation)
+            if records:
+                chosen: set[str] = set()
+                for name in records:
+                    if not (ids := _ids_left(database, operation, name)):
+                        raise _not_of(operation, name)
+                    chosen |= ids
+                part = [one for one in steps if one[0].handle.provider_record_id in chosen]
+                # Settings, as a write that waits again, come back with the last of the records.
+                steps, changed = part, changed if len(part) == len(steps) else []
         return operation, steps, changed
 
     async def _settings_back(
@@ -791,6 +838,28 @@ def _refuse_decided(
         row = pending.one(database, entry.caller.company_id, one.key["pending_id"])
         if (row is None) is not (one.after is None) or (row is not None and row.decider):
             raise Conflict(f"The {one.name} was decided on since; undo what came after it first.")
+
+
+def _ids_left(database: DatabaseConnection, operation: Operation, name: str) -> set[str]:
+    """Return the ids of a record, by any of its ids, whose change was not undone.
+
+    Those of a record that got another id are two.
+    """
+    company_id, operation_id = operation.scope.company_id, operation.operation_id
+    key = operation.binding_key or ""
+    left = journal.in_force(database, company_id, operation_id) - {journal.SETTINGS}
+    ids = left.intersection(journal.ids_of(database, company_id, key, name))
+    steps = journal.steps(database, company_id, operation_id)
+    pair = journal.exchanged(operation.operation_type, steps) or ()
+    both = {before.handle.provider_record_id for before, _ in pair} & left
+    return ids | both if ids & both else ids
+
+
+def _not_of(operation: Operation, name: str) -> Invalid:
+    return Invalid(
+        f"{name} is not among the records that undoing operation {operation.operation_id} "
+        f"restores; `memtui ops show {operation.operation_id}` lists them."
+    )
 
 
 def _nothing_to_undo(operation: Operation) -> Invalid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,13 @@ async def last_change(
 
 
 @to_its_end
-async def undo(service: MemoryService, caller: Caller, operation_ids: Sequence[str]) -> Undone:
-    """Undo changes in this order, each with its group.
+async def undo(
+    service: MemoryService,
+    caller: Caller,
+    operation_ids: Sequence[str],
+    records: Collection[str] = (),
+) -> Undone:
+    """Undo changes in this order, each with its group; of `records` only, if some are given.
 
     A change that an earlier group included is skipped. If one of a group cannot be undone, the
     others of the group are.
@@ -61,7 +66,7 @@ async def undo(service: MemoryService, caller: Caller, operation_ids: Sequence[s
     try:
         for one in operation_ids:
             if all(known.undoes != one for known in found.answers):
-                await service.undo_together(caller, one, answers=found.answers)
+                await service.undo_together(caller, one, records=records, answers=found.answers)
     except MemtuiError as error:
         found.failed = error
     return found
