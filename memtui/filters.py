@@ -258,7 +258,7 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 
     `agent:bob,eve` matches either; `-` before a field, a word or a fuzzy word excludes matches.
     A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is never a
-    field, nor is a URL, nor a word that ends in a colon and names no field. `or` beside a term
+    field, nor is a URL, nor a word that ends in a colon and names no field. `or`
     separates alternatives, each with all terms up to the next. `cost>0.01` compares
     (`MEASURES`); a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
     `~word` is a fuzzy word (`memtui.fuzzy`); `~/notes` is a path.
@@ -468,7 +468,7 @@ def _meant(name: str, part: str) -> tuple[str, ...]:
 
 
 def _alternatives(terms: Sequence[str]) -> list[list[str]]:
-    """Return the terms of a line, parted at each `or` that stands beside a term.
+    """Return the terms of a line, parted at each `or`; at an end of plain words it is a word.
 
     Raises:
         Invalid: an `or` has nothing on one side, or a term is joined or excluded in another way.
@@ -476,7 +476,7 @@ def _alternatives(terms: Sequence[str]) -> list[list[str]]:
     found: list[list[str]] = [[]]
     for before, term, following in zip(["", *terms], terms, [*terms[1:], ""], strict=False):
         word, joins = term.lower(), _is_term(following) or _is_term(before)
-        if word == "or" and joins:
+        if word == "or" and (joins or (before and following)):
             found.append([])
             continue
         if following and ((word == "not" and _is_term(following)) or (word == "and" and joins)):
@@ -700,7 +700,7 @@ def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
     is_field = _field(quoted) is not None
     if (
-        word in {*_NUMBERED, *_MILLISECONDS}
+        word.lower() in {*_NUMBERED, *_MILLISECONDS, "or"}
         or word.lower() in _IN_OUTCOMES
         or quoted[0] == "-"
         or is_field

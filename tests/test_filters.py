@@ -495,6 +495,9 @@ def test_or_beside_a_term_separates_alternatives() -> None:
     costly = Filter(agent_id="a", comparisons=parse_filter("cost>0.01", now=NOW).comparisons)
     of_run = Filter(terms=(Term(field="run_id", values=("4411", "run-4411")),))
     assert chosen == Filter(alternatives=(costly, of_run, Filter(text="draft")))
+    words = Filter(alternatives=(Filter(text="red fish"), Filter(text="blue")))
+    assert parse_filter("red fish or blue", now=NOW) == words
+    assert parse_filter("red 'or' blue", now=NOW).text == "red or blue"
     assert format_filter(chosen) == "agent:a cost>0.01 or run:4411,run-4411 or draft"
     narrowed = chosen.model_copy(update={"topic": "ci"})
     assert parse_filter(format_filter(narrowed), now=NOW).alternatives[0].topic == "ci"

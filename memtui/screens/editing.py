@@ -68,7 +68,9 @@ def refused_by(binding: BindingView | None) -> dict[Need, str]:
     if binding is None:
         return missing
     if binding.read_only:
-        missing[Need.TAKES_CHANGES] = f"The binding {binding.key} is read-only."
+        missing[Need.TAKES_CHANGES] = (
+            f"The binding {binding.key} is read-only; ! on it in Bindings opens it."
+        )
     elif not binding.capabilities.writable:
         missing[Need.TAKES_CHANGES] = f"The provider of {binding.key} only reads."
     if not binding.capabilities.correction:

@@ -117,6 +117,10 @@ async def query(
     session.out.answer(answer, lines, *_summary(answer))
     scopes = [one.scope for one in answer.snippets]
     binding = None if everywhere else answer.bindings[0].binding_key
+    if not (everywhere or scopes or scope.binding):
+        others = [one for one in await service.bindings.all(session.caller) if one.enabled]
+        if len(others) > 1:
+            session.out.say(f"Only {binding} was asked; --all-bindings asks all {len(others)}.")
     await say_unknown_owners(session, request.scope, binding, scopes, everywhere=everywhere)
 
 

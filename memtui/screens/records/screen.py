@@ -440,7 +440,8 @@ class RecordsScreen(EditingScreen[Record]):
         if risks and not risks.is_complete:
             words.insert(0, risks.sentence)
         verdict = self._verdict(len("  ".join(words)))
-        if risks and risks.risky and not verdict:
+        is_whole = self._everywhere and not self._is_narrowed
+        if risks and risks.risky and is_whole and not verdict:
             words.insert(0, f"! {fmt.count(risks.risky)} risky")
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
