@@ -33,11 +33,13 @@ from memtui.widgets.detail_lines import (
     labelled,
     outcome_words,
     record_words,
+    risk_lines,
     scope_words,
     spread,
     who_and_when,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
     from memtui.screens.analytics.files import Table
@@ -88,9 +90,16 @@ class ChangesScreen(ModalListScreen["Difference"]):
                    keep=80, tone="muted"),
             Column("by", "by", _who, 10, keep=75),
             Column("where", "where", _where, 14, keep=50, tone="muted"),
-            Column("text", "text", lambda one: record_words(_record(one)), 24, flexible=True,
-                   keep=90),
+            Column("text", "text", self._text, 24, flexible=True, keep=90),
         ]  # fmt: skip
+
+    def names_of(self, row: Difference) -> list[RecordName]:
+        """Return the name of the record, if it is still there."""
+        key = self._answer.binding_key if self._answer else ""
+        return [RecordName(key, self.key(row))] if row.after and self._later is None else []
+
+    def _text(self, row: Difference) -> Cell:
+        return risky_cell(record_words(_record(row)), self.names_of(row), self.marks)
 
     def key(self, row: Difference) -> str:
         """Return the id of the record."""
@@ -128,7 +137,8 @@ class ChangesScreen(ModalListScreen["Difference"]):
             *(labelled(*one) for one in fields),
         ]
         made, hints = _made(row, self.state), spread(_hints(row), width)
-        return joined([[line(kind, whose, gap="  ")], changed, made, [hints]], width)
+        risks = [one for name in self.names_of(row) for one in risk_lines(self.marks.get(name))]
+        return joined([[line(kind, whose, gap="  ")], risks, changed, made, [hints]], width)
 
     def reasons(self) -> Reasons:
         """Return why actions cannot run now."""

@@ -96,8 +96,6 @@ class EditingScreen(ListScreen[R]):
         super().__init__(state)
         self.stats: dict[RecordName, RetrievalCount] = {}
         """How often each record was read; a missing record was never read."""
-        self.marks: dict[RecordName, RiskMark] = {}
-        """What is known of the risks of records, once they were looked for."""
         self.ghosts: set[RecordName] = set()
         """Forgotten records that their provider still returns."""
         self.left_review: LeftReview | None = None
@@ -200,15 +198,13 @@ class EditingScreen(ListScreen[R]):
     def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
         """Update `stats` and `marks` for these record ids, by binding key; not an operation."""
         session, asked_in = self.session, _asked_of(self.state)
-        knows_risks = self.state.risks is not None
 
         async def count() -> tuple[dict[RecordName, RetrievalCount], dict[RecordName, RiskMark]]:
             found: dict[RecordName, RetrievalCount] = {}
             for key, names in ids.items():
                 counts = await session.service.log.retrieval_stats(session.caller, key, names)
                 found |= {RecordName(key, name): one for name, one in counts.items()}
-            risks = await session.service.risks.marks(session.caller, ids) if knows_risks else {}
-            return found, {RecordName(*name): one for name, one in risks.items()}
+            return found, await self.known_marks(session, ids)
 
         def show(
             found: tuple[dict[RecordName, RetrievalCount], dict[RecordName, RiskMark]],

@@ -11,12 +11,15 @@ For a screen author. Derive from `ListScreen`, implement what `MemtuiScreen` req
 - `total()` and `all_rows()`: the number of rows and all rows, if the list does not load all;
 - `moved()`: read data for the details after the cursor moved;
 - `entered()`: read further data when a person enters the details.
+- `names_of(row)`: the records whose risks `read_marks` reads, if the list shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -27,7 +30,11 @@ from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.kept import SavedView
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
+from memtui.widgets.background import Background
 from memtui.widgets.panes import DetailPane, Fitted, Split
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import (
     Highlighted,
     MarkAsked,
@@ -37,6 +44,9 @@ from memtui.widgets.virtual_list import (
     SortAsked,
     VirtualList,
 )
+
+if TYPE_CHECKING:
+    from memtui.service.review.known_risks import RiskMark
 
 R = TypeVar("R")
 
@@ -63,6 +73,43 @@ class RowsScreen(ServiceScreen, Generic[R]):
     """Selector of the container of list and details."""
     _drawn: str | None = None
     """The key of the row whose details are shown."""
+
+    def __init__(self, state: AppState, **options: Any) -> None:
+        super().__init__(state, **options)
+        self.marks: dict[RecordName, RiskMark] = {}
+        """What is known of the risks of records, once they were looked for."""
+        self._marking = Background(self, "risks-of-rows")
+
+    def names_of(self, row: R) -> Iterable[RecordName]:
+        """Return the names of the records of a row whose risks are shown."""
+        del row
+        return ()
+
+    def read_marks(self, rows: Iterable[R]) -> None:
+        """Read what is known of the risks of the records of rows in the background."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for name in dict.fromkeys(name for row in rows for name in self.names_of(row)):
+            ids[name.binding_key].append(name.record_id)
+        session = self.state.session
+        if session is None or self.state.risks is None or not ids:
+            return
+
+        def show(found: Mapping[RecordName, RiskMark]) -> None:
+            if session is self.state.session:
+                self.marks.update(found)
+                self.rows_list.redraw()
+                self.draw_detail()
+
+        self._marking.every(partial(self.known_marks, session, ids), show, self.fail)
+
+    async def known_marks(
+        self, session: ServiceSession, ids: Mapping[str, Sequence[str]]
+    ) -> dict[RecordName, RiskMark]:
+        """Return the marks of records by binding; none before risks were looked for."""
+        if self.state.risks is None:
+            return {}
+        found = await session.service.risks.marks(session.caller, ids)
+        return {RecordName(*name): one for name, one in found.items()}
 
     def make_list(self) -> VirtualList[R]:
         """Return the list."""

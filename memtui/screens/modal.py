@@ -177,6 +177,7 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     def fill(self, found: Iterable[R], *notice: str) -> None:
         """Show rows; `notice` is shown if there are none."""
         self.rows.replace(list(found), more=self.following is not None)
+        self.read_marks(row for _, row in self.rows.held())
         if self.is_read:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = notice
@@ -191,7 +192,9 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         self.reads.latest(self.read_on, self._append, self.not_read)
 
     def _append(self, found: Iterable[R]) -> None:
-        self.rows.append(list(found), more=self.following is not None)
+        rows = list(found)
+        self.rows.append(rows, more=self.following is not None)
+        self.read_marks(rows)
         self.rows_list.rows_changed()
         self.draw()
 

@@ -28,9 +28,11 @@ from memtui.widgets.detail_lines import (
     labelled,
     moment,
     outcome_words,
+    risk_lines,
     usage_lines,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,7 +213,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         return [
             Column("at", "at", self._offset, 7, "right", keep=90, tone="muted"),
             Column("step", "step", _verb, 12, keep=100),
-            Column("what", "what", words.what, 20, flexible=True, keep=95),
+            Column("what", "what", self._what, 20, flexible=True, keep=95),
             Column("records", "records", lambda one: one.operation.result_count, 7, "right",
                    keep=70),
             Column("today", self._today, _today, 9, keep=75),
@@ -222,6 +224,13 @@ class ReplayScreen(ModalListScreen["RunStep"]):
     def key(self, row: RunStep) -> str:
         """Return the id of the operation."""
         return row.operation.operation_id
+
+    def names_of(self, row: RunStep) -> list[RecordName]:
+        """Return the present names of the records of a step that are there."""
+        return [name for one in row.records if (name := _name_of(one))]
+
+    def _what(self, step: RunStep) -> Cell:
+        return risky_cell(words.what(step), self.names_of(step), self.marks)
 
     @property
     def _today(self) -> str:
@@ -259,7 +268,9 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         ]
         head += ending_lines(operation, row.found)
         blocks = [head, list(_about(row))]
-        blocks += [_record(one) for one in row.records]
+        for one in row.records:
+            name = _name_of(one)
+            blocks.append([*_record(one), *risk_lines(self.marks.get(name) if name else None)])
         if row.context is None:
             blocks.append(list(usage_lines(operation)))
         return joined(blocks, width)
@@ -372,6 +383,13 @@ def _has(step: RunStep, record: RecordAt) -> bool:
         one.binding_key == key and name in {one.handle.provider_record_id, one.new_id}
         for one in step.records
     )
+
+
+def _name_of(record: RunRecord) -> RecordName | None:
+    """Return the present name of a record; None: it is gone."""
+    if record.binding_key is None or record.state == "gone":
+        return None
+    return RecordName(record.binding_key, record.new_id or record.handle.provider_record_id)
 
 
 def _verb(step: RunStep) -> Cell:

@@ -13,6 +13,7 @@ from textual.content import Content
 
 from memtui.contract import Record, Scope
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import said
 from memtui.record_changes import changed_fields
 from memtui.store.operation import Operation
 from memtui.widgets.display import (
@@ -31,6 +32,7 @@ from memtui.widgets.display import (
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.service.review.known_risks import RiskMark
     from memtui.store.journal import OutcomeCheck
 
 LABEL_CELLS = 10
@@ -257,6 +259,17 @@ def _diff_line(one: DiffLine, chars: int) -> Content:
         for text, changed in one.parts
     ]
     return Content.styled(f"{one.sign} ", style) + Content("").join(parts)
+
+
+def risk_lines(mark: RiskMark | None, prune_key: str = "") -> Iterator[Line]:
+    """Yield the risks of a record; `prune_key`: of the plan that removes one, if it leads there."""
+    if mark is not None and not mark.checked:
+        yield labelled("risk", display("not checked yet", style=DIM))
+    for number, one in enumerate(mark.risks if mark else ()):
+        words = display(said(one), limit=400, style=DIM if one.dismissed else WARN)
+        yield labelled("" if number else "risk", words)
+    if mark and mark.reasons and prune_key:
+        yield labelled("", key_hint(prune_key, "plan to let it go"))
 
 
 def usage_lines(operation: Operation) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -40,6 +40,14 @@ def read_column(
         return found.count if (found := stats.get(name_of(row))) else 0
 
     return Column("read", "read", read, 10, keep=80, order=times)
+
+
+def risky_cell(
+    text: str, names: Iterable[RecordName], marks: Mapping[RecordName, RiskMark]
+) -> Cell:
+    """Return a text, after `!` where one of its records has a risk that nobody dismissed."""
+    risky = any(found.reasons for name in names if (found := marks.get(name)))
+    return Cell(f"! {text}", "warning") if risky else Cell(text)
 
 
 def risk_column(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, MemtuiError
@@ -165,6 +166,7 @@ class LogFeed:
         for number, first in enumerate(range(0, len(rows), _PAGE_ROWS), page):
             self.rows.put(number, rows[first : first + _PAGE_ROWS])
         self._screen.rows_list.show(self.rows, added_above=added)
+        self._screen.read_marks(rows)
 
     def _take_counts(self, view: LogView) -> None:
         self._left_out, self._logged, self._last_seq = view.left_out, view.logged, view.last
@@ -292,6 +294,7 @@ class LogFeed:
                 rows.put(number, page)
             if self.rows is rows:
                 self._screen.rows_list.rows_changed()
+                self._screen.read_marks(chain.from_iterable(found.values()))
 
         self._windows.latest(pages, hold, self._screen.fail)
 
@@ -346,6 +349,7 @@ class LogFeed:
     def _grow(self, rows: Sequence[Operation]) -> None:
         added = self.count - self.rows.count
         self.rows.extend(rows, self.count)
+        self._screen.read_marks(rows)
         # Do not follow while details are open: reading their records is logged, too.
         follow = self.following and not self._screen.opened
         self._screen.rows_list.rows_changed(added_above=added, follow=follow)

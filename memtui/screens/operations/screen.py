@@ -45,6 +45,7 @@ from memtui.screens.operations.view import (
     OperationView,
     about,
     asked,
+    names_of,
     operation_columns,
 )
 from memtui.screens.state import (
@@ -55,6 +56,7 @@ from memtui.store.operation import Operation, Place
 from memtui.widgets.background import Background
 from memtui.widgets.display import display
 from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
@@ -114,11 +116,15 @@ class OperationsScreen(ListScreen[Operation]):
 
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
-        columns = operation_columns(self.state.clock, self._is_typed)
+        columns = operation_columns(self.state.clock, self._is_typed, self.marks)
         log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
         log.sort = NEWEST_FIRST
         log.hidden = _HIDDEN
         return log
+
+    def names_of(self, row: Operation) -> list[RecordName]:
+        """Return the names of the records of an operation."""
+        return names_of(row)
 
     def _is_typed(self) -> bool:
         """Whether the filter lets through several types of operations."""
@@ -145,6 +151,7 @@ class OperationsScreen(ListScreen[Operation]):
         """Read the operations that came while another screen was shown."""
         self._feed.poll()
         self.moved()
+        self._read_again()
         self.call_after_refresh(self._sum_up)
 
     def _sum_up(self) -> None:
@@ -180,6 +187,15 @@ class OperationsScreen(ListScreen[Operation]):
             self._feed.look()
         if before.demo_percent != now.demo_percent and self.is_mounted:
             self._feed.demo_grew()
+        if before.session is not now.session:
+            self.marks.clear()
+        if now.risks is not None and before.risks != now.risks:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        """Read the marks of all loaded rows again."""
+        if self.is_current:
+            self.read_marks(row for _, row in self.rows_list.rows.held())
 
     # The log.
 
@@ -319,6 +335,7 @@ class OperationsScreen(ListScreen[Operation]):
                 changes=self._changes.get(operation.operation_id, ()),
                 found=self._found.get(operation.operation_id),
                 undone_by=self._undone.get(operation.operation_id),
+                marks=self.marks,
             )
         self.query_one(OperationDetail).show(view)
 

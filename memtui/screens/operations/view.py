@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
@@ -16,6 +17,7 @@ from textual.widgets import OptionList, Static
 from memtui.contract import Filter, MemtuiError, OperationStatus, OperationType, Record
 from memtui.filters import WORD_OF, format_filter
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import briefly
 from memtui.store.operation import (
     ASKED,
     Operation,
@@ -42,9 +44,11 @@ from memtui.widgets.detail_lines import (
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
+from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.service.review.known_risks import RiskMark
     from memtui.store.journal import OutcomeCheck
 
 _TEXTS = ("query", "prompt", "content", "text")
@@ -83,11 +87,14 @@ SHOWN = frozenset({"when", "type", "binding", "by", "agent", "what", "source", "
 
 
 def operation_columns(
-    now: Callable[[], datetime], is_typed: Callable[[], bool] = lambda: True
+    now: Callable[[], datetime],
+    is_typed: Callable[[], bool] = lambda: True,
+    marks: Mapping[RecordName, RiskMark] = MappingProxyType({}),
 ) -> list[Column[Operation]]:
     """Return the columns; relative times count from `now`.
 
     Without `is_typed` the filter says the type, and its column has only the outcome's sign.
+    `marks`: what is known of the risks of their records.
     """
     return [
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
@@ -105,7 +112,8 @@ def operation_columns(
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
         Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
-        Column("what", "what", about, 16, flexible=True, keep=95, share=0.33),
+        Column("what", "what", lambda one: risky_cell(about(one), names_of(one), marks), 16,
+               flexible=True, keep=95, share=0.33),
         Column("source", "source", _source, 16, keep=43),
         Column("channel", "channel", lambda one: one.channel, 6, keep=50),
         Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
@@ -115,6 +123,12 @@ def operation_columns(
         Column("cost", "$", _cost, 9, "point", keep=70),
         Column("error", "error", lambda one: one.error_kind, 10, keep=50),
     ]  # fmt: skip
+
+
+def names_of(operation: Operation) -> list[RecordName]:
+    """Return the names of the records of an operation that the details list."""
+    handles = (one for one in operation.handles[:_MOST_HANDLES] if one.provider_record_id)
+    return [RecordName(*operation.place_of(one)) for one in handles]
 
 
 def _type(operation: Operation, *, is_named: bool) -> Cell:
@@ -219,6 +233,8 @@ class OperationView:
     """The result of a check of an unknown outcome."""
     undone_by: Operation | None = None
     """The operation that undid it."""
+    marks: Mapping[RecordName, RiskMark] = field(default_factory=dict)
+    """What is known of the risks of its records."""
 
 
 def head(view: OperationView, width: int) -> Content:
@@ -355,8 +371,10 @@ def handles_content(operation: Operation, width: int) -> Content:
     return Content("\n").join(rows)
 
 
-def handle_lines(handle: OperationHandle, record: Record | str | None) -> Content:
-    """Return rank, score and text of a handle, with its origin below."""
+def handle_lines(
+    handle: OperationHandle, record: Record | str | None, mark: RiskMark | None = None
+) -> Content:
+    """Return rank, score and text of a handle, with its risks and its origin below."""
     score = display(fmt.score(handle.score), style=DIM)
     rank = display(f"{handle.rank:>3}", style=DIM)
     ghost = Content.styled("ghost: forgotten and still there", WARN) if handle.ghost else None
@@ -369,7 +387,8 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
         text = display(name or folder, limit=200)
         said = record or ("" if handle.provider_record_id else "erased")
         below = SEPARATOR.join(filter(None, [said, folder + slash]))
-    under = display(f"           {below}", limit=300, style=DIM)
+    risk = display(briefly(mark), style=WARN) if mark and mark.reasons else None
+    under = line(" " * 10, risk, display(below, limit=300, style=DIM), gap=" ")
     return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
 
 
@@ -422,7 +441,10 @@ class OperationDetail(DetailPane):
             )
             hint = [key_hint("enter", "shows what they say")] if unread else []
             title.update(Content("\n").join([heading(handles_title(view.operation)), *hint]))
-            handles.show(list(map(handle_lines, self._handles, found)), place)
+            marks = [
+                view.marks.get(RecordName(*view.operation.place_of(one))) for one in self._handles
+            ]
+            handles.show(list(map(handle_lines, self._handles, found, marks)), place)
         else:
             handles.show([], place)
         handles.display = title.display = bool(self._handles)

@@ -12,7 +12,6 @@ from textual.content import Content
 
 from memtui.contract import Links, OperationStatus, OperationType, Record, folded
 from memtui.presenters import format as fmt
-from memtui.presenters.risks import said
 from memtui.store.operation import Operation
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
@@ -25,6 +24,7 @@ from memtui.widgets.detail_lines import (
     marked,
     moment,
     outcome_words,
+    risk_lines,
     scope_words,
     who_and_when,
 )
@@ -124,7 +124,7 @@ def record_content(view: RecordView, width: int) -> Content:
     return joined(
         [
             list(_head(view)),
-            list(_risks(view)),
+            list(risk_lines(view.mark, view.prune_key)),
             [_summary_of(view)] if record.summary else [],
             [_text_of(view)],
             list(_key(view)),
@@ -136,17 +136,6 @@ def record_content(view: RecordView, width: int) -> Content:
         ],
         width,
     )
-
-
-def _risks(view: RecordView) -> Iterator[Line]:
-    mark = view.mark
-    if mark is not None and not mark.checked:
-        yield labelled("risk", display("not checked yet", style=DIM))
-    for number, one in enumerate(mark.risks if mark else ()):
-        words = display(said(one), limit=400, style=DIM if one.dismissed else WARN)
-        yield labelled("" if number else "risk", words)
-    if mark and mark.reasons and view.prune_key:
-        yield labelled("", key_hint(view.prune_key, "plan to let it go"))
 
 
 def _text_of(view: RecordView) -> Content:
