@@ -362,7 +362,7 @@ async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
         await until(pilot, lambda: app.screen is app.frame)
         await pilot.press("u")
         await answer("Find out whether the forgetting", "y")
-        await until(pilot, lambda: "nothing of it to undo" in " ".join(toasts(app)))
+        await until(pilot, lambda: "it has nothing to undo" in " ".join(toasts(app)))
 
         await pilot.press("2")
         await loaded(app, pilot)
