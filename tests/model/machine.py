@@ -79,7 +79,7 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         def forget(self, **asked: Any) -> None:
             self.world.forget(**asked)
 
-        @rule(company=companies, nth=st.integers(0, 3))
+        @rule(company=companies, nth=st.integers(0, 3), part=st.booleans())
         def undo(self, **asked: Any) -> None:
             self.world.undo(**asked)
 

@@ -173,7 +173,12 @@ class Company:
 
     def undone(self, done: Operation) -> bool:
         """Whether something has taken an operation back that was not taken back itself."""
-        return any(one.undoes is done and not self.undone(one) for one in self.log)
+        return bool(done.steps) and not self.left(done)
+
+    def left(self, done: Operation) -> list[Key]:
+        """The records that an operation changed and nothing has taken back since."""
+        back = {key for one in self.log if one.undoes is done for key in self.left(one)}
+        return [key for key in done.steps if key not in back]
 
     # Who may do what (seed 004 §6.5), and what one sees (seed 001)
 

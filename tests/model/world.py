@@ -519,18 +519,26 @@ class World:
             done, {(binding, one.handle.provider_record_id): (one, None) for one in there}
         )
 
-    def undo(self, company: str, nth: int = 0) -> None:
-        """Take back the nth newest change that was not refused, whether or not that can be."""
+    def undo(self, company: str, nth: int = 0, *, part: bool = False) -> None:
+        """Take back the nth newest change that was not refused, whether or not that can be.
+
+        With `part` only one of its records that were not taken back yet.
+        """
         here = self.companies[company]
         changes = [one for one in reversed(here.log) if one.steps]
         if not changes:
             return
         taken = changes[nth % len(changes)]
         done = self._done(here, "undo", "ana", taken.binding, taken.scope, taken.source)
-        scopes = [one.scope for step in taken.steps.values() for one in step if one]
+        left = here.left(taken) or list(taken.steps)
+        if part:  # equal records, numbered by their order, come back together
+            stem = left[0][1].partition("~")[0]
+            left = [one for one in left if one[1].partition("~")[0] == stem]
+        steps = {key: taken.steps[key] for key in left}
+        scopes = [one.scope for step in steps.values() for one in step if one]
         why = ""
         if here.undone(taken) or any(
-            told(here.records.get(key)) != told(after) for key, (_, after) in taken.steps.items()
+            told(here.records.get(key)) != told(after) for key, (_, after) in steps.items()
         ):
             why = "conflict"
         refused = not all(here.may(PEOPLE["ana"], "delete", one) for one in scopes)
@@ -539,15 +547,15 @@ class World:
             why = "invalid"
         if refused:
             why = ""
-        answer = self._do(
-            done, refused, self.service.undo(self.caller(company, "ana"), taken.id), why
-        )
+        records = [record_id for _, record_id in steps] if part else []
+        undo = self.service.undo(self.caller(company, "ana"), taken.id, records=records)
+        answer = self._do(done, refused, undo, why)
         if answer is None:
             return
         done.undoes = taken
         for old, new in answer.linked.items():
             here.moved((taken.binding or "", old), (taken.binding or "", new))
-        self._changed(done, {key: (after, before) for key, (before, after) in taken.steps.items()})
+        self._changed(done, {key: (after, before) for key, (before, after) in steps.items()})
 
     def review(self, company: str, binding: str, *, text: str = "") -> None:
         """Let what agents ask a binding for wait for a person, or only what says a text."""

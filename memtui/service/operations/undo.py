@@ -29,6 +29,7 @@ from memtui.contract import (
     Snapshot,
     WriteRequest,
 )
+from memtui.patterns import late_pattern
 from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.connections import Connection
 from memtui.service.history.log import LoggedOperations
@@ -56,6 +57,7 @@ from memtui.threads import in_thread
 
 _AT_ONCE = timedelta(hours=1)
 """The longest time between the starts of two operations of one group."""
+_COPY = late_pattern(r"~\d+$")
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: IRREVERSIBLE,
@@ -843,7 +845,8 @@ def _refuse_decided(
 def _ids_left(database: DatabaseConnection, operation: Operation, name: str) -> set[str]:
     """Return the ids of a record, by any of its ids, whose change was not undone.
 
-    Those of a record that got another id are two.
+    Those of a record that got another id are two. With it come back the equal records of one file,
+    which providers number by their order (`ID`, `ID~2`).
     """
     company_id, operation_id = operation.scope.company_id, operation.operation_id
     key = operation.binding_key or ""
@@ -852,7 +855,8 @@ def _ids_left(database: DatabaseConnection, operation: Operation, name: str) -> 
     steps = journal.steps(database, company_id, operation_id)
     pair = journal.exchanged(operation.operation_type, steps) or ()
     both = {before.handle.provider_record_id for before, _ in pair} & left
-    return ids | both if ids & both else ids
+    stems = {_COPY.sub("", one) for one in (ids | both if ids & both else ids)}
+    return {one for one in left if _COPY.sub("", one) in stems}
 
 
 def _not_of(operation: Operation, name: str) -> Invalid:
