@@ -586,7 +586,7 @@ def notes_content(view: BudgetView) -> Content:
     shown = [
         line(
             display(f"▲ {warning.message}", limit=300, style=WARN),
-            key_hint("enter", "shows it") if warning.handles else None,
+            key_hint("w", "says which") if warning.handles else None,
             gap="  ",
         )
         for warning in warnings[:_SHOWN_WARNINGS]
