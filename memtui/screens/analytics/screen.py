@@ -23,6 +23,7 @@ from memtui.analytics.figures import Bucket, FigureGroup, HitSign
 from memtui.contract import Filter, MemtuiError, NotFound
 from memtui.filters import format_filter
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import totals
 from memtui.screens.analytics import files
 from memtui.screens.analytics.board import (
     Board,
@@ -380,6 +381,12 @@ class AnalyticsScreen(MemtuiScreen):
 
     # Drawing.
 
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Show how many memories are risky, once they were looked through."""
+        super().watch_state(before, now)
+        if before.risks != now.risks and self.is_mounted:
+            self._draw_figures()
+
     def _how(self, width: int) -> Content:
         """Return period, bucket and dimension with their keys; further keys if they fit `width`."""
         question, keys = self._question(), self.state.keymap
@@ -440,7 +447,9 @@ class AnalyticsScreen(MemtuiScreen):
         if board.question.span.filtered:
             whole = "Totals for the filtered period"
         hint = "operations" if self._grid.large else "large"
-        return Selected(whole, board.stats, hint=hint)
+        known = self.state.risks if board.question.chosen == Filter() else None
+        risks = totals(known[1]) if known and known[1].records else ""
+        return Selected(whole, board.stats, hint=hint, risks=risks)
 
     @property
     def _bucket(self) -> FigureGroup | None:
