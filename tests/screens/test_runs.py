@@ -16,6 +16,7 @@ from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.runs import ReplayScreen, RunsScreen
 from memtui.service import Caller, MemoryService
+from memtui.widgets.panes import DetailPane
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
@@ -149,3 +150,9 @@ async def test_a_replay_begins_at_the_step_that_delivered_the_record(
         await pilot.press("enter")
         await shown(app, pilot, ReplayScreen)
         assert app.screen.query_one(VirtualList).cursor == 1
+        details = app.screen.query_one(DetailPane)
+        style, before = details.styles.border_left
+        await pilot.press("enter")
+        await until(pilot, lambda: details.has_focus)
+        assert details.styles.border_left[0] == style
+        assert details.styles.border_left[1] != before
