@@ -347,9 +347,10 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "records",
             "R",
-            "Show the record it touched, of marked rows the one you choose.",
+            "Show the record it touched, of several the one you choose.",
             _ROW,
         ),
+        _do("history", "h", "Show every version of a record it touched, also if it is gone.", _ROW),
         _do(
             "copy",
             "y",

@@ -21,7 +21,7 @@ from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
-from memtui.screens.timeline import NO_OPERATION, TimelineScreen
+from memtui.screens.timeline import NO_OPERATION, timeline_of
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
@@ -190,7 +190,7 @@ class ChangesScreen(ModalListScreen["Difference"]):
         answer = self._answer
         if answer is not None:
             record = _record(self.row)
-            await self.visit(TimelineScreen(self.state, answer.binding_key, record))
+            await self.visit(timeline_of(self.state, answer.binding_key, record))
 
     def action_record(self) -> None:
         """Show the record in Records."""

@@ -771,10 +771,10 @@ class EditingScreen(ListScreen[R]):
     @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
-        from memtui.screens.timeline import TimelineScreen
+        from memtui.screens.timeline import timeline_of
 
         [record] = await self.records_of([self.row])
-        await self.visit(TimelineScreen(self.state, self.binding_of(record), record))
+        await self.visit(timeline_of(self.state, self.binding_of(record), record))
 
     @conversation
     async def action_erase(self) -> None:

@@ -518,10 +518,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
     @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
-        from memtui.screens.timeline import TimelineScreen
+        from memtui.screens.timeline import timeline_of
 
         name, record = self._at
-        await self.visit(TimelineScreen(self.state, name.binding_key, record))
+        await self.visit(timeline_of(self.state, name.binding_key, record))
 
     @conversation
     async def action_queries(self) -> None:

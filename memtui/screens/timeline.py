@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Record, SourceRef
+from memtui.contract import Record, RecordHandle, Scope, SourceRef
 from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.screens.modal import ModalListScreen, Reasons
@@ -122,10 +122,13 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
         "It was never changed through memtui, and its provider keeps none.",
     )
 
-    def __init__(self, state: AppState, binding_key: str, record: Record) -> None:
+    def __init__(
+        self, state: AppState, binding_key: str, handle: RecordHandle, scope: Scope, name: str
+    ) -> None:
+        """Prepare the list; `name` is a text that a person knows the record by."""
         super().__init__(state)
-        self._binding_key = binding_key
-        self._record = record
+        self._binding_key, self._handle, self._scope = binding_key, handle, scope
+        self._name = name
         self._answer: TimelineAnswer | None = None
 
     def columns(self) -> list[Column[TimelineRow]]:
@@ -138,8 +141,8 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
 
     def draw_head(self) -> Drawn:
         """Return the record, the numbers of versions and changes, and problems."""
-        name = display(fmt.record_name(self._record), limit=200, style=STRONG)
-        where = f"{scope_words(self._record.scope)} · {self._binding_key}"
+        name = display(self._name, limit=200, style=STRONG)
+        where = f"{scope_words(self._scope)} · {self._binding_key}"
         if self._answer is not None:
             versions = len(self._answer.timeline)
             where = f"{where} · {fmt.counted(versions, 'version')}"
@@ -169,9 +172,9 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
 
     async def read(self) -> list[TimelineRow]:
         """Read the versions."""
-        session, record = self.session, self._record
+        session = self.session
         self._answer = await session.service.past.timeline(
-            session.caller, record.handle, record.scope, binding_key=self._binding_key
+            session.caller, self._handle, self._scope, binding_key=self._binding_key
         )
         return rows_of(self._answer)
 
@@ -192,6 +195,11 @@ class TimelineScreen(ModalListScreen[TimelineRow]):
     def action_copy(self) -> None:
         """Copy the text of the version."""
         self.copy(self.row.text, "Copied the text of the version.")
+
+
+def timeline_of(state: AppState, binding_key: str, record: Record) -> TimelineScreen:
+    """Return the timeline of a record that is there."""
+    return TimelineScreen(state, binding_key, record.handle, record.scope, fmt.record_name(record))
 
 
 def rows_of(answer: TimelineAnswer) -> list[TimelineRow]:

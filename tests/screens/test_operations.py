@@ -40,6 +40,7 @@ from memtui.screens.operations.view import (
     request_words,
 )
 from memtui.screens.state import GoTo
+from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store.operation import Operation, damaged
 from memtui.widgets.filter_line import FilterLine
@@ -269,6 +270,28 @@ async def test_of_marked_operations_one_chooses_which_record_to_go_to(
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
         records = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
         await until(pilot, lambda: records.current and records.current.text == "the other")
+
+
+async def test_each_record_of_a_forget_shows_its_history_though_it_is_gone(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    records = await write_notes(service, caller, ["one", "two", "three"])
+    for gone in (records[:2], records[2:]):
+        handles = tuple(record.handle for record in gone)
+        await service.forget(caller, ForgetRequest(scope=gone[0].scope, handles=handles))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, TimelineScreen))
+        await until(pilot, lambda: "timeline of  three" in screen_text(app))
+        await until(pilot, lambda: "1 version" in screen_text(app))
+        await pilot.press("escape", "down")
+        await until(pilot, lambda: len(current(app).handles) == 2)
+        await until(pilot, lambda: "- two" in screen_text(app))
+        await pilot.press("h")
+        await until(pilot, lambda: "This operation touched 2 records" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "timeline of  two" in screen_text(app))
 
 
 async def test_a_filter_counts_narrows_exports_and_says_what_next(

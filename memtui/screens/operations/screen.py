@@ -429,7 +429,35 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_records(self) -> None:
-        """Go to the operation's first record; with several marked operations, ask for one."""
+        """Go to a record that the operation touched."""
+        if (found := await self._chosen_place()) is not None:
+            key, record_id = found[0]
+            self.post_message(GoTo("records", binding_key=key or None, select=record_id))
+
+    @conversation
+    async def action_history(self) -> None:
+        """Show every version of a record that the operation touched, also where it is gone."""
+        from memtui.screens.timeline import TimelineScreen
+
+        if (found := await self._chosen_place()) is None:
+            return
+        place, operation = found
+        if not place[0]:
+            raise NotFound("No binding of this company holds it.")
+        handle = next(one.handle for one in operation.handles if operation.place_of(one) == place)
+        scope, name = operation.asked_scope, self._known_name(place) or place[1]
+        await self.visit(TimelineScreen(self.state, place[0], handle, scope, name))
+
+    def _known_name(self, place: Place) -> str:
+        """Return the name of a record whose text was read; empty if it was not."""
+        record = self._records.get(place)
+        return fmt.record_name(record) if isinstance(record, Record) else ""
+
+    async def _chosen_place(self) -> tuple[Place, Operation] | None:
+        """Return a record and an operation that touched it, asking which if there are several.
+
+        None: the person went back.
+        """
         chosen = self._chosen
         touched: dict[Place, list[Operation]] = defaultdict(list)
         for operation in chosen:
@@ -438,17 +466,17 @@ class OperationsScreen(ListScreen[Operation]):
         if not touched:
             raise NotFound("No record was touched.")
         place = next(iter(touched))
-        if len(chosen) > 1:
+        if len(touched) > 1:
+            marked = fmt.counted(len(chosen), "marked operation")
             title = (
-                f"{fmt.counted(len(chosen), 'marked operation')} touched "
+                f"{marked if len(chosen) > 1 else 'This operation'} touched "
                 f"{fmt.counted(len(touched), 'record')}{_why_fewer(chosen, touched)}"
             )
-            offered = [_touched(one, by) for one, by in touched.items()]
+            offered = [_touched(one, by, self._known_name(one)) for one, by in touched.items()]
             if (answer := await self.ask(Choose(title, offered))) is None:
-                return
+                return None
             place = answer
-        key, record_id = place
-        self.post_message(GoTo("records", binding_key=key or None, select=record_id))
+        return place, touched[place][0]
 
     @conversation
     async def action_runs(self) -> None:
@@ -632,14 +660,14 @@ def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Ope
     return f" ({', '.join(said)})" if said else ""
 
 
-def _touched(place: Place, by: Sequence[Operation]) -> Choice[Place]:
+def _touched(place: Place, by: Sequence[Operation], name: str) -> Choice[Place]:
     """Return a record as a choice, with its operations below.
 
-    It is named by the subject of a change to it alone, else by its id. Its text is not read, as
-    each read is logged.
+    It is named by the subject of a change to it alone, else by `name`, else by its id. Its text is
+    not read, as each read is logged.
     """
     said = (about(one) for one in by if one.operation_type.mutates and len(one.handles) == 1)
     record_id = place[1].rstrip("/").rpartition("/")[2]
     times = Counter(one.operation_type.value for one in by)
     done = ", ".join(f"{count}× {what}" if count > 1 else what for what, count in times.items())
-    return Choice(place, next(filter(None, said), record_id), done)
+    return Choice(place, next(filter(None, said), name or record_id), done)
