@@ -43,7 +43,7 @@ A shared widget that implements an action group (`list`) names it in a class att
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
 from functools import partial, wraps
 from time import monotonic
@@ -472,18 +472,20 @@ class ServiceScreen(SizedScreen[GoTo]):
         if found is not None and await self.ask(self.undo_question(found)):
             await self.undo([found.operation.operation_id])
 
-    async def undo(self, operation_ids: Sequence[str]) -> None:
-        """Undo changes in this order; a toast names the redo key."""
-        answers = await self.undo_all(operation_ids)
+    async def undo(self, operation_ids: Sequence[str], records: Collection[str] = ()) -> None:
+        """Undo changes in this order, or `records` of them; a toast names the redo key."""
+        answers = await self.undo_all(operation_ids, records)
         self.toast(f"Undone: {await self.came_back(answers)}. U redoes it.")
 
-    async def undo_all(self, operation_ids: Sequence[str]) -> list[MutationAnswer]:
+    async def undo_all(
+        self, operation_ids: Sequence[str], records: Collection[str] = ()
+    ) -> list[MutationAnswer]:
         """Undo changes in this order; if one fails, the error names those undone before it.
 
         They can be redone, on any screen.
         """
         session = self.session  # another company may be shown when the undo ends
-        undone = await self.take_back(operation_ids)
+        undone = await self.take_back(operation_ids, records)
         if undone.answers:
             session.undone.append(undone.answers)
         await self._raise_in_part(undone, "Undone before that: {}; U redoes it.")
@@ -544,12 +546,14 @@ class ServiceScreen(SizedScreen[GoTo]):
         await self.redo_last()
         self.load()
 
-    async def take_back(self, operation_ids: Sequence[str]) -> Undone:
+    async def take_back(
+        self, operation_ids: Sequence[str], records: Collection[str] = ()
+    ) -> Undone:
         """Undo changes in this order, each with the changes made together with it."""
         from memtui.service.usecases import undoing
 
         undone = await self._carry_out(
-            partial(undoing.undo, self.service, self.caller, operation_ids)
+            partial(undoing.undo, self.service, self.caller, operation_ids, records)
         )
         if undone.failed is not None:
             self.stopped_halfway()

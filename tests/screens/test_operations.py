@@ -353,6 +353,26 @@ async def test_an_operation_is_undone_after_a_different_key(
         await until(pilot, lambda: said not in screen_text(app))
 
 
+async def test_marked_records_of_an_operation_are_undone_alone(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    records = await write_notes(service, caller, ["one", "two", "three"])
+    handles = [one.handle for one in records]
+    await service.forget(caller, ForgetRequest(scope=MECH, handles=handles))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.focused, OptionRows))
+        await pilot.press("space", "down", "space", "u")
+        await until(pilot, lambda: "Undo this forget for 2 marked records?" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: any("Undone: 2 records" in one for one in toasts(app)))
+        page = await service.browse(caller, BrowseRequest(scope=MECH))
+        assert sorted(one.text for one in page.records) == ["one", "three"]
+        await pilot.press("U")
+        await until(pilot, lambda: any("Redone: 2 records" in one for one in toasts(app)))
+
+
 async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
     paths: Paths,
     settings: Settings,

@@ -593,14 +593,25 @@ class OperationsScreen(ListScreen[Operation]):
 
     # Undo.
 
+    def action_mark(self) -> None:
+        """Mark or unmark the row, or in the details the record under the cursor."""
+        if not self.query_one(OperationDetail).turn_mark():
+            super().action_mark()
+
     @conversation
     async def action_undo(self) -> None:
         """Undo the marked changes, else the selected one, else the last one, after a yes.
+
+        Of the selected one only the records that are marked in its details, if any are.
 
         Raises:
             Invalid: the marked or selected operations changed nothing, or cannot be undone.
         """
         marked, current = self.rows_list.selection.marks.values(), self.current
+        part = sorted(self.query_one(OperationDetail).marked) if self.opened else []
+        if part and current is not None:
+            await self._undo_part(current, part)
+            return
         changes = [one for one in marked or [current] if one and one.operation_type.mutates]
         if marked and not changes:
             raise Invalid("None of the marked operations changed anything; mark changes to undo.")
@@ -631,6 +642,19 @@ class OperationsScreen(ListScreen[Operation]):
         if await self.ask(question):
             await self.undo(ids)
             self.rows_list.selection.marks.clear()
+
+    async def _undo_part(self, operation: Operation, records: Sequence[str]) -> None:
+        """Undo an operation for some of its records, after a yes."""
+        if not await self.find_out(operation):
+            return
+        ids = [operation.operation_id]
+        await self._refuse_undo(ids)
+        count = fmt.counted(len(records), "marked record")
+        question = Confirm(f"Undo this {operation.operation_type} for {count}?", verb="undo")
+        if await self.ask(question):
+            await self.undo(ids, records)
+            self.query_one(OperationDetail).marked.clear()
+            self.draw_detail()
 
     async def _refuse_undo(self, operation_ids: Sequence[str]) -> Together:
         """Check that changes can be undone, so that no failing undo is logged; return its extent.

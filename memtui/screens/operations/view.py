@@ -404,6 +404,8 @@ class OperationDetail(DetailPane):
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name=name, id=name, classes="split-detail")
         self._view: OperationView | None = None
+        self.marked: set[str] = set()
+        """Ids of the marked records."""
 
     def compose(self) -> ComposeResult:
         """Lay out head, handles and foot."""
@@ -430,6 +432,8 @@ class OperationDetail(DetailPane):
         title = self.query_one("#operation-handles-title", Static)
         handles = self.query_one(OptionRows)
         place = handles.highlighted if same else None
+        if not same:
+            self.marked.clear()
         for part, content in (("head", head), ("foot", foot)):
             draw = partial(content, view) if view else Content("")
             self.query_one(f"#operation-{part}", Fitted).fit(draw)
@@ -444,12 +448,25 @@ class OperationDetail(DetailPane):
             marks = [
                 view.marks.get(RecordName(*view.operation.place_of(one))) for one in self._handles
             ]
-            handles.show(list(map(handle_lines, self._handles, found, marks)), place)
+            rows = list(map(handle_lines, self._handles, found, marks))
+            for n, one in enumerate(self._handles):
+                if one.provider_record_id in self.marked:
+                    rows[n] = Content.styled("●", STRONG) + rows[n][1:]
+            handles.show(rows, place)
         else:
             handles.show([], place)
         handles.display = title.display = bool(self._handles)
         if not same:
             self.scroll_home(animate=False)
+
+    def turn_mark(self) -> bool:
+        """Mark or unmark the record under the cursor, and go on to the next; False: none is."""
+        if (handle := self.handle) is None:
+            return False
+        self.marked ^= {handle.provider_record_id}
+        self.show(self._view)
+        self.query_one(OptionRows).move(1)
+        return True
 
     def enter(self) -> None:
         """Focus the handles, or the pane if there are none."""
