@@ -63,6 +63,8 @@ class AuditCheck(Model):
     seen_seq: int | None = None
     """The last operation that this machine had noted, which the log must have; None: no note, so a
     cut at the log's end would not be noticed."""
+    expected_digest: str | None = None
+    """The digest of the operation that the check was asked about; None: not asked, or absent."""
     gaps: tuple[Gap, ...] = ()
     """Where the chain continues after a repair, newest first."""
 
@@ -74,6 +76,8 @@ class _Log:
         self._duck = duck
         self._connection = connection
         self.folder = folder
+        self.digests: dict[int, str] = {}
+        """The digests of some operations by number, once they are read."""
         # The snapshot comes before the manifest, so that each operation is in at least one of them.
         self.head = head(connection, folder.company_id)
         manifest = folder.read()
@@ -141,18 +145,20 @@ def verify(
     watch: Watch = lambda _checked, _all: None,
     *,
     noted: LogHead | None = None,
+    expected: int | None = None,
 ) -> AuditCheck:
     """Check every operation's digest and its place in the chain, hot and sealed. Blocking.
 
     An alteration that recomputed all later digests, or a cut at the end, shows only against an
     earlier digest: keep that of an `AuditCheck`, or an export. `noted` is the log's end when it was
-    last seen. `watch` is called with the progress.
+    last seen. `expected` is the number of an operation whose digest is returned, whoever may see
+    it. `watch` is called with the progress.
 
     Raises:
         Unavailable: the database or the archive cannot be read.
     """
     with _opened(database, root, company_id) as log:
-        seq, problem = _first_broken(log, watch, noted)
+        seq, problem = _first_broken(log, watch, noted, expected)
         pending = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
         if problem and pending and pending[0] not in problem:
             problem = f"{problem} It is in the segment {pending[0]}."
@@ -163,6 +169,7 @@ def verify(
             broken_seq=seq,
             problem=problem,
             seen_seq=noted.seq if noted else None,
+            expected_digest=log.digests.get(expected or 0),
         )
 
 
@@ -330,9 +337,11 @@ def _misfit(operation: Operation, previous: str, salt: bytes) -> str | None:
     return None if is_intact(operation, salt) else why_altered(operation.seq)
 
 
-def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int | None, str | None]:
+def _first_broken(
+    log: _Log, watch: Watch, noted: LogHead | None, expected: int | None
+) -> tuple[int | None, str | None]:
     previous, seq, proof = GENESIS, 0, _Proof()
-    at_noted = GENESIS
+    kept = {noted and noted.seq, expected}
     try:
         for seq, operation in log.operations():
             if seq % _WATCHED_EVERY == 0:
@@ -342,14 +351,15 @@ def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int |
             if problem := _misfit(operation, previous, log.head.salt):
                 return seq, problem
             previous = operation.digest
-            if noted is not None and seq == noted.seq:
-                at_noted = previous
+            if seq in kept:
+                log.digests[seq] = previous
             proof.read(operation)
     except _Unreadable as error:
         return error.first, str(error)
     if (seq, previous) != (log.head.seq, log.head.digest):
         return seq, f"Operation {seq} is the last, but the log's end says {log.head.seq}."
     broken = proof.missing_value() or proof.broken_segment(log.folder, log.segments)
+    at_noted = log.digests.get(noted.seq, GENESIS) if noted else None
     if not broken and noted and at_noted != noted.digest and not proof.is_lost(noted.seq):
         is_cut = noted.seq > seq
         but = f"but the log ends at {seq}" if is_cut else "which had another digest"

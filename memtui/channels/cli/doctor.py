@@ -542,7 +542,8 @@ def _risk_lines(found: RisksAnswer) -> Iterator[Line]:
         yield f"{_MARKS['broken']} not checked: {sentence}"
     yield f"Risky: {totals(found.figures)}."
     if active:
-        yield "memtui prune plans what to let go; memtui review dismiss BINDING ID keeps one."
+        yield "`memtui facts prune --everything` plans what to let go."
+        yield "`memtui review dismiss BINDING ID` says that one is no risk."
 
 
 async def _repair(invocation: Invocation, *, yes: bool) -> int:

@@ -283,10 +283,15 @@ class Analysis(ServiceModule):
         return archive.verify(self.archive_folder, caller.company_id, self.database)
 
     async def verify_chain(
-        self, caller: Caller, report: Callable[[int, int], None] | None = None
+        self,
+        caller: Caller,
+        report: Callable[[int, int], None] | None = None,
+        *,
+        expected: int | None = None,
     ) -> AuditCheck:
         """Check the digest of every operation and its place in the chain.
 
+        `expected` is the number of an operation whose digest is returned, whoever may see it.
         `report(checked, total)` is called in this event loop. Cancelling the task that waits for
         the answer stops the work.
         """
@@ -303,19 +308,21 @@ class Analysis(ServiceModule):
             loop.call_soon_threadsafe(tell, checked, number)
 
         try:
-            return await asyncio.to_thread(self._verify_chain, caller, watch)
+            return await asyncio.to_thread(self._verify_chain, caller, watch, expected)
         except asyncio.CancelledError:
             stop.stop()
             raise
 
-    def _verify_chain(self, caller: Caller, watch: Watch) -> AuditCheck:
+    def _verify_chain(self, caller: Caller, watch: Watch, expected: int | None) -> AuditCheck:
         from memtui.analytics import audit
 
         self._runtime.visibility(caller)
         company_id, notes = caller.company_id, self.database.notes
         # Read before the log: operations added meanwhile then only make the log longer.
         noted = notes.read(company_id) if notes else None
-        found = audit.verify(self.database, self.archive_folder, company_id, watch, noted=noted)
+        found = audit.verify(
+            self.database, self.archive_folder, company_id, watch, noted=noted, expected=expected
+        )
         if found.problem is not None:
             return found
         chosen = Filter(operation_type=OperationType.REPAIR)

@@ -106,6 +106,20 @@ def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) 
         assert here("audit", "verify", "--expect", wrong).code == 2
 
 
+def test_an_earlier_digest_is_compared_beside_operations_that_are_hidden(here: Run) -> None:
+    here("note", "one")
+    for name, role in (("root", "owner"), ("ana", "member")):
+        here("companies", "members", "add", f"user:{name}", "--role", role)
+    assert here("--principal", "user:ana", "note", "--subject", "ana", "tea").code == 0
+    me = ("--principal", "user:root")
+    assert here(*me, "note", "two").code == 0
+    for who in (me, ("--principal", "user:ana")):
+        found = here(*who, "audit", "verify", "--json").document
+        noted = f"{found['seq']}:{found['digest'][:12]}"
+        assert here(*who, "audit", "verify", "--expect", noted).code == 0
+    assert here(*me, "audit", "verify", "--expect", "2:" + "0" * 12).code == 1
+
+
 def test_anybody_can_verify_an_export(here: Run, logged: Database, tmp_path: Path) -> None:
     target = tmp_path / "log.jsonl"
     here("ops", "archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
