@@ -161,8 +161,8 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
     service, caller = session.service, session.caller
     undone = str(answer.undoes)
     operation = await service.log.get(caller, undone)
-    changes = await service.log.changes(caller, undone)
-    records = [record for one in changes if (record := one.after or one.before)]
+    changes = await service.log.changes(caller, answer.operation_id)  # only those undone now
+    records = [record for one in changes if (record := one.before or one.after)]
     names = [shown.beginning(record.shown) for record in records]
     if words := shown.configured(operation) or shown.judged(operation):
         names.append(words)

@@ -96,6 +96,18 @@ async def test_records_that_come_back_by_single_writes_are_named_by_any_of_their
         await service.close()
 
 
+async def test_the_command_names_only_the_records_that_came_back(
+    service: MemoryService, command: Command
+) -> None:
+    records = await remember(service, *_TEXTS)
+    request = ForgetRequest(scope=ANA, handles=[one.handle for one in records])
+    forgot = (await service.forget(PERSON, request)).operation_id
+    named = [part for one in records[:2] for part in ("--record", one.handle.provider_record_id)]
+    typed = await command("undo", forgot, *named)
+    assert typed.code == 0, typed.err
+    assert " and 1 more; memtui undo" in typed.err
+
+
 async def test_a_line_of_an_imported_file_is_undone_alone(
     service: MemoryService, command: Command, tmp_path: Path
 ) -> None:
