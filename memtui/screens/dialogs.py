@@ -33,6 +33,8 @@ HIGH = 16
 """Terminal lines from which a dialog has padding."""
 TALL = 30
 """Terminal lines from which a form has blanks around it and between its fields."""
+_FITS = 22
+"""Terminal lines from which the field of a text is as high as the text."""
 LOW = 8
 """Terminal lines below which a dialog has no frame."""
 _AROUND_SHEET = 8
@@ -554,6 +556,11 @@ class _Editor(Dialog[T]):
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "save", "save")]
     BOX = "dialog-editor"
+    _note = ""
+
+    def on_resize(self) -> None:
+        """Make the field as high as its text where there is room for all around it."""
+        self.set_class(self.app.size.height >= _FITS and not self._note, "-fits")
 
     def on_mount(self) -> None:
         """Begin at the end of the text."""

@@ -746,8 +746,9 @@ def line_content(shown: ReviewLine, review: ReviewedPlans, now: datetime, width:
     """Return the details of a line of the review."""
     if shown.sort is Sort.GROUP:
         words = display(group_words(shown, review), style=STRONG)
+        tokens = labelled("tokens", f"{fmt.count(shown.tokens)} in all")
         how = "space marks all records of the group, or none; pinned ones are marked one by one."
-        return joined([[words], [display(how, style=DIM)]], width)
+        return joined([[words], [tokens], [display(how, style=DIM)]], width)
     about = [labelled("why", display(shown.sentence, limit=1_000))]
     if shown.kept:
         about.append(labelled("stays", display(shown.kept, limit=300, style=WARN)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
 
 _SEEN_OPERATIONS = 1_000
+_NAME_CELLS = 24
 _TARGETS = ("project", "agent")
 
 FIELDS = {word: field for field, word in SCOPE_WORDS.items()}
@@ -89,8 +90,15 @@ def scope_choices(
     """
     whole = Scope(company_id=scope.company_id)
 
+    known = [*seen, *could_go]
+    values = {
+        word: dict.fromkeys(value for one in known if (value := getattr(one, field)))
+        for word, field in FIELDS.items()
+    }
+    longest = max((len(one) for some in values.values() for one in some), default=0)
+
     def counted(label: str, owner: Scope) -> str:
-        return f"{label}  {going(owner, could_go)}".rstrip()
+        return f"{label:<{min(longest, _NAME_CELLS)}}  {going(owner, could_go)}".rstrip()
 
     choices = [
         Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — remove", word)
@@ -104,12 +112,10 @@ def scope_choices(
         for one in companies
         if one.company_id != scope.company_id
     )
-    known = [*seen, *could_go]
     for word, field in FIELDS.items():
-        values = dict.fromkeys(value for one in known if (value := getattr(one, field)))
         choices.extend(
             Choice(step, counted(value, step.applied_to(whole)), word)
-            for value in values
+            for value in values[word]
             for step in [ScopeStep(field, value)]
             if value != getattr(scope, field)
         )

@@ -13,7 +13,16 @@ from textual.widgets._toast import Toast, ToastHolder
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Invalid, Scope
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, Waiting, WriteRecord
+from memtui.screens.dialogs import (
+    Choice,
+    Choose,
+    ChooseAll,
+    Confirm,
+    EditText,
+    Prompt,
+    Waiting,
+    WriteRecord,
+)
 from memtui.screens.form import FieldRow, Form
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.display import toast
@@ -315,3 +324,16 @@ async def test_fields_stand_apart_by_a_blank_or_where_lines_are_few_by_a_line() 
             assert bool(style.underline) is drawn
             area = app.screen.query_one(ForeignTextArea)
             assert app.screen.query_one("#field-agent").region.right == area.region.right
+
+
+async def test_the_field_of_a_text_is_as_high_as_the_text_and_leaves_the_keys_to_be_seen() -> None:
+    app = _Styled()
+    async with app.run_test(size=(80, 24)) as pilot:
+        heights = []
+        for text in ("one line", "line\n" * 5, "line\n" * 200):
+            await app.push_screen(EditText("Edit", text))
+            await pilot.pause()
+            heights.append(app.screen.query_one(ForeignTextArea).size.height)
+            assert "ctrl+s save" in screen_text(app)
+            app.pop_screen()
+        assert heights == [3, 6, 9]

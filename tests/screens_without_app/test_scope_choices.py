@@ -23,6 +23,15 @@ def test_known_values_appear_once_and_narrow() -> None:
     assert matching(choices, "agent rev")[0].value.applied_to(HERE).agent_id == "review"
 
 
+def test_figures_of_long_and_short_names_lie_below_each_other() -> None:
+    figures = {Scope(company_id="acme", project_id=name): (1, 20) for name in ("web", "billing")}
+    choices = scope_choices(Scope(company_id="acme"), [], [], figures)
+    assert [one.label for one in choices] == [
+        "web      1 of 20 could go",
+        "billing  1 of 20 could go",
+    ]
+
+
 def test_another_company_drops_what_is_narrower() -> None:
     other = CompanyView(company_id="other", name="Other")
     here = CompanyView(company_id="acme", name="Acme")

@@ -204,6 +204,7 @@ def _binding_line(
         cell + Content(" " * (width - cell.cell_length))
         for cell, width in zip(cells, widths, strict=True)
     ]
+    padded[-1] = Content(" " * (widths[-1] - cells[-1].cell_length)) + cells[-1]
     notes: list[Content | None] = [
         display("shared with another company", style=WARN) if binding.shared else None,
         display("captures", style=DIM) if binding.captures else None,
@@ -213,7 +214,7 @@ def _binding_line(
             notes.append(_embedding_note(health.health.embedding))
         if health.latencies_ms:
             spark = sparkline(health.latencies_ms, 12)
-            notes.append(display(f"{spark} {duration(health.latencies_ms[-1])}", style=DIM))
+            notes.append(display(f"{duration(health.latencies_ms[-1]):>6} {spark}", style=DIM))
         if health.health.problems:
             notes.append(display(counted(len(health.health.problems), "problem"), style=WARN))
     return line(*padded, *notes, gap="  ")

@@ -42,7 +42,7 @@ from memtui.screens.state import AppState
 from memtui.service.usecases.remembered import OwnerShare, Remembered, remembered
 from memtui.service.visibility import without_prefix
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
-from memtui.widgets.columns import Cell, Column, fit_cell
+from memtui.widgets.columns import Cell, Column, after_point, fit_cell
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
@@ -610,11 +610,14 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
     shares = [one.share for one in offers if one.share]
     keys = min(_NAME_CELLS, max((len(one.binding_key) for one in shares), default=0))
     numbers = numbers_width([one.tokens for one in shares])
+    costs = [fmt.short_money(one.cost, unpriced=one.cost is None) for one in offers if one.share]
+    decimals = max(map(after_point, costs), default=0)
     others = names + numbers + (keys + 72 if wide else 50)
     cells = max(4, min(_BAR_CELLS[1], width - others))
 
     def row(one: Offer) -> Content:
         share, place = one.share, one.place
+        cost = fmt.short_money(one.cost, unpriced=one.cost is None)
         lead = line(
             display(f"{place.word:<7}", style=DIM), display(fit_cell(place.name, names)), gap="  "
         )
@@ -627,7 +630,7 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
             display(fit_cell(share.binding_key, keys), style=DIM) if wide else None,
             display(f"{fmt.counted(share.records, 'record'):>13}"),
             budget_bar(share.tokens, view.budget, cells, numbers=numbers),
-            display(f"{fmt.short_money(one.cost, unpriced=one.cost is None):>9}"),
+            display(f"{cost + ' ' * (decimals - after_point(cost)):>{decimals + 3}}"),
             display(going_words, style=DIM),
             gap="  ",
         )

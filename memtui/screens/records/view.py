@@ -68,10 +68,10 @@ def record_columns(
                tone="muted"),
         Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=86),
         Column("who", "who", lambda one: one.created_by and fmt.author(one.created_by), 9, keep=84,
-               tone="muted"),
+               tone="muted", whole=True),
         read_column(name_of, stats, now),
-        Column("text", "text", lambda one: _text(one, now(), is_ghost=name_of(one) in ghosts), 30,
-               flexible=True, keep=100, share=0.4),
+        Column("text", "text", lambda one: _text(one, now(), is_ghost=name_of(one) in ghosts), 26,
+               flexible=True, keep=100, share=0.36),
     ]  # fmt: skip
 
 
