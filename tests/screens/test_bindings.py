@@ -43,7 +43,7 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
         await until(pilot, lambda: "This provider has nothing to sync." in toasts(app))
         await service.bindings.update(caller, "default", read_only=True)
         await to_binding(app, pilot, "default")
-        refused = "The binding default is read-only."
+        refused = "The binding default is read-only; ! on it in Bindings opens it."
         await until(pilot, lambda: app.frame and app.frame.why_disabled("bindings.sync") == refused)
         await act(pilot, "bindings.sync")
         await until(pilot, lambda: refused in toasts(app))

@@ -592,7 +592,12 @@ async def test_a_read_only_binding_says_why(
     await service.bindings.update(caller, "default", read_only=True)
     async with budget(paths, settings, ANA, 2) as (app, pilot):
         await pilot.press("d")
-        await until(pilot, lambda: "The binding default is read-only." in toasts(app))
+        await until(
+            pilot,
+            lambda: (
+                "The binding default is read-only; ! on it in Bindings opens it." in toasts(app)
+            ),
+        )
         app.clear_notifications()
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))

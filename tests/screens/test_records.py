@@ -901,9 +901,17 @@ async def test_a_read_only_binding_says_why_a_key_does_nothing(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("d")
-        await until(pilot, lambda: "The binding default is read-only." in toasts(app))
+        await until(
+            pilot,
+            lambda: (
+                "The binding default is read-only; ! on it in Bindings opens it." in toasts(app)
+            ),
+        )
         assert app.screen is app.frame
-        assert app.frame.why_disabled("records.add") == "The binding default is read-only."
+        assert (
+            app.frame.why_disabled("records.add")
+            == "The binding default is read-only; ! on it in Bindings opens it."
+        )
         assert not app.frame.why_disabled("records.undo"), "what is undone may be elsewhere"
 
 

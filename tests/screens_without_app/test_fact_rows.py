@@ -117,7 +117,7 @@ def test_offers_are_what_is_remembered_and_whom_the_log_knows(
     shares = [
         OwnerShare(company, "notes", 160, 5_000),
         OwnerShare(web, "claude", 3, 60),
-        OwnerShare(web, "facts", 2, 20, 2),
+        OwnerShare(web, "facts", 3, 520, 2, 510),
     ]
     found = offers_of([ana], shares, "claude-sonnet-4-5")
     assert [(one.place.label, one.place.binding_key, one.has_context) for one in found] == [
@@ -135,7 +135,9 @@ def test_offers_are_what_is_remembered_and_whom_the_log_knows(
         costs = {one.plain.rindex("$0.") for one in drawn if "$0." in one.plain}
         assert len(costs) <= 1
         assert ["could go" in one.plain for one in drawn][:2] == [width >= 100, False]
-        assert "5,000 / 500 ▲" in drawn[-1].plain
+        assert "510 / 500 ▲" in drawn[1].plain
+        assert "5,000 tokens" in drawn[-1].plain
+        assert "▲" not in drawn[-1].plain
         assert ("claude" in drawn[0].plain) == (width >= 100)
 
 

@@ -158,7 +158,7 @@ class Offer:
     share: OwnerShare | None = None
     """None: the log names the owner, and no binding has a record of it."""
     cost: Decimal | None = None
-    """The price of all its tokens in a request, in US dollars; None: unpriced."""
+    """The price of what a context includes, in US dollars; None: unpriced."""
 
     @property
     def has_context(self) -> bool:
@@ -197,7 +197,7 @@ def offers_of(seen: Sequence[Scope], shares: Iterable[OwnerShare], model: str) -
     def offer(owner: Scope, share: OwnerShare | None = None) -> Offer:
         field, name = owner_of(owner)
         place = FactsPlace(_WORD_OF[field], name, owner, share.binding_key if share else "")
-        return Offer(place, share, price(model, share.tokens).cost_usd if share else None)
+        return Offer(place, share, price(model, share.context_tokens).cost_usd if share else None)
 
     offers = [offer(one.owner, one) for one in shares]
     known = {one.place.scope for one in offers}
@@ -609,7 +609,7 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
     names = min(_NAME_CELLS, max((len(one.place.name) for one in offers), default=0))
     shares = [one.share for one in offers if one.share]
     keys = min(_NAME_CELLS, max((len(one.binding_key) for one in shares), default=0))
-    numbers = numbers_width([one.tokens for one in shares])
+    numbers = numbers_width([one.context_tokens for one in shares])
     costs = [fmt.short_money(one.cost, unpriced=one.cost is None) for one in offers if one.share]
     decimals = max(map(after_point, costs), default=0)
     others = names + numbers + (keys + 72 if wide else 50)
@@ -623,13 +623,17 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
         )
         if share is None:
             return line(lead, display("nothing is remembered of it", style=DIM), gap="  ")
+        drawn = budget_bar(share.context_tokens, view.budget, cells, numbers=numbers)
+        if not share.in_contexts:
+            searched = f"{fmt.count(share.tokens)} tokens, if found"
+            drawn = display(fit_cell(searched, drawn.cell_length), style=DIM)
         going_words = going(place.scope, could_go) if wide and place.word != COMPANY else ""
         could_go.pop(place.scope, None)
         return line(
             lead,
             display(fit_cell(share.binding_key, keys), style=DIM) if wide else None,
             display(f"{fmt.counted(share.records, 'record'):>13}"),
-            budget_bar(share.tokens, view.budget, cells, numbers=numbers),
+            drawn,
             display(f"{cost + ' ' * (decimals - after_point(cost)):>{decimals + 3}}"),
             display(going_words, style=DIM),
             gap="  ",

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
 _KEPT_S = 0.3
+_MARGINS = 2
+"""Cells of the filter line left and right of its text."""
 """Seconds that the old rows stay while new ones are read."""
 
 
@@ -439,10 +441,6 @@ class RecordsScreen(EditingScreen[Record]):
         risks = self.state.risks[1] if self.state.risks is not None else None
         if risks and not risks.is_complete:
             words.insert(0, risks.sentence)
-        verdict = self._verdict(len("  ".join(words)))
-        is_whole = self._everywhere and not self._is_narrowed
-        if risks and risks.risky and is_whole and not verdict:
-            words.insert(0, f"! {fmt.count(risks.risky)} risky")
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
@@ -451,6 +449,10 @@ class RecordsScreen(EditingScreen[Record]):
                 words.insert(0, f"{phrase} {', '.join(keys)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
+        verdict = self._verdict(len("  ".join(words)))
+        is_all = self._everywhere or len(self.state.bindings) == 1
+        if risks and risks.risky and is_all and not (verdict or self._is_narrowed):
+            words.insert(0, f"! {fmt.count(risks.risky)} risky")
         said = "  ".join(words)
         self.show_count(" · ".join(filter(None, [verdict, said])))
 
@@ -460,7 +462,7 @@ class RecordsScreen(EditingScreen[Record]):
         if not figures or not figures.verdict or self._is_narrowed:
             return ""
         risky = state.risks[1].risky if state.risks else figures.verdict.risky
-        room = self.size.width * 7 // 10 - taken - len(" · ")
+        room = (self.size.width - _MARGINS) * 7 // 10 - taken - len(" · ")
         return verdict_words(replace(figures.verdict, risky=risky), room)
 
     def watch_state(self, before: AppState, now: AppState) -> None:

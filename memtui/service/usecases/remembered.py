@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST = 20_000
 """Most records that are counted."""
-_IN_CONTEXTS = frozenset({"fact", "identity", "guidance"})
+IN_CONTEXTS = frozenset({"fact", "identity", "guidance"})
 """Kinds of records that a context includes without a search."""
 
 
@@ -32,7 +32,9 @@ class OwnerShare:
     tokens: int = 0
     """Tokens of all of them in a prompt."""
     in_contexts: int = 0
-    """How many of them a context of the owner includes."""
+    """How many of them a context of the owner includes without a search."""
+    context_tokens: int = 0
+    """Tokens of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,14 @@ async def remembered(service: MemoryService, caller: Caller, model: str) -> Reme
         for record in records:
             owner, key = owner_scope(record.scope), getattr(record, "binding_key", "")
             one = found.get((owner, key)) or OwnerShare(owner, key)
+            tokens = fact_tokens(record.text, counter)
+            is_included = record.kind in IN_CONTEXTS and not record.read_only
             found[owner, key] = replace(
                 one,
                 records=one.records + 1,
-                tokens=one.tokens + fact_tokens(record.text, counter),
-                in_contexts=one.in_contexts
-                + (record.kind in _IN_CONTEXTS and not record.read_only),
+                tokens=one.tokens + tokens,
+                in_contexts=one.in_contexts + is_included,
+                context_tokens=one.context_tokens + tokens * is_included,
             )
 
     request, counted = BrowseRequest(scope=Scope(company_id=caller.company_id), limit=1000), 0

@@ -11,6 +11,7 @@ from memtui.context.cost import price
 from memtui.contract import RISKS
 from memtui.pruning.candidates import REPEATS, Reason
 from memtui.service.context.pruning import PruneAnswer
+from memtui.service.usecases.remembered import IN_CONTEXTS
 
 _RISKY = frozenset(map(Reason, RISKS)) - REPEATS
 _STALE = frozenset({Reason.EXPIRED, Reason.STALE, Reason.NEVER_READ, Reason.COSTLY})
@@ -24,7 +25,7 @@ class MemoryVerdict:
     tokens: int
     """Tokens of all records in a prompt."""
     cost_usd: Decimal | None
-    """Their price in each request; None: unpriced."""
+    """The price, in each request, of those that contexts include; None: unpriced."""
     risky: int
     doubled: int
     """Records that repeat another."""
@@ -45,5 +46,6 @@ def verdict_of(found: PruneAnswer, model: str, at: datetime) -> MemoryVerdict:
 
     items = [item for plan in plans for item in plan.items]
     tokens = sum(item.tokens for item in items)
-    cost = price(model, tokens, at=at).cost_usd
+    included = sum(item.tokens for item in items if item.record.kind in IN_CONTEXTS)
+    cost = price(model, included, at=at).cost_usd
     return MemoryVerdict(len(items), tokens, cost, number(_RISKY), number(REPEATS), number(_STALE))
