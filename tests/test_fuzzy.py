@@ -59,5 +59,5 @@ def test_one_slip_is_forgiven(word: str, data: st.DataObject) -> None:
 
 
 def test_the_longest_word_is_the_contracts() -> None:
-    words = Filter.model_json_schema()["properties"]["fuzzy"]["items"]
+    words = Filter.model_json_schema()["$defs"]["Filter"]["properties"]["fuzzy"]["items"]
     assert words["maxLength"] == MOST_CHARACTERS

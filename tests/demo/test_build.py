@@ -251,5 +251,6 @@ async def test_a_review_finds_what_is_left_over_for_the_reason_it_has(
     # A vault lists nothing that has expired, and the service lets no secret or long fact in.
     never = {Reason.EXPIRED, Reason.HOLDS_SECRET, Reason.TOO_LONG, Reason.SAME_MEANING}
     never.add(Reason.CONTRADICTED)  # a key stands once, unless another program writes it
+    never.add(Reason.LEAST_WORTH)  # of a plan to a budget
     never.add(Reason.DID_NOT_HELP)  # nobody in it says of a result whether it helped
     assert {one.reason for one in candidates} >= set(Reason) - never

@@ -27,14 +27,14 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
     await fill(service, caller, "default", 20)
     await service.bindings.set_target(caller, "project", "p1", "default")
     await service.bindings.set_target(caller, "agent", "x", "lossy")
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
     await apply(await ends_of(service, caller, "default", "memory"), paths.data)
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
     part = await ends_of(service, caller, "default", "memory", project_id="p1")
     assert (await verify(part, paths.data)).passed
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
     assert (await verify(await ends_of(service, caller, "default", "memory"), paths.data)).passed
     done = await switch(await ends_of(service, caller, "default", "memory"), paths.data)
@@ -62,7 +62,7 @@ async def test_a_sample_gives_no_leave_and_takes_none(
     ends = await ends_of(service, caller, "default", "memory")
     await apply(ends, paths.data)
     assert (await verify(ends, paths.data, sample=3, seed=1)).passed
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(ends, paths.data)
     assert (await verify(ends, paths.data)).passed
     assert (await verify(ends, paths.data, sample=3, seed=1)).passed
@@ -80,10 +80,10 @@ async def test_a_failed_proof_and_a_new_run_take_the_leave_away(
     more: WriteRequest = requests(9)[8]
     await service.write(caller, more.model_copy(update={"binding_key": "default"}))
     assert not (await verify(ends, paths.data)).passed
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(ends, paths.data)
     await apply(ends, paths.data)
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(ends, paths.data)
     await switch(ends, paths.data, force=True)
     assert await serving(service, caller) == "memory"
@@ -121,7 +121,7 @@ async def test_the_state_is_private_and_a_broken_one_tells_nothing(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(b"\xff{")
-    with pytest.raises(Conflict, match="--verify"):
+    with pytest.raises(Conflict, match="migrate verify"):
         await switch(ends, paths.data)
 
 

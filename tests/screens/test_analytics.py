@@ -132,7 +132,7 @@ def groups(app: MemtuiApp) -> list[FigureGroup]:
 
 
 def grid(app: MemtuiApp) -> ChartGrid:
-    return app.screen.query_one(ChartGrid)
+    return app.screen.query_one("#chart-grid", ChartGrid)
 
 
 def labels(app: MemtuiApp) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ async def test_clicks_select_and_figures_go_into_private_files(
 
     monkeypatch.setattr("memtui.screens.exports.check_target", look)
     async with charted(log, settings) as (app, pilot):
-        await pilot.click(ChartGrid, offset=(10, 4))
+        await pilot.click("#chart-grid", offset=(10, 4))
         await until(pilot, lambda: grid(app).bucket == 0)
         await pilot.click("#half-sql")
         await until(pilot, lambda: isinstance(app.focused, SqlEditor))

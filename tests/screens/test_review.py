@@ -194,7 +194,7 @@ async def test_a_change_of_a_binding_is_agreed_to_by_a_second_person(
     ben = settings.model_copy(update={"principal": "user:ben"})
     async with running(paths, ben, "bindings", (120, 40)) as (app, pilot):
         await shows(pilot, app, "vault·default")
-        await pilot.press("down", "w")
+        await pilot.press("down", "exclamation_mark")
         await until(pilot, lambda: "until another owner or admin accepts it" in str(toasts(app)))
         await shows(pilot, app, "◔ 1 held")
         await pilot.press("Q")

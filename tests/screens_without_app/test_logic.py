@@ -321,7 +321,7 @@ class Redoing:
 
     async def wait(self, *_: Any) -> None: ...
 
-    async def take_back(self, ids: list[str]) -> Undone:
+    async def take_back(self, ids: list[str], records: tuple[str, ...] = ()) -> Undone:
         done = Undone()
         for one in ids:
             if one == self.fails:

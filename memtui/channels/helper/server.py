@@ -42,6 +42,7 @@ WARM = (
     "memtui.service.home.companies",
     "memtui.service.context.contexts",
     "memtui.service.history.log",
+    "memtui.service.spending",
     "memtui.service.home.members",
     "platformdirs",
     "typer._adapters",

@@ -163,7 +163,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     @property
     def _grid(self) -> ChartGrid:
-        return self.query_one(ChartGrid)
+        return self.query_one("#chart-grid", ChartGrid)
 
     @property
     def _table(self) -> VirtualList[FigureGroup]:

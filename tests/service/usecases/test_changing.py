@@ -41,7 +41,7 @@ async def test_facts_are_pinned(
     newer = CorrectRequest(scope=ANA, handle=two.handle, text="Writes Go")
     if way == "app":
         async with budget(paths, settings, ANA, 4) as (app, pilot):
-            await pilot.press("A", "P")
+            await pilot.press("A", "p")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             await service.correct(PERSON, newer)
             await forget(service, PERSON, {"default": [gone]})
