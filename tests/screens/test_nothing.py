@@ -27,6 +27,6 @@ async def test_a_company_without_a_binding(
     app = Watched(paths, settings, screen="records")
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "a on screen 1 adds one" in screen_text(app))
-        for keys, why in (("a", "No binding serves local"), ("Q H", "There is no binding whose")):
+        for keys, why in (("a", "No binding serves local"), ("Q H", "There is no binding with")):
             await pilot.press(*keys.split())
             await until(pilot, lambda: any(one.startswith(why) for one in app.told))  # noqa: B023
