@@ -25,7 +25,7 @@ from memtui.config import find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 
 ROOT = f"{Path(memtui.__file__).parent}{os.sep}"
-LIMITS = {"query": (23, 40), "write": (27, 50), "memtui query": (47, 163)}
+LIMITS = {"query": (24, 40), "write": (29, 50), "memtui query": (48, 166)}
 """Files and functions."""
 
 
