@@ -156,7 +156,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=1 << 10)
 def _speaking_of(key_word: str) -> frozenset[str]:
-    """Return the stems of the words that speak of a key's word, besides itself."""
+    """Return the stems of the other words for a key's word, such as “event” for “message”."""
     return frozenset(map(stem, _lists().speaking.get(key_word, ())))
 
 

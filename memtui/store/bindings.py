@@ -163,6 +163,17 @@ def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:
     statements.REMOVE_BINDING.run(connection, binding_id=binding_id)
 
 
+def forget_namesake(connection: DatabaseConnection, company_id: str, binding_id: str) -> None:
+    """Delete the data of a memory plugin, and the risks, of a removed binding of the same key.
+
+    They are kept until now, so that undoing the removal restores them.
+    """
+    from memtui.store import plugins, risks  # plugins import SQLAlchemy, which few commands need
+
+    risks.forget_binding(connection, company_id, binding_id.removeprefix(f"{company_id}/"))
+    plugins.forget_binding(connection, (company_id, binding_id))
+
+
 def targets(connection: DatabaseConnection, company_id: str) -> list[TargetRow]:
     """Return the targets of the company's bindings."""
     return statements.TARGETS.found(connection, TargetRow, company_id=company_id)

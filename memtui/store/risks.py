@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memtui.contract import Record, Snapshot
 from memtui.store import statements
@@ -112,10 +112,10 @@ def of_company(connection: DatabaseConnection, company_id: str) -> list[KnownRis
     return [*_known(statements.RISKS.each(connection, company_id=company_id))]
 
 
-def _known(rows: Iterable[tuple[object, ...]]) -> Iterator[KnownRisk]:
+def _known(rows: Iterable[tuple[Any, ...]]) -> Iterator[KnownRisk]:
     for key, record_id, reason, other_id, mark, *owners, is_fresh, dismissed in rows:
-        own, other = Owner(*owners[:2]), Owner(*owners[2:])  # type: ignore[arg-type]
-        yield KnownRisk(key, record_id, reason, other_id, mark, own, other, is_fresh, dismissed)  # type: ignore[arg-type]
+        own, other = Owner(*owners[:2]), Owner(*owners[2:])
+        yield KnownRisk(key, record_id, reason, other_id, mark, own, other, is_fresh, dismissed)
 
 
 def counts(connection: DatabaseConnection, company_id: str) -> tuple[list[Count], set[str]]:

@@ -54,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def project(home: Path) -> Path:
-    folder = home / "work" / "app"
+    folder = home / "code" / "app"
     (folder / ".git").mkdir(parents=True)
     return folder
 
@@ -210,7 +210,7 @@ HOMES = {
     ".gemini/settings.json": "JSON",
     ".gemini/config/mcp_config.json": "JSON",
     ".cursor/mcp.json": "JSON",
-    "work/app/.vscode/mcp.json": """{
+    "code/app/.vscode/mcp.json": """{
         // the team's
         "servers": {"m": {"env": {"MEMORY_FILE_PATH": "@", /* "x": */},},},
     }""",
@@ -237,7 +237,7 @@ def test_the_servers_of_every_program_are_looked_at(name: str, home: Path, proje
 async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     home: Path, project: Path, tmp_path: Path
 ) -> None:
-    other = home / "work" / "other"
+    other = home / "code" / "other"
     write(home / ".claude.json", json.dumps({"projects": {str(other): {}}}))
     write(other / ".memsearch" / "memory" / "2026-01-01.md", "### 10:00\n- a\n")
     write(other / ".claude" / "agent-memory" / "tester" / "MEMORY.md", "# Memory\ntext\n")
@@ -324,9 +324,9 @@ def test_files_of_milvus_are_told_apart(home: Path, project: Path) -> None:
         Path(one.path).relative_to(home).as_posix(): one for one in discover(home, project, {})
     }
     assert {path for path, one in found.items() if one.usable} == {
-        ".agent-queue/memory.db", "work/app/milvus.db"
+        ".agent-queue/memory.db", "code/app/milvus.db"
     }  # fmt: skip
-    assert "It holds aq_2, aq_3, aq_4, aq_5." in found["work/app/milvus.db"].why
+    assert "It holds aq_2, aq_3, aq_4, aq_5." in found["code/app/milvus.db"].why
     assert "no collections of agent-queue" in found[".memsearch/milvus.db"].problems[0]
     assert "before version 3" in found["old-milvus.db"].problems[0]
     assert len(found) == 4
@@ -372,7 +372,7 @@ HERE, ABOVE, USUAL = (
 def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
     home: Path, project: Path, tmp_path: Path
 ) -> None:
-    here, other = project / "src", home / "work" / "other"
+    here, other = project / "src", home / "code" / "other"
     kg = ('{"type":"entity"}\n\n  {"type":"entity"}\n', "")
     codes = home / ".config" / "Code" / "User"
     for path, text in {
@@ -458,20 +458,20 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
             one.records, plain(one.why), bool(one.problems),
         ))  # fmt: skip
     assert found == [
-        ("instructions-src", "~/work/app/src", "Agent instructions of @",
+        ("instructions-src", "~/code/app/src", "Agent instructions of @",
          {"layout": "project", "project_id": "src"}, 6,
          f"{HERE} It holds CLAUDE.md, CLAUDE.local.md, AGENTS.md, a.MD.", False),
-        ("memsearch-app", "~/work/app/.memsearch/memory", "memsearch logs of ~/work/app",
+        ("memsearch-app", "~/code/app/.memsearch/memory", "memsearch logs of ~/code/app",
          {"project_id": "app"}, 3, ABOVE, False),
-        ("vault-app", "~/work/app", "Obsidian vault @", {}, None, ABOVE, False),
-        ("claude-memory-one", "~/work/app/.claude/agent-memory/one",
+        ("vault-app", "~/code/app", "Obsidian vault @", {}, None, ABOVE, False),
+        ("claude-memory-one", "~/code/app/.claude/agent-memory/one",
          "Claude Code memory of the subagent one", {"agent_id": "one", "project_id": "app"}, 1,
          ABOVE, False),
-        ("claude-memory-two", "~/work/app/.claude/agent-memory-local/two",
+        ("claude-memory-two", "~/code/app/.claude/agent-memory-local/two",
          "Claude Code memory of the subagent two", {"agent_id": "two", "project_id": "app"}, 2,
          ABOVE, False),
-        ("claude-memory-mem", "~/work/app/mem", "Claude Code memory in @", {"project_id": "app"},
-         1, "~/work/app/.claude/settings.json moves the memory there.", False),
+        ("claude-memory-mem", "~/code/app/mem", "Claude Code memory in @", {"project_id": "app"},
+         1, "~/code/app/.claude/settings.json moves the memory there.", False),
         ("vault-vault", "~/.agent-queue/vault", "Vault @", {}, None,
          f"{USUAL} It holds system/facts.md, orchestrator/facts.md, agent-types/x/facts.md.",
          False),
@@ -484,7 +484,7 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
          {"project_id": "a"}, 1, "Claude Code writes it.", False),
         ("claude-memory-b", "~/.claude/projects/b/memory", "Claude Code memory of b",
          {"project_id": "b"}, 1, "Claude Code writes it.", False),
-        ("claude-memory-three", "~/work/other/.claude/agent-memory/three",
+        ("claude-memory-three", "~/code/other/.claude/agent-memory/three",
          "Claude Code memory of the subagent three", {"agent_id": "three", "project_id": "other"},
          1, "An agent's program has worked there.", False),
         ("vault-listed", "~/listed", "Obsidian vault @", {}, None, "Obsidian lists it.", False),

@@ -26,9 +26,9 @@ _LONGEST_SECONDS = 60
 
 
 class Watched(MemtuiApp):
-    """Keeps what was ever told in a toast: toasts themselves go after some seconds.
+    """Keeps the messages of all toasts, which disappear after some seconds.
 
-    It looks for risks where a test says so: what that reads is in the log.
+    It looks for risks only where a test asks: each look reads records, and the log shows that.
     """
 
     RISKS_SECONDS = 3_600

@@ -1,4 +1,4 @@
-"""The risks of records: found, kept without texts, told to those who may see them, dismissed."""
+"""Risks of records are found, kept without texts, shown to whoever may see them, and dismissed."""
 
 from __future__ import annotations
 

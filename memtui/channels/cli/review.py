@@ -59,7 +59,7 @@ _SHORT = 8
 """Characters of an id in a list; commands accept the beginning of an id."""
 _CHARS = 80
 _LATELY = timedelta(days=7)
-"""How long a person is told that their change was refused."""
+"""For this long, `review list` names a person's own changes that were refused."""
 
 
 async def review_list(session: Session, *, binding: Binding = None) -> None:

@@ -128,7 +128,7 @@ async def stats(
     }
     pending_count = await _pending_count(session, chosen)
     risks = None
-    if pending_count is not None:  # what is known now, as what is held
+    if pending_count is not None:  # risks, like pending writes, are of the present
         risks = await session.service.risks.figures(session.caller, chosen.binding_key)
     document = _document(found) | {"pending_count": pending_count, "risks": risks} | asked
     session.out.answer(document, _lines(found, names, bucket, pending_count, risks))

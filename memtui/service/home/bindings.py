@@ -43,7 +43,7 @@ from memtui.service.runtime import (
 )
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
-from memtui.store import risks, settings
+from memtui.store import settings
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import SettingDetails
 from memtui.store.rows import BindingRow, TargetRow
@@ -135,7 +135,7 @@ class Bindings(ServiceModule):
 
             def keep(database: DatabaseConnection) -> None:
                 look_again(database)
-                _forget_namesake(database, row)
+                table.forget_namesake(database, row.company_id, row.binding_id)
                 table.add_binding(database, row)
 
             try:
@@ -455,17 +455,6 @@ async def _shared(
             for other in theirs
         )
     }
-
-
-def _forget_namesake(database: DatabaseConnection, row: BindingRow) -> None:
-    """Delete the data of a memory plugin, and the risks, of a removed binding of the same key.
-
-    They are kept until now, so that undoing the removal restores them.
-    """
-    from memtui.store import plugins  # imports SQLAlchemy, which few commands need
-
-    risks.forget_binding(database, row.company_id, row.key)
-    plugins.forget_binding(database, (row.company_id, row.binding_id))
 
 
 def _remove(database: DatabaseConnection, binding_id: str) -> None:

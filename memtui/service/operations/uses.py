@@ -91,7 +91,7 @@ class UsedRecords:
             raise Invalid("Risks are known of the present only; go back to now, or remove risk:.")
         if (limit := self._entry.limit) is not None:
             limit.reschedule(None)
-        with suppress(Unavailable):  # what is not checked is told
+        with suppress(Unavailable):  # the answer says how many records are unchecked
             risks = self._runtime.module(KnownRisks)
             await risks.checked(self._entry.caller, self._connection.binding.key, self._report)
 

@@ -162,14 +162,12 @@ def carry_out(
             )
         back = one.model_copy(update={"before": one.after, "after": one.before})
         settings.put(database, company_id, back)
-        if one.setting == "binding" and one.before is None:
-            from memtui.store import plugins
-
-            plugins.forget_binding(database, (company_id, one.after["binding_id"]))  # type: ignore[index]  # one of both is there
-        if one.setting == "binding" and one.after is None:
+        if one.setting == "binding" and one.before is None and one.after is not None:
+            bindings.forget_namesake(database, company_id, one.after["binding_id"])
+        if one.setting == "binding" and one.after is None and one.before is not None:
             from memtui.store import pairs
 
-            pairs.forget_binding(database, one.before["binding_id"])  # type: ignore[index]  # as above
+            pairs.forget_binding(database, one.before["binding_id"])
     refuse_impossible(database, company_id)
 
 
