@@ -425,7 +425,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             title = column.title
             if self.sort is not None and self.sort[0] == column.key:
                 arrow = "↓" if self.sort[1] else "↑"
-                title = arrow + title if column.align == "right" else title + arrow
+                title = title + arrow if column.align == "left" else arrow + title
             titles.append(fit_cell(title, cells, column.align))
         return " " * GUTTER + (" " * GAP).join(titles)
 
@@ -475,7 +475,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self.columns,
             self._cells,
             hidden=self.hidden | (self.fixed - self.wanted),
-            wanted=self.wanted | {MARK},
+            wanted=self.wanted | {MARK, self.sort[0] if self.sort else MARK},
             wider=self.wider,
             content=self._content,
         )
