@@ -26,7 +26,6 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
-from memtui.presenters.verdict import verdict_words
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
@@ -40,6 +39,7 @@ from memtui.screens.records.view import (
     RecordView,
     record_columns,
     record_content,
+    verdict_words,
 )
 from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
