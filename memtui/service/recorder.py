@@ -44,7 +44,7 @@ from memtui.store.details import CommonDetails, Details
 from memtui.store.digest import withhold
 from memtui.store.journal import OutcomeFinding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle
-from memtui.store.rows import BindingRow, IntentRow
+from memtui.store.rows import BindingRow, IntentRow, SpendingLimitRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
 
@@ -93,6 +93,8 @@ class RunningOperation:
     """Company-wide, it answers with the visible records instead of being refused."""
     to_show: bool = False
     """It reads for another operation's answer; the log hides it as memtui's own unless it fails."""
+    unchecked_limits: Sequence[SpendingLimitRow] = ()
+    """The company's spending limits that do more than warn, less those checked for it."""
     no_search: str = ""
     """Why nothing is searched for it: a sentence about a passed limit; empty: it may be."""
     limit: asyncio.Timeout | None = None

@@ -44,7 +44,7 @@ from memtui.service.visibility import (
     refusal,
     visibility_of,
 )
-from memtui.store import appending, bindings, journal, limits, settings
+from memtui.store import appending, bindings, journal, settings
 from memtui.store.bindings import Route, route
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
@@ -239,6 +239,16 @@ class ServiceRuntime:
         """Raise `Denied` where the caller may not change records of one of these scopes."""
         await self.authorise(caller, Permission.DELETE, map(owner_scope, scopes))
 
+    async def may_mutate(self, entry: RunningOperation, scopes: Collection[Scope]) -> None:
+        """Raise `Denied` where an operation may not change records of one of these scopes.
+
+        Beside roles it checks the spending limits of the records' projects and agents, which the
+        operation's own scope need not name.
+        """
+        await self.may_change(entry.caller, scopes)
+        if entry.unchecked_limits:
+            await self._refuse_passed(entry, scopes)
+
     async def may_dismiss(self, caller: Caller, scopes: Iterable[Scope] = ()) -> None:
         """Raise `Denied` where the caller may not say what is no risk among records of scopes."""
         await self.refuse_changes(caller.company_id)
@@ -275,11 +285,17 @@ class ServiceRuntime:
                     f"The binding {binding.key} is read-only; "
                     f"`memtui bindings read-only {binding.key} off` opens it for changes."
                 )
-        if await self.ask(limits.has_acting, entry.caller.company_id):
-            from memtui.service.spending import refuse_passed
-
-            await self.ask(refuse_passed, entry, self.clock(), self.settings.zone_name)
+        entry.unchecked_limits = routed.acting_limits
+        if routed.acting_limits:
+            await self._refuse_passed(entry, [entry.scope])
         return routed
+
+    async def _refuse_passed(self, entry: RunningOperation, scopes: Iterable[Scope]) -> None:
+        """Raise `Denied` where a passed limit refuses the operation in one of these scopes."""
+        from memtui.service.spending import refuse_passed, take_limits
+
+        if own := take_limits(entry, scopes):
+            await self.ask(refuse_passed, entry, own, self.clock(), self.settings.zone_name)
 
     async def connect(
         self,

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from memtui.contract import Denied, Invalid, Model, OperationType, UtcDatetime
+from memtui.contract import Denied, Invalid, Model, OperationType, Scope, UtcDatetime
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import agent_of
 from memtui.store import limits as table
@@ -129,24 +129,35 @@ class LimitPassed(Denied):
     """The operation is refused until the period of a limit ends, or the limit is raised."""
 
 
+def take_limits(entry: RunningOperation, scopes: Iterable[Scope]) -> list[SpendingLimit]:
+    """Take the operation's unchecked limits that concern it in one of these scopes."""
+    scopes = list(scopes)
+    taken = [one for one in entry.unchecked_limits if _is_about(limit_of(one), entry, scopes)]
+    entry.unchecked_limits = [one for one in entry.unchecked_limits if one not in taken]
+    return list(map(limit_of, taken))
+
+
 def refuse_passed(
-    database: DatabaseConnection, entry: RunningOperation, now: datetime, zone_name: str | None
+    database: DatabaseConnection,
+    entry: RunningOperation,
+    limits: Iterable[SpendingLimit],
+    now: datetime,
+    zone_name: str | None,
 ) -> None:
-    """Refuse an operation that a passed limit does not allow, or leave out a context's search.
+    """Refuse an operation that one of its limits does not allow, or let it do without a search.
 
     Raises:
-        LimitPassed: a limit of the operation's agent, project, binding or company is passed.
+        LimitPassed: one of the limits is passed, and refuses such an operation.
     """
     company_id, zone = entry.caller.company_id, ZoneInfo(zone_name) if zone_name else None
-    limits = map(limit_of, table.spending_limits(database, company_id))
-    own = [one for one in limits if one.action is not LimitAction.WARN and _is_about(one, entry)]
     day = now.astimezone(zone).date()
-    for one in statuses(database, company_id, own, day=day, zone=zone):
+    for one in statuses(database, company_id, limits, day=day, zone=zone):
         if one.state is not LimitState.PASSED:
             continue
-        if entry.operation_type in _refused(one.action, by_ai=entry.caller.by_ai):
+        refused = _refused(one.action, by_ai=entry.caller.by_ai)
+        if entry.operation_type in refused:
             raise LimitPassed(_sentence(one, zone))
-        if one.action is LimitAction.NO_SEARCH:
+        if OperationType.QUERY in refused:
             entry.no_search = _sentence(one, zone)
 
 
@@ -176,10 +187,10 @@ def _sentence(one: SpendingStatus, zone: tzinfo | None) -> str:
     )
 
 
-def _is_about(limit: SpendingLimit, entry: RunningOperation) -> bool:
+def _is_about(limit: SpendingLimit, entry: RunningOperation, scopes: Sequence[Scope]) -> bool:
     of = {
-        LimitTarget.AGENT: (entry.scope.agent_id, entry.caller.agent_id),
-        LimitTarget.PROJECT: (entry.scope.project_id,),
+        LimitTarget.AGENT: (entry.caller.agent_id, *(one.agent_id for one in scopes)),
+        LimitTarget.PROJECT: tuple(one.project_id for one in scopes),
         LimitTarget.BINDING: (entry.binding.key if entry.binding else None,),
         LimitTarget.COMPANY: (limit.target_id,),
     }

@@ -6,9 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.contract import Conflict, NotFound
-from memtui.store import statements
+from memtui.store import limits, statements
 from memtui.store.database import DatabaseConnection
-from memtui.store.rows import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
+from memtui.store.rows import (
+    BindingRow,
+    CompanyRow,
+    MemberRow,
+    SpendingLimitRow,
+    TargetRow,
+    TokenRow,
+)
 from memtui.store.statements import Taken
 
 EXPLICIT_KEY = "because you chose it"
@@ -29,6 +36,8 @@ class Route:
     company_read_only: bool
     memberships: tuple[MemberRow, ...] | None
     """Roles of the person who calls or is acted for; None: the company has no members."""
+    acting_limits: tuple[SpendingLimitRow, ...]
+    """The company's spending limits that do more than warn."""
 
 
 def route(
@@ -76,6 +85,7 @@ def route(
         reason=reasons.get(chosen_by, "company default"),
         company_read_only=read_only,
         memberships=members if closed else None,
+        acting_limits=limits.acting(connection, company_id),
     )
 
 

@@ -45,9 +45,9 @@ def spending_limits(connection: DatabaseConnection, company_id: str) -> list[Spe
     return statements.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
 
 
-def has_acting(connection: DatabaseConnection, company_id: str) -> bool:
-    """Return whether a company has a limit that does more than warn."""
-    return any(row.action != "warn" for row in spending_limits(connection, company_id))
+def acting(connection: DatabaseConnection, company_id: str) -> tuple[SpendingLimitRow, ...]:
+    """Return a company's limits that do more than warn."""
+    return tuple(row for row in spending_limits(connection, company_id) if row.action != "warn")
 
 
 def set_spending_limit(connection: DatabaseConnection, row: SpendingLimitRow) -> None:

@@ -40,6 +40,7 @@ class FakeConfig(BaseModel):
     restore: bool = True
     keeps_ids: bool = True
     browse: bool = True
+    similar: bool = False
 
 
 _KEPT = ("title", "summary", "kind", "topic", "tags", "pinned", "metadata", "created_at",
@@ -66,6 +67,7 @@ class FakeAdapter(Adapter):
             correction=True,
             restore=config.restore,
             keeps_ids=config.keeps_ids,
+            similar=config.similar,
             summaries=True,
             full_text=True,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -20,6 +21,7 @@ from memtui.contract import (
     QueryRequest,
     Scope,
     Usage,
+    WriteMode,
     WriteRequest,
 )
 from memtui.service import (
@@ -30,9 +32,13 @@ from memtui.service import (
     LimitPeriod,
     LimitTarget,
     MemoryService,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
     SpendingLimit,
 )
 from memtui.service.spending import LimitPassed
+from memtui.store import limits as table
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter
 
@@ -133,6 +139,94 @@ async def test_each_target_is_refused_for_what_is_its_own(
     assert await refuses(service.query(caller, elsewhere)) is (target != "project")
 
 
+PROJECT = LIMIT.model_copy(update={"target_type": LimitTarget.PROJECT, "target_id": "p"})
+
+
+@pytest.mark.parametrize("limit", [LIMIT, PROJECT], ids=["agent", "project"])
+@pytest.mark.parametrize("action", ["warn", "no-search", "read-only", "refuse"])
+async def test_a_wider_scope_goes_round_no_limit_of_a_records_owner(
+    service: MemoryService, caller: Caller, note: WriteRequest, action: str, limit: SpendingLimit
+) -> None:
+    owner = Scope(company_id="acme", project_id="p", agent_id="coding")
+    own = note.model_copy(update={"scope": owner, "record_id": "own"})
+    [handle] = (await service.write(caller, own)).handles
+    await passed(service, caller, action, limit)
+    company = Scope(company_id="acme")
+    over = {"scope": company, "mode": WriteMode.UPSERT, "content": "Over it"}
+    FakeAdapter.calls.clear()
+    works = [
+        service.correct(caller, CorrectRequest(scope=company, handle=handle, text="Now this")),
+        service.write(caller, own.model_copy(update=over)),
+    ]
+    is_refused = action in {"read-only", "refuse"}
+    assert [await refuses(work) for work in works] == [is_refused, is_refused]
+    assert ("write" in FakeAdapter.calls or "correct" in FakeAdapter.calls) is not is_refused
+    assert not await refuses(
+        service.forget(caller, ForgetRequest(scope=company, handles=(handle,)))
+    )
+    assert not await refuses(service.undo(caller))
+
+
+@pytest.mark.parametrize("action", ["warn", "no-search"])
+async def test_a_held_write_is_not_compared_and_says_so(
+    service: MemoryService, caller: Caller, note: WriteRequest, action: str
+) -> None:
+    await service.bindings.update(caller, "default", config={"similar": True})
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.CONTRADICTION)
+    await service.review.add_rule(caller, "default", rule)
+    await passed(service, caller, action)
+    searches = FakeAdapter.calls.count("query")
+    told = await service.write(AGENT, note.model_copy(update={"content": "Cats sleep at noon"}))
+    own = await service.log.get(caller, told.operation_id)
+    if action == "warn":
+        assert told.pending is None
+        assert own.usage == (*(EACH,) * (FakeAdapter.calls.count("query") - searches), EACH)
+        return
+    assert FakeAdapter.calls.count("query") == searches
+    assert told.pending is not None
+    assert told.pending.reasons == ("not compared",)
+    assert (await service.review.show(caller, told.pending.pending_id)).reasons == ("not compared",)
+
+
+async def test_a_look_at_a_held_write_does_not_search_past_a_limit(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    await service.bindings.update(caller, "default", config={"similar": True})
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(caller, "default", rule)
+    asked = await service.write(AGENT, note)
+    assert asked.pending is not None
+    seen = await service.review.show(caller, asked.pending.pending_id)
+    assert seen.reasons == ("hold all",)
+    await passed(service, caller, "refuse", PROJECT)
+    FakeAdapter.calls.clear()
+    seen = await service.review.show(caller, asked.pending.pending_id)
+    assert "query" not in FakeAdapter.calls
+    assert seen.reasons == ("hold all", "not compared")
+
+
+@pytest.mark.parametrize(("whose", "sums"), [("none", 0), ("another's", 0), ("own", 1)])
+async def test_the_limits_are_read_once_and_the_sums_where_a_limit_acts(
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    whose: str,
+    sums: int,
+) -> None:
+    action = LimitAction.WARN if whose == "none" else LimitAction.REFUSE
+    await service.limits.set(caller, LIMIT.model_copy(update={"action": action}))
+    reads: list[str] = []
+
+    def noted(name: str, read: Callable[..., object], *asked: object) -> object:
+        reads.append(name)
+        return read(*asked)
+
+    for name in ("spending_limits", "spent"):
+        monkeypatch.setattr(table, name, partial(noted, name, getattr(table, name)))
+    await service.query(caller if whose == "another's" else AGENT, ASKED)
+    assert reads == ["spending_limits"] + ["spent"] * sums
+
+
 async def test_a_context_goes_without_its_search_and_says_so_once_a_run(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
@@ -200,6 +294,8 @@ async def test_an_agent_changes_no_limit_that_refuses(
         await service.undo(AGENT)
     kept = await service.limits.set(caller, LIMIT, keeps_action=True)
     assert kept.action is LimitAction.REFUSE
+    page = await service.log.page(caller, Filter(operation_type=OperationType.CONFIGURE))
+    assert page.operations[0].request["set_spending_limit"]["action"] == "refuse"
     await service.undo(caller)
     await service.undo(caller)
     assert [one.action for one in await service.limits.all(caller)] == [LimitAction.WARN]

@@ -149,12 +149,12 @@ class Operations(MemoryReads):
             before = await connection.snapshots(known, scope)
             if routed.mode is WriteMode.UPSERT:
                 there = _scopes(before)
-                await runtime.may_change(caller, [scope, *there])
+                await runtime.may_mutate(entry, [scope, *there])
                 note_owner(entry, there)
                 log_text(entry, clean.content, withheld=any(map(is_org, (scope, *there))))
             alike: tuple[Similar, ...] = ()
-            if tell_similar and routed.mode is WriteMode.APPEND and not entry.no_search:
-                alike = await already_there(caller, connection, routed, entry.visibility)
+            if tell_similar and routed.mode is WriteMode.APPEND:
+                alike = await already_there(entry, connection, routed)
             limit = partial(check_saves, runtime.settings)
             routed, pending = await self._begin(
                 entry, connection, routed, before, accepts=accepts, check=limit
@@ -164,7 +164,7 @@ class Operations(MemoryReads):
                     **entry.answer(), redacted=labels, similar=alike, pending=pending
                 )
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
-            entry.usage = reply.usage
+            entry.usage += reply.usage
             given = asked_of(routed)
             after = await entry.read_back(
                 connection, [*before, *reply.before], reply.records, scope,
@@ -219,7 +219,7 @@ class Operations(MemoryReads):
         if not same:
             check_room(own, request, settings)
             return request
-        await self._runtime.may_change(entry.caller, [one.scope for one in same])
+        await self._runtime.may_mutate(entry, [one.scope for one in same])
         refuse_several(same, request)
         change = as_change(connection, request, same[0])
         if isinstance(change, WriteRequest):
@@ -310,7 +310,7 @@ class Operations(MemoryReads):
         entry.about([old])
         update = {"binding_key": connection.binding.key, "handle": old}
         routed = clean.model_copy(update=update)
-        await runtime.may_change(entry.caller, [record.scope])
+        await runtime.may_mutate(entry, [record.scope])
         before = await connection.snapshots([old], scope)
         routed, pending = await self._begin(entry, connection, routed, before, accepts=accepts)
         if pending is not None:
@@ -321,7 +321,8 @@ class Operations(MemoryReads):
             if error.moved is not None:
                 entry.links = {old.provider_record_id: error.moved.provider_record_id}
             raise
-        entry.usage, new = reply.usage, reply.handle
+        entry.usage += reply.usage
+        new = reply.handle
         if old != new:
             entry.links = {old.provider_record_id: new.provider_record_id}
         touched = list(dict.fromkeys((old, new)))
@@ -383,7 +384,7 @@ class Operations(MemoryReads):
             with _still_there(accepts):
                 _refuse_nothing(there, ids, connection.binding.key)
             note_owner(entry, _scopes(there))
-            await runtime.may_change(caller, _scopes(there))
+            await runtime.may_mutate(entry, _scopes(there))
             await self._refuse_last(connection, staying, scope)
             sources = {snapshot.record.source for snapshot in there if snapshot.record}
             entry.take_source(sources.pop() if len(sources) == 1 else None)
@@ -407,7 +408,7 @@ class Operations(MemoryReads):
             reply = await entry.mutate(
                 connection, partial(_forget_some, connection, routed), records=len(there)
             )
-            entry.usage = reply.usage
+            entry.usage += reply.usage
             if reply.refused:
                 entry.request["refused"] = len(reply.refused)
                 gone = tuple(one for one in gone if one.provider_record_id not in reply.refused)

@@ -15,17 +15,18 @@ from importlib.util import find_spec
 from memtui.contract import QueryRequest, Record, Snippet, WriteRequest, owner_of, owner_scope
 from memtui.service.answers import CLOSE, SAME, Similar
 from memtui.service.connections import Connection
-from memtui.service.visibility import Caller, for_caller, readable
-from memtui.store.visibility import Visibility
+from memtui.service.recorder import RunningOperation
+from memtui.service.visibility import for_caller, readable
 
 _CANDIDATES, _LISTED, _CHARS = 10, 3, 2_000
 
 
 async def candidates(
-    connection: Connection, request: WriteRequest, text: str | None = None
+    entry: RunningOperation, connection: Connection, request: WriteRequest, text: str | None = None
 ) -> Sequence[Snippet]:
     """Return the nearest records of the same owner and kind, by the provider's search.
 
+    Those that the caller may not read are left out. The usage is added to that of the operation.
     `text`: the text to search for; None: the content of the write.
     """
     asked = QueryRequest(
@@ -36,29 +37,30 @@ async def candidates(
         metadata_filter={"kind": request.kind},
     )
     bundle = await connection.read(lambda: connection.adapter.query(asked))
-    return bundle.snippets
+    entry.usage += bundle.usage
+    return readable(bundle.snippets, request.scope, entry.visibility)
 
 
 async def already_there(
-    caller: Caller, connection: Connection, request: WriteRequest, visibility: Visibility | None
+    entry: RunningOperation, connection: Connection, request: WriteRequest
 ) -> tuple[Similar, ...]:
     """Return the owner's records that are the same as a write or close to it, if readable.
 
-    Empty also where the provider lacks `similar`.
+    Empty also where the provider lacks `similar`, or a spending limit prevents the search.
     """
     abilities = connection.adapter.capabilities
-    if not abilities.similar:
+    if not abilities.similar or entry.no_search:
         return ()
     found = [
         one
-        for one in readable(await candidates(connection, request), request.scope, visibility)
+        for one in await candidates(entry, connection, request)
         if owner_of(one.scope) == owner_of(request.scope)
     ]
     if not found:
         return ()
     liken = partial(likest, by_meaning=abilities.semantic)
     alike = await asyncio.to_thread(liken, request.content, found)
-    records = for_caller(caller, [one.record for one in alike])
+    records = for_caller(entry.caller, [one.record for one in alike])
     pairs = zip(alike, records, strict=True)
     return tuple(one.model_copy(update={"record": record}) for one, record in pairs)
 

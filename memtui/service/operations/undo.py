@@ -120,7 +120,7 @@ class Undo(ServiceModule):
             connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
             changes = [state.record for step in steps for state in step if state and state.record]
-            await self._runtime.may_change(entry.caller, [record.scope for record in changes])
+            await self._runtime.may_mutate(entry, [record.scope for record in changes])
             scope = reaching(operation.asked_scope, changes)
             operation = operation.model_copy(update={"scope": scope})
             entry.about([before.handle for before, _ in steps])

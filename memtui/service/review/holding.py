@@ -38,7 +38,7 @@ from memtui.service.operations.fact_keys import of_same_key, own_facts
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.review.save_limits import CAPTURING_CHANNEL, check_saves
 from memtui.service.runtime import ServiceRuntime
-from memtui.service.visibility import AGENT_PREFIX, readable
+from memtui.service.visibility import AGENT_PREFIX
 from memtui.store import appending, pending
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails
@@ -46,6 +46,8 @@ from memtui.store.digest import canonical
 from memtui.store.rows import BindingRow, PendingRow
 from memtui.store.visibility import Visibility
 
+NOT_COMPARED = "not compared"
+"""The reason of a write that waits as a spending limit prevents the search for similar ones."""
 NEW = "new"
 """Placeholder id of a record that is not stored yet and requests no id."""
 
@@ -103,23 +105,25 @@ class Met:
     """Records that it would change or remove, or that have the key of its fact."""
     contradicts: tuple[Record, ...]
     """Records that it contradicts; empty where contradictions are not looked for."""
+    compared: bool = True
+    """Whether all were found: False where a spending limit prevented the search for them."""
 
 
 async def met_by(
+    entry: RunningOperation,
     connection: Connection,
     request: Request,
     there: Sequence[Snapshot],
-    visibility: Visibility | None,
     *,
     contradictions: bool = True,
 ) -> Met:
     """Return the records that a request would change, and those that it contradicts.
 
     Args:
+        entry: The operation that looks for them.
         connection: The connection of the binding.
         request: The request.
         there: The records that it names, as they are now.
-        visibility: What the caller may see.
         contradictions: Whether to look for contradicted records.
     """
     named = tuple(one.record for one in there if one.record is not None)
@@ -130,7 +134,9 @@ async def met_by(
         return Met(changes=named, contradicts=named if changed else ())
     made = as_record(connection, request)
     is_pair = pair_of(request.content) is not None
-    facts = await own_facts(connection, made.scope, visibility) if contradictions or is_pair else []
+    facts: list[Record] = []
+    if contradictions or is_pair:
+        facts = await own_facts(connection, made.scope, entry.visibility)
     own = _key_of(request.content, request.topic)
     is_filed = request.kind == FACT and own is not None
     of_key = of_same_key(facts, request) if is_filed else []
@@ -144,9 +150,13 @@ async def met_by(
     others = [one for one in facts if one.handle not in changes]
     texts = texts_of(request)
     denying = await asyncio.to_thread(_denied, others, texts, own if is_filed else None)
-    for one in (*denying, *await _otherwise(connection, request, others, visibility)):
+    for one in (*denying, *await _otherwise(entry, connection, request, others)):
         found.setdefault(one.handle, one)
-    return Met(changes=tuple(changes.values()), contradicts=tuple(found.values()))
+    return Met(
+        changes=tuple(changes.values()),
+        contradicts=tuple(found.values()),
+        compared=not (entry.no_search and connection.adapter.capabilities.similar),
+    )
 
 
 def _denied(facts: Sequence[Record], texts: Sequence[str], own: Entry | None) -> list[Record]:
@@ -179,10 +189,10 @@ def as_record(connection: Connection, request: WriteRequest) -> Record:
 
 
 async def _otherwise(
+    entry: RunningOperation,
     connection: Connection,
     request: WriteRequest,
     facts: Sequence[Record],
-    visibility: Visibility | None,
 ) -> list[Record]:
     """Return records on the same subject that disagree: another number, word or negation."""
     from memtui.pruning.signs import disagreeing
@@ -190,9 +200,9 @@ async def _otherwise(
 
     prose = [one for one in (request.content, request.summary, request.title) if one]
     known = {one.handle: one for one in facts}
-    if connection.adapter.capabilities.similar:
+    if connection.adapter.capabilities.similar and not entry.no_search:
         for text in dict.fromkeys((*prose, request.content[-_SEARCHED:])):
-            near = readable(await candidates(connection, request, text), request.scope, visibility)
+            near = await candidates(entry, connection, request, text)
             known |= {one.handle: Record.like(one) for one in near}
     said = [
         (one, text)
@@ -368,6 +378,7 @@ async def hold(
     """Hold a request for review if a rule says so; None: not held, and its intent is written.
 
     A `refuse` rule that fits comes first, then an `accept` rule, which overrides all `hold` rules.
+    Where a spending limit prevents the search that a rule needs, a person decides.
 
     The operation is logged as pending in the transaction that adds the request to the queue.
 
@@ -386,7 +397,7 @@ async def hold(
     rules = rules_of(binding)
     tests = {one.test for one in rules}
     met = await met_by(
-        connection, request, there, entry.visibility,
+        entry, connection, request, there,
         contradictions=RuleTest.CONTRADICTION in tests,
     )  # fmt: skip
     asked = _Asked(runtime, entry, connection, request, there, met)
@@ -396,11 +407,14 @@ async def hold(
                 f"{binding.key} refuses this change from agents ({rule.name}); do not try again."
             )
     holding = [rule for rule in rules if rule.action is RuleAction.HOLD]
+    compared = met.compared
     for rule in rules:
         if rule.action is RuleAction.ACCEPT and await asked.fits(rule):
-            holding = []
+            holding, compared = [], True
             break
     reasons = [one.name for one in holding if await asked.fits(one)]
+    if not compared:
+        reasons.append(NOT_COMPARED)
     if not reasons:
         is_write = isinstance(request, WriteRequest)
         counting = [one for one in holding if one.test is RuleTest.PER_RUN and is_write]
@@ -553,7 +567,7 @@ class Acceptance:
                 "been removed; the one of that name today is another. Refuse it, or "
                 "write it yourself."
             )
-        met = await met_by(connection, request, there, entry.visibility, contradictions=False)
+        met = await met_by(entry, connection, request, there, contradictions=False)
         now = met.changes
         then = [Record.model_validate(one) for one in self.row.base]
         if state_of(now) != (self.seen or state_of(then)):

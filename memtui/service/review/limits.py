@@ -6,7 +6,7 @@ from datetime import date, tzinfo
 from decimal import Decimal
 
 from memtui.contract import Invalid, NotFound
-from memtui.service.runtime import ServiceModule, check_target_id, find_binding
+from memtui.service.runtime import ServiceModule, check_target_id, find_binding, to_its_end
 from memtui.service.spending import (
     NEAR,
     LimitMeasure,
@@ -45,6 +45,7 @@ class Limits(ServiceModule):
             found = map(limit_of, table.spending_limits(database, caller.company_id))
             return [one for one in found if visibility is None or _is_seen(one, visibility)]
 
+    @to_its_end
     async def set(
         self, caller: Caller, limit: SpendingLimit, *, keeps_action: bool = False
     ) -> SpendingLimit:
@@ -58,7 +59,7 @@ class Limits(ServiceModule):
             NotFound: there is no such binding.
         """
 
-        def change(database: DatabaseConnection) -> SpendingLimitRow:
+        def change(database: DatabaseConnection) -> SpendingLimit:
             row = SpendingLimitRow(
                 company_id=caller.company_id,
                 target_type=limit.target_type,
@@ -75,10 +76,13 @@ class Limits(ServiceModule):
                 if (one.target_type, one.target_id, one.measure, one.period) == place:
                     row.action = one.action if keeps_action else row.action
             table.set_spending_limit(database, row)
-            return row
+            stored = limit_of(row)
+            entry.request["set_spending_limit"] = stored.model_dump(mode="json")
+            return stored
 
         asked = SettingDetails(set_spending_limit=limit.model_dump(mode="json"))
-        return limit_of(await self._runtime.change(caller, asked, change))
+        async with self._runtime.configured(caller, asked) as entry:
+            return await self._runtime.configure(entry, change)
 
     async def remove(
         self,

@@ -36,6 +36,7 @@ from memtui.service.operations.redaction import redact
 from memtui.service.operations.similar import already_there
 from memtui.service.recorder import RunningOperation
 from memtui.service.review.holding import (
+    NOT_COMPARED,
     Acceptance,
     Request,
     as_record,
@@ -193,14 +194,16 @@ class Review(ServiceModule):
             handles = _handles(request)
             found = await self._runtime.found(connection, handles, scope) if handles else {}
             there = list({one.handle: one for one in found.values()}.values())
-            met = await met_by(connection, request, there, entry.visibility)
+            met = await met_by(entry, connection, request, there)
             alike: tuple[Similar, ...] = ()
             if isinstance(request, WriteRequest) and request.mode is WriteMode.APPEND:
-                alike = await already_there(caller, connection, request, entry.visibility)
+                alike = await already_there(entry, connection, request)
             entry.about(met.changes)
         then = tuple(Record.model_validate(one) for one in row.base)
+        view = _view(row, await asyncio.to_thread(self._runtime.memberships, caller), caller)
+        untold = () if met.compared or NOT_COMPARED in view.reasons else (NOT_COMPARED,)
         return PendingDetails(
-            **dict(_view(row, await asyncio.to_thread(self._runtime.memberships, caller), caller)),
+            **dict(view) | {"reasons": (*view.reasons, *untold)},
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
