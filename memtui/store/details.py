@@ -261,6 +261,8 @@ class SettingDetails(CommonDetails, total=False):
     read_only: bool
     records: int
     role: str
+    serves: list[str]
+    """Type and id of the target of an added binding."""
     target_id: str
     what: str
 

@@ -12,6 +12,7 @@ from textual.widgets import Button, Input, Select, Static, Switch
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Health, Json, Model
+from memtui.paths import project_here
 from memtui.screens.bindings.form import (
     BindingDraft,
     BindingForm,
@@ -143,6 +144,8 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
         assert [view.key for view in await service.bindings.all(caller)] == ["default"]
         await service.bindings.add(caller, "vault-2", "vault", {})  # somebody was quicker
         await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Who should vault-2 serve?" in screen_text(app))
+        await pilot.press("escape")
         await until(pilot, lambda: "already a binding" in str(toasts(app)))
         await until(pilot, lambda: isinstance(app.screen, BindingForm))
         form = app.screen  # type: ignore[assignment]
@@ -151,12 +154,16 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "1 record" in said(form))
         await pilot.click("#form-go")
-        await until(pilot, lambda: "Added garden" in str(toasts(app)))
         await until(pilot, lambda: "Who should garden serve? Nobody yet: esc." in screen_text(app))
-        await pilot.press("escape")
+        await until(pilot, lambda: "this folder" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Added garden" in str(toasts(app)))
         await until(pilot, lambda: isinstance(app.screen, BindingsScreen))
     added = {view.key: view for view in await service.bindings.all(caller)}["garden"]
     assert (added.config, added.read_only) == ({"path": str(garden)}, True)
+    assert [one.target_id for one in added.targets] == [project_here()]
+    await service.undo(caller)
+    assert "garden" not in {view.key for view in await service.bindings.all(caller)}
 
 
 async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
@@ -203,14 +210,14 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "1 record" in said(shown))
         await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Who should told serve?" in screen_text(app))
+        await pilot.press("escape")
         await until(pilot, lambda: "Added told" in str(toasts(app)))
         assert bindings._binding.key == "told"
         [_, told] = await service.bindings.all(caller)
         assert told.read_only
         given = {"path": str(project), "agent_id": "x", "project_id": "app"}
         assert {**told.config, "layout": "project"} == {**given, "layout": "project"}
-        await until(pilot, lambda: "Who should told serve?" in screen_text(app))
-        await pilot.press("escape")
         await to_binding(app, pilot, "told")
         await pilot.press("e")
         shown = await form()

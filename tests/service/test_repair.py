@@ -155,7 +155,7 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         config = {"path": str(lived.paths.data.parent / "far")} if key == "far" else {}
         await service.bindings.add(ANA, key, "vault", config, read_only=key == "web")
     for key in ("lines", "far-lines"):
-        await service.bindings.add(ANA, key, "facts", {})
+        await service.bindings.add(ANA, key, "facts", {}, serves=("agent", key))
     await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
     await service.bindings.update(ANA, "web", capture={Capture.COMMENTS: True})
     rules = [ReviewRule(action="hold", test=one) for one in ("all", "instruction")]
@@ -181,7 +181,12 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         ("lines", True, False),
         ("far-lines", False, False),
     ]
-    assert set(company.targets) == {("company", "local", "default"), ("project", "site", "web")}
+    assert set(company.targets) == {
+        ("company", "local", "default"),
+        ("project", "site", "web"),
+        ("agent", "lines", "lines"),
+        ("agent", "far-lines", "far-lines"),
+    }
     assert "Nothing says which provider the binding strange had" in company.problems[0]
     service = await opened(lived)
     asked = Scope(company_id="local", project_id="site")

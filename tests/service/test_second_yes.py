@@ -70,6 +70,9 @@ async def stand(service: MemoryService) -> list[object]:
 Work = Callable[[MemoryService, Caller], Awaitable[object]]
 CHANGES: dict[str, Work] = {
     "add": lambda s, who: s.bindings.add(who, "new", "fake", {"label": "x"}),
+    "add and serve": lambda s, who: s.bindings.add(
+        who, "new", "fake", {}, serves=("company", "acme")
+    ),
     "disable": lambda s, who: s.bindings.update(who, "default", enabled=False),
     "options": lambda s, who: s.bindings.update(who, "default", config={"label": "y"}),
     "capture": lambda s, who: s.bindings.update(who, "default", capture={Capture.COMMENTS: True}),

@@ -124,10 +124,11 @@ async def bindings_add(
         )
         return _tried(session, key, found)
     if serves is None and sys.stdin.isatty() and not session.out.as_json:
-        asked = f"Who should {visible(key)} serve: company, project:ID, agent:ID or nobody?"
         default = f"project:{here}" if here else "nobody"
-        serves = str(typer.prompt(asked, default=default, err=True))
+        asked = f"Who should {key} serve: company, project:ID, agent:ID or nobody? [{default}]"
+        serves = str(typer.prompt(visible(asked), default=default, show_default=False, err=True))
     target = _target(session, serves or "nobody")
+    before = await _serving(session, target)
     view = await session.service.bindings.add(
         session.caller,
         key,
@@ -135,12 +136,12 @@ async def bindings_add(
         _config(setting, config),
         read_only=read_only,
         enabled=not disabled,
+        serves=target,
     )
-    if target is not None:
-        await session.service.bindings.set_target(session.caller, *target, key)
-        view = await _view(session, key)
     _answer(session, view)
-    if target is None:
+    if target is not None:
+        _say_replaced(session, before, key, target)
+    else:
         whom = f"project {shlex.quote(here)}" if here else "company"
         served = "this folder's project" if here else "the company"
         session.out.say(
@@ -153,11 +154,30 @@ async def bindings_add(
 def _target(session: Session, written: str) -> tuple[str, str] | None:
     """Parse whom a binding serves; None: nobody. Raises `Invalid`."""
     sort, _, name = written.strip().partition(":")
-    if sort == "nobody":
+    if sort == "nobody" and not name:
         return None
     if sort not in get_args(get_args(TargetType)[0]):
         raise Invalid(f"{written!r} is no target; write company, project:ID, agent:ID or nobody.")
     return sort, target_id_of(session, sort, name or None)
+
+
+async def _serving(session: Session, target: tuple[str, str] | None) -> str | None:
+    """Return the key of the binding that is set for a target."""
+    views = await session.service.bindings.all(session.caller) if target else ()
+    named = ((one.key, (each.target_type, each.target_id)) for one in views for each in one.targets)
+    return next((key for key, served in named if served == target), None)
+
+
+def _say_replaced(session: Session, before: str | None, key: str, target: tuple[str, str]) -> None:
+    if before is not None and before != key:
+        sort, name = target
+        words, whom = f"the {sort} {name}", f"{sort} {shlex.quote(name)}"
+        if sort == "company":
+            words, whom = "the company", sort
+        session.out.say(
+            f"{before} served {words} until now; `memtui bindings target set {before} {whom}` "
+            "gives it back."
+        )
 
 
 async def bindings_configure(
@@ -330,9 +350,11 @@ async def bindings_target_set(
 
     A target is the whole company, a project or an agent.
     """
-    named = target_id_of(session, target_type, target_id)
-    await session.service.bindings.set_target(session.caller, target_type, named, key)
+    target = target_type, target_id_of(session, target_type, target_id)
+    before = await _serving(session, target)
+    await session.service.bindings.set_target(session.caller, *target, key)
     _answer(session, await _view(session, key))
+    _say_replaced(session, before, key, target)
 
 
 async def bindings_target_clear(

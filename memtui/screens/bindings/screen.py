@@ -471,9 +471,9 @@ class BindingsScreen(MemtuiScreen):
         if answer:
             said = f"Added {finding.key}, read-only. R shows its records."
             found = finding.key, finding.provider, finding.config
-            add = self._service.add
-            self._show_added([await self._change(add, *found, read_only=True, said=said)])
-            await self._ask_target(finding.key, _NOBODY)
+            add, serves = self._service.add, await self._choose_target(finding.key, _NOBODY)
+            mode = {"read_only": True, "serves": serves}
+            self._show_added([await self._change(add, *found, **mode, said=said)])
         elif view := await self._view_of(finding.provider):
             draft = BindingDraft(finding.key, read_only=True, values=written(view, finding.config))
             await self._fill_whole(view, draft)
@@ -512,6 +512,7 @@ class BindingsScreen(MemtuiScreen):
         After an error the form opens again with the same input.
         """
         from memtui.screens.bindings.form import BindingForm
+        from memtui.service.review.proposals import AwaitsSecond
 
         service, caller = self._service, self.session.caller
 
@@ -534,14 +535,16 @@ class BindingsScreen(MemtuiScreen):
                     await self._change(service.update, key, config=answer.config, said=said)
                 else:
                     said = f"Added {key}. R shows its records."
-                    new, mode = (key, view.key, answer.config), draft.read_only
-                    done = await self._change(service.add, *new, read_only=mode, said=said)
-                    self._show_added([done])
+                    new = key, view.key, answer.config
+                    serves = await self._choose_target(key, _NOBODY)
+                    mode = {"read_only": draft.read_only, "serves": serves}
+                    self._show_added([await self._change(service.add, *new, **mode, said=said)])
+            except AwaitsSecond as error:
+                self.fail(error)
+                return None
             except MemtuiError as error:
                 self.fail(error)
             else:
-                if not configures:
-                    await self._ask_target(key, _NOBODY)
                 return None
 
     @conversation
@@ -638,16 +641,18 @@ class BindingsScreen(MemtuiScreen):
         others = (one for one in await read_targets(session) if one.value != here)
         return [replace(one, sentence=serving.get(one.value, "")) for one in (*own, *others)]
 
-    async def _ask_target(self, key: str, hint: str = "") -> None:
-        """Ask whom a binding serves from now on; nobody more if the person goes back."""
+    async def _choose_target(self, key: str, hint: str = "") -> tuple[str, str] | None:
+        """Ask whom a binding serves from now on; None: nobody more."""
         asked: Choose[tuple[str, str]] = Choose(
             f"Who should {key} serve? {hint}".rstrip(),
             self._targets,
             placeholder="type a project or an agent",
             offer=offered_target,
         )
-        chosen = await self.ask(asked)
-        if chosen is not None:
+        return await self.ask(asked)
+
+    async def _ask_target(self, key: str, hint: str = "") -> None:
+        if (chosen := await self._choose_target(key, hint)) is not None:
             sort, name = chosen
             served = "the whole company" if sort == "company" else f"{sort} {name}"
             said = f"{key} serves {served} now."

@@ -113,11 +113,15 @@ class Bindings(ServiceModule):
         *,
         read_only: bool = False,
         enabled: bool = True,
+        serves: tuple[str, str] | None = None,
     ) -> BindingView:
         """Add a binding; its adapter is opened to learn its capabilities.
 
+        `serves`: type and id of a target that it serves from now on, in place of another binding.
+
         Raises:
-            Invalid: the key is not a slug, the config does not fit or holds a secret itself.
+            Invalid: the key is not a slug, the config does not fit or holds a secret itself, or
+                there is no such target type.
             Unavailable: the provider cannot be opened.
             Conflict: the key is taken, or another company uses this store.
         """
@@ -125,6 +129,9 @@ class Bindings(ServiceModule):
         asked = SettingDetails(
             add_binding=key, provider=provider_key, enabled=enabled, read_only=read_only
         )
+        targets = [] if serves is None else [_target_row(caller, *serves, key)]
+        if targets:
+            asked["serves"] = [targets[0].target_type, targets[0].target_id]
         async with runtime.configured(caller, asked) as entry:
             row = await self._new(caller, key, provider_key, config)
             row = replace(row, enabled=enabled, read_only=read_only)
@@ -137,13 +144,15 @@ class Bindings(ServiceModule):
                 look_again(database)
                 table.forget_namesake(database, row.company_id, row.binding_id)
                 table.add_binding(database, row)
+                for target in targets:
+                    table.set_target(database, target)
 
             try:
                 await runtime.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
             except MemtuiError:
                 await runtime.connections.drop(row.binding_id)
                 raise
-        return _view(row, [])
+        return _view(row, targets)
 
     async def add_found(self, caller: Caller, findings: Sequence[DiscoveredMemory]) -> FoundAdded:
         """Add read-only bindings for discovered memories that no binding reads yet.
@@ -314,14 +323,7 @@ class Bindings(ServiceModule):
         asked = grouped(set_target, together)
 
         def change(database: DatabaseConnection) -> None:
-            kind, place = _target(caller, target_type, target_id)
-            target = TargetRow(
-                company_id=caller.company_id,
-                target_type=kind,
-                target_id=place,
-                binding_id=_id(caller, key),
-            )
-            table.set_target(database, target)
+            table.set_target(database, _target_row(caller, target_type, target_id, key))
 
         await self._runtime.change(caller, asked, change, binding_key=key)
 
@@ -476,6 +478,16 @@ def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]
     if target_type == "company":
         return target_type, caller.company_id
     return target_type, check_target_id(target_type, target_id)
+
+
+def _target_row(caller: Caller, target_type: str, target_id: str, key: str) -> TargetRow:
+    kind, place = _target(caller, target_type, target_id)
+    return TargetRow(
+        company_id=caller.company_id,
+        target_type=kind,
+        target_id=place,
+        binding_id=_id(caller, key),
+    )
 
 
 def _free_key(wanted: str, taken: Collection[str]) -> str:

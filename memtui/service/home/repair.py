@@ -352,6 +352,8 @@ def _apply(
                 enabled=bool(asked.get("enabled", True)),
                 read_only=bool(asked.get("read_only")),
             )
+            if serves := asked.get("serves"):
+                targets[serves[0], serves[1]] = key
         case {"update_binding": str(key)} if key in restored:
             switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
             names = switches.intersection(asked)

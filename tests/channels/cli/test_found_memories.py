@@ -94,8 +94,13 @@ def test_an_added_binding_serves_whom_the_person_says(
     monkeypatch.chdir(person / "web")
     added = here("bindings", "add", "notes", "vault")
     assert "project with `memtui bindings target set notes project web`" in added.err
-    wrong = here("bindings", "add", "more", "vault", "--serves", "team:web")
-    assert (wrong.code, "'team:web' is no target" in wrong.err) == (2, True)
+    for refused, why in (
+        ("team:web", "'team:web' is no target"),
+        ("nobody:web", "'nobody:web' is no target"),
+        ("company:web", "The company is local; leave web out"),
+    ):
+        wrong = here("bindings", "add", "more", "vault", "--serves", refused)
+        assert (wrong.code, why in wrong.err) == (2, True), wrong.err
     for typed, option, served in (
         (b"\n", (), [("project", "web")]),
         (b"nobody\n", (), []),
@@ -109,3 +114,29 @@ def test_an_added_binding_serves_whom_the_person_says(
         here("bindings", "remove", "one", "--yes")
     keys = [one["key"] for one in here("bindings", "list", "--json").document["bindings"]]
     assert "more" not in keys
+
+
+def test_a_target_that_changes_hands_is_said_and_comes_back_by_one_undo(here: Run) -> None:
+    before = here("bindings", "list", "--json").document
+    added = here("bindings", "add", "one", "vault", "--serves", "company")
+    said = "default served the company until now; `memtui bindings target set default company`"
+    assert (added.code, said in added.err) == (0, True), added.err
+    assert "serves company" in here("ops", "list", "type:configure").out
+    assert here("undo").code == 0
+    assert here("bindings", "list", "--json").document == before
+    assert here("bindings", "add", "one", "vault", "--serves", "project:w b").code == 0
+    turned = here("bindings", "target", "set", "default", "project", "w b")
+    assert "`memtui bindings target set one project 'w b'` gives it back" in turned.err
+    again = here("bindings", "target", "set", "default", "project", "w b")
+    assert (again.code, again.err) == (0, "")
+    wrong = here("bindings", "target", "set", "one", "company", "w b")
+    assert (wrong.code, "leave w b out" in wrong.err) == (2, True)
+
+
+def test_the_folder_is_no_order_to_the_terminal(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (person / "we\x1b[31mb").mkdir()
+    monkeypatch.chdir(person / "we\x1b[31mb")
+    asked = here("bindings", "add", "one", "vault", stdin=b"nobody\n", terminal=True)
+    assert (asked.code, "\x1b" in asked.err) == (0, False), asked.err
