@@ -840,7 +840,7 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
     }
     unfit = {need: "" for need, lacking in lacks.items() if lacking}
     if binding.read_only or not binding.enabled:
-        why = "read-only" if binding.read_only else "disabled"
+        why = "read-only; ! on it in Bindings opens it" if binding.read_only else "disabled"
         unfit.setdefault(Need.SYNC, f"The binding {binding.key} is {why}.")
     return unfit
 
