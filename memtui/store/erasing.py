@@ -621,6 +621,38 @@ def forgotten(connection: DatabaseConnection, company_id: str) -> dict[str, set[
     return found
 
 
+def _risks_of_owner(connection: DatabaseConnection, aim: Aim, *, drop: bool) -> int:
+    """Return how many rows of checks name a record of the subject or project that does not stay.
+
+    A check notes also records that memtui never wrote. With `drop` all that is known of them goes.
+    """
+    columns = RISK_CHECKS.c
+    owned = [
+        columns[name] == value
+        for name in ("subject_id", "project_id")
+        if (value := getattr(aim, name)) is not None
+    ]
+    if not owned:
+        return 0
+    rows = connection.execute(
+        select(columns.binding_key, columns.record_id).where(
+            columns.company_id == aim.company_id, *owned
+        )
+    )
+    unknown = [
+        (key, record_id)
+        for key, record_id in rows.all()
+        if not any(record_id in known.get(key, ()) for known in (aim.gone, aim.living))
+    ]
+    for key, record_id in unknown if drop else ():
+        for table in (RISKS, RISK_CHECKS, DISMISSED_RISKS):
+            own = (table.c.company_id == aim.company_id, table.c.binding_key == key)
+            connection.execute(delete(table).where(*own, table.c.record_id == record_id))
+        others = (RISKS.c.company_id == aim.company_id, RISKS.c.binding_key == key)
+        connection.execute(delete(RISKS).where(*others, RISKS.c.other_id == record_id))
+    return len(unknown)
+
+
 def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
     """Return how many id links, and how many other ids in memtui's tables, name deleted records.
 
@@ -628,7 +660,7 @@ def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tu
     were found or dismissed. With `drop` they are deleted. A pair in sync only loses the id, so that
     the next sync deletes the other side's record and does not take it for a new one.
     """
-    found = [0, 0]
+    found = [0, _risks_of_owner(connection, aim, drop=drop)]
     for key, known in aim.gone.items():
         own_id = f"{aim.company_id}/{key}"  # a removed binding's too
         for ids in parts(sorted(known)):

@@ -11,8 +11,11 @@ from memtui.store import statements
 from memtui.store.database import IDS_AT_ONCE, DatabaseConnection, stored
 from memtui.store.rows import RiskCheckRow, RiskRow
 
-BINDING = ""
-"""The record id of the row that says when a whole binding was checked."""
+WHOLE = "-"
+"""In place of a text's digest, in the rows that say when a whole binding was checked.
+
+In place of a record's id they have the digest of whose records the reader sees; empty: all.
+"""
 
 
 class Owner(NamedTuple):
@@ -84,7 +87,7 @@ def outdate(
 def checks(
     connection: DatabaseConnection, company_id: str, binding_key: str
 ) -> dict[str, RiskCheckRow]:
-    """Return the rows of a binding's records by id; `BINDING` is the row of the binding."""
+    """Return the rows of a binding's records by id; `WHOLE` marks those of the binding."""
     found = statements.RISK_CHECKS.found(
         connection, RiskCheckRow, company_id=company_id, binding_key=binding_key
     )
@@ -112,21 +115,36 @@ def of_company(connection: DatabaseConnection, company_id: str) -> list[KnownRis
     return [*_known(statements.RISKS.each(connection, company_id=company_id))]
 
 
+def of_binding(
+    connection: DatabaseConnection, company_id: str, binding_key: str
+) -> list[KnownRisk]:
+    """Return the risks of all records of a binding."""
+    found = statements.RISKS_OF_BINDING.each(
+        connection, company_id=company_id, binding_key=binding_key
+    )
+    return [*_known(found)]
+
+
 def _known(rows: Iterable[tuple[Any, ...]]) -> Iterator[KnownRisk]:
     for key, record_id, reason, other_id, mark, *owners, is_fresh, dismissed in rows:
         own, other = Owner(*owners[:2]), Owner(*owners[2:])
         yield KnownRisk(key, record_id, reason, other_id, mark, own, other, is_fresh, dismissed)
 
 
-def counts(connection: DatabaseConnection, company_id: str) -> tuple[list[Count], set[str]]:
-    """Return how many records are known and checked, and the bindings checked as a whole."""
-    found, whole = list[Count](), set[str]()
+def counts(
+    connection: DatabaseConnection, company_id: str
+) -> tuple[list[Count], set[tuple[str, str]]]:
+    """Return how many records are known and checked, and which bindings were checked as a whole.
+
+    Of these, each with the digest of whose records the reader saw.
+    """
+    found, whole = list[Count](), set[tuple[str, str]]()
     rows = statements.COUNT_RISK_CHECKS.each(connection, company_id=company_id)
-    for key, project_id, subject_id, is_binding, records, checked in rows:
-        if not is_binding:
+    for key, project_id, subject_id, reader, records, checked in rows:
+        if reader is None:
             found.append(Count(key, Owner(project_id, subject_id), records, checked))
         elif checked:
-            whole.add(key)
+            whole.add((key, reader))
     return found, whole
 
 

@@ -129,7 +129,7 @@ class PendingRow:
 
 @dataclass(slots=True, kw_only=True)
 class RiskCheckRow:
-    """A record whose risks are known, or are to be found; with an empty id, a whole binding.
+    """A record whose risks are known, or are to be found; or a whole binding, for one reader.
 
     There are no texts here, only salted digests, which show what has changed since.
     """

@@ -394,15 +394,16 @@ RISKS = Statement(_RISKS, _RISK_KINDS)
 RISKS_OF = Statement(
     f"{_RISKS} AND risk.binding_key = :binding_key AND risk.record_id IN {_ID_LIST}", _RISK_KINDS
 )
+RISKS_OF_BINDING = Statement(f"{_RISKS} AND risk.binding_key = :binding_key", _RISK_KINDS)
 RISK_CHECKS = _select(RiskCheckRow, f"memory_risk_checks WHERE {_OF_BINDING}")
 RISK_CHECKS_OF = _select(
     RiskCheckRow, f"memory_risk_checks WHERE {_OF_BINDING} AND record_id IN {_ID_LIST}"
 )
 COUNT_RISK_CHECKS = Statement(
-    "SELECT binding_key, project_id, subject_id, record_id = '', count(*), count(checked_at) "
-    "FROM memory_risk_checks WHERE company_id = :company_id "
-    "GROUP BY binding_key, project_id, subject_id, record_id = ''",
-    "text text text flag plain plain",
+    "SELECT binding_key, project_id, subject_id, reader, count(*), count(checked_at) FROM ("
+    "SELECT *, CASE WHEN text_digest = '-' THEN record_id END AS reader FROM memory_risk_checks "
+    "WHERE company_id = :company_id) AS risk GROUP BY binding_key, project_id, subject_id, reader",
+    "text text text text plain plain",
 )
 SET_RISK_CHECK = _add(
     RiskCheckRow,

@@ -453,7 +453,7 @@ class PairRow(SQLModel, table=True):
 
 
 class RiskCheckTable(SQLModel, table=True):
-    """A record whose risks are known, or are to be found; with an empty id, a whole binding.
+    """A record whose risks are known, or are to be found; or a whole binding, for one reader.
 
     There are no texts here, only salted digests, which show what has changed since.
     """
@@ -466,7 +466,7 @@ class RiskCheckTable(SQLModel, table=True):
     project_id: str | None = _optional_text()
     subject_id: str | None = _optional_text()
     text_digest: str = _text()
-    """Of the texts that a model reads."""
+    """Of the texts that a model reads; `-` for a whole binding."""
     state_digest: str = _text()
     """Of all that the record is compared by."""
     checked_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from memtui.contract import (
     Invalid,
     NotFound,
     Record,
+    RecordHandle,
     Scope,
     SourceRef,
     Use,
@@ -236,6 +238,59 @@ async def test_nobody_learns_of_records_that_they_may_not_see(service: MemorySer
     assert await service.risks.figures(ANA) == whole  # Ben's check hides nothing of hers
     with pytest.raises(NotFound):
         await service.risks.dismiss(BEN, "default", order.handle.provider_record_id)
+
+
+async def test_what_one_reader_checked_counts_for_nobody_who_sees_more(
+    service: MemoryService,
+) -> None:
+    for name, role in (("ana", Role.OWNER), ("ben", Role.MEMBER)):
+        added = Membership(principal=f"user:{name}", subject_id=name, role=role)
+        await service.members.set(ANA, added)
+    await service.risks.check(BEN)
+    assert (await service.risks.figures(BEN)).is_complete
+    assert not (await service.risks.figures(ANA)).is_complete
+    await service.risks.check(ANA)
+    assert (await service.risks.figures(ANA)).is_complete
+
+
+@ON_BOTH
+async def test_a_record_that_is_written_during_a_check_stays_unchecked(
+    service: MemoryService, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, run = asyncio.get_running_loop(), module._Search.run
+
+    def interrupted(search: Any, answer: Any, *, is_whole: bool) -> Any:
+        asyncio.run_coroutine_threadsafe(wrote(service, ORDER, scope), loop).result()
+        return run(search, answer, is_whole=is_whole)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module._Search, "run", interrupted)
+        await service.risks.check(ANA)
+    found = await service.risks.figures(ANA)
+    assert (found.records, found.checked, found.is_complete) == (1, 0, False)
+    assert (await service.risks.check(ANA)).figures.risky == 1
+
+
+@ON_BOTH
+async def test_a_purge_of_a_user_erases_what_a_check_noted_of_foreign_records(
+    service: MemoryService, scope: Scope
+) -> None:
+    stays = await wrote(service, ORDER, scope)
+    foreign = stays.model_copy(
+        update={"handle": RecordHandle(provider_key="fake", provider_record_id="foreign"),
+                "scope": OF_BEN}
+    )  # fmt: skip
+    held = FakeAdapter.records["acme/default"]
+    held["foreign"] = foreign
+    await service.risks.check(ANA)
+    del held["foreign"]
+    done = await service.purging.apply(ANA, PurgeRequest(subject_id="ben"))
+    assert {one.place: one.count for one in done.copies}["ids beside providers"] == 1
+    with service.runtime.database.read() as database:
+        kept = {row.record_id for row in database.execute(select(RISK_CHECKS))}
+        risky = {row.record_id for row in database.execute(select(RISKS))}
+    assert foreign.handle.provider_record_id not in kept | risky
+    assert stays.handle.provider_record_id in kept
 
 
 @ON_BOTH

@@ -36,13 +36,13 @@ from memtui.record_changes import names_beside, texts_beside
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.operations.redaction import redact
 from memtui.service.runtime import FanOut, ServiceModule, ServiceRuntime
-from memtui.service.visibility import Caller, for_caller, readable
+from memtui.service.visibility import Caller, for_caller, is_org, readable
 from memtui.store import journal, risks, statements
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import BrowseDetails
 from memtui.store.digest import canonical
 from memtui.store.limits import last_seq
-from memtui.store.risks import BINDING, KnownRisk
+from memtui.store.risks import WHOLE, KnownRisk
 from memtui.store.rows import RiskCheckRow, RiskRow
 from memtui.store.visibility import Visibility
 
@@ -155,6 +155,18 @@ class Digests:
             ]
         )  # fmt: skip
 
+    def reader(self, visibility: Visibility | None) -> str:
+        """Return the digest of whose records a caller sees; empty: all."""
+        if visibility is None or visibility.everything:
+            return ""
+        projects = visibility.projects
+        return self._of(
+            [
+                visibility.manages, sorted(visibility.subjects),
+                None if projects is None else sorted(projects),
+            ]
+        )  # fmt: skip
+
     def mark(self, reason: str, record: Record, others: Iterable[Record]) -> str:
         """Return the mark by which a risk of a record is dismissed."""
         return self._of([reason, self.text(record), *sorted(map(self.text, others))])
@@ -170,7 +182,7 @@ class KnownRisks(ServiceModule):
     """Finds the risks of a binding's records, and tells those that are known."""
 
     async def marks(
-        self, caller: Caller, records: Mapping[str, Iterable[Record | str]]
+        self, caller: Caller, records: Mapping[str, Collection[Record | str]]
     ) -> dict[tuple[str, str], RiskMark]:
         """Return what is known of records, by binding and id. Not an operation.
 
@@ -183,8 +195,12 @@ class KnownRisks(ServiceModule):
             of = digests(database, caller.company_id)
             found: dict[tuple[str, str], RiskMark] = {}
             for key, some in records.items():
-                texts = {one.handle.provider_record_id: one for one in some
-                         if isinstance(one, Record) and not caller.by_ai}  # fmt: skip
+                # An agent is given a company's records with another text than that of the check.
+                texts = {
+                    one.handle.provider_record_id: one
+                    for one in some
+                    if isinstance(one, Record) and not (caller.by_ai and is_org(one.scope))
+                }
                 ids = [_id(one) for one in some]
                 rows, known = risks.of_records(database, caller.company_id, key, ids)
                 by_id = by_record(known, visibility)
@@ -207,9 +223,13 @@ class KnownRisks(ServiceModule):
         self, caller: Caller, binding_key: str, so_far: Callable[[int, int | None], None]
     ) -> None:
         """Check a binding, unless that was done within the last minute and nothing changed."""
+        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
         rows = await self._runtime.ask(risks.checks, caller.company_id, binding_key)
-        last = rows.get(BINDING)
-        is_known = last is not None and all(one.checked_at for one in rows.values())
+        of = await self._runtime.ask(digests, caller.company_id)
+        last = rows.get(of.reader(visibility))
+        is_known = last is not None and all(
+            one.checked_at for one in rows.values() if visibility is None or visibility.reads(one)
+        )
         since = last.checked_at if last is not None and is_known else None
         if since is None or self._runtime.clock() - since >= _FRESH:
             fan_out = FanOut(self._runtime.new_id(), WITHIN_MS, seen_only=True)
@@ -285,7 +305,7 @@ class _Search:
         gone = {
             name
             for name, row in rows.items()
-            if name not in seen and name != BINDING and is_whole and self._reads(row)
+            if name not in seen and row.text_digest != WHOLE and is_whole and self._reads(row)
         }
         stale = {name for name in seen if not _is_fresh(rows.get(name), states[name])}
         compared = {owner_key(by_id[name]) for name in stale}
@@ -394,12 +414,17 @@ class _Search:
                     for reason, other, mark in found[name]
                 ]
                 if start + _STORED_AT_ONCE > len(names):
-                    risks.forget(connection, *of_binding, gone)
+                    risks.forget(connection, *of_binding, set(gone) - set(meanwhile))
                     if is_whole:
                         rows.append(
-                            RiskCheckRow(**place, record_id=BINDING, text_digest="",
-                                         state_digest="", checked_at=now)
-                        )  # fmt: skip
+                            RiskCheckRow(
+                                **place,
+                                record_id=of.reader(self.visibility),
+                                text_digest=WHOLE,
+                                state_digest="",
+                                checked_at=now,
+                            )
+                        )
                 risks.store(connection, rows, there)
 
 
@@ -411,9 +436,8 @@ def _stored(
     database: DatabaseConnection, company_id: str, binding_key: str
 ) -> defaultdict[str, set[_Found]]:
     found: defaultdict[str, set[_Found]] = defaultdict(set)
-    for one in risks.of_company(database, company_id):
-        if one.binding_key == binding_key:
-            found[one.record_id].add((one.reason, one.other_id, one.mark))
+    for one in risks.of_binding(database, company_id, binding_key):
+        found[one.record_id].add((one.reason, one.other_id, one.mark))
     return found
 
 

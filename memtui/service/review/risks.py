@@ -18,6 +18,7 @@ from memtui.service.review.known_risks import (
     RiskFigures,
     RiskyRecord,
     by_record,
+    digests,
     figures_of,
     may_know,
 )
@@ -213,5 +214,6 @@ def _figures(
             by_binding[one.binding_key].append(one)
     risky = [some for of in by_binding.values() for some in by_record(of, visibility).values()]
     figures = figures_of(sum(one.records for one in seen), sum(one.checked for one in seen), risky)
-    unchecked = tuple(key for key in keys if key not in whole)
+    reader = digests(database, company_id).reader(visibility)
+    unchecked = tuple(key for key in keys if (key, reader) not in whole)
     return figures.model_copy(update={"unchecked_bindings": unchecked})
