@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from uuid import uuid4
 
 from memtui.contract import Conflict, Model
 from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile
-from memtui.service import BindingView, TargetView
+from memtui.service import TargetView
 
 
 class Switched(Model):
@@ -30,11 +29,13 @@ async def switch(
     """Switch the targets of the source to the destination; with `back`, return them.
 
     The source becomes read-only, so that no write misses the destination; `back` makes it writable
-    again (seed 001). No record is changed, so either direction is safe at any time.
+    again (seed 001): one change of settings, for which a second person may have to agree. No record
+    is changed, so either direction is safe at any time.
 
     Raises:
         Conflict: no verify has passed since the last migration (`force` skips this check), or
             there is nothing to switch.
+        AwaitsSecond: it waits until a second person agrees.
         Denied: memtui runs read-only, or the caller may not configure it.
     """
     kept = ProgressFile(data, endpoints)
@@ -69,17 +70,15 @@ async def _take_over(endpoints: Endpoints, kept: ProgressFile, state: MigrationS
             "switch."
         )
     closes = not endpoints.source.read_only
-    # Saved before the switch: an interrupted switch can still be undone in full.
+    # Saved before the switch: it may be interrupted, or wait until a second person agrees.
     both = tuple(dict.fromkeys((*state.switched, *targets)))
     remembered = {"switched": both, "closed": closes or state.closed}
     await asyncio.to_thread(kept.write, state.model_copy(update=remembered))
-    together = uuid4().hex
-    if closes:
-        await endpoints.service.bindings.update(
-            endpoints.caller, endpoints.source.key, read_only=True, together=together
-        )
-    await _serve(endpoints, targets, endpoints.destination, together)
-    return Switched(served_by=endpoints.destination.key, targets=targets, closed=closes)
+    to = endpoints.destination.key
+    await endpoints.service.bindings.cut_over(
+        endpoints.caller, endpoints.source.key, targets, to, read_only=True if closes else None
+    )
+    return Switched(served_by=to, targets=targets, closed=closes)
 
 
 async def _give_back(endpoints: Endpoints, kept: ProgressFile, state: MigrationState) -> Switched:
@@ -88,25 +87,14 @@ async def _give_back(endpoints: Endpoints, kept: ProgressFile, state: MigrationS
             f"Nothing was switched from {endpoints.source.key} to {endpoints.destination.key}, so "
             "there is nothing to give back."
         )
-    served = {*endpoints.source.targets, *endpoints.destination.targets}
+    served = endpoints.destination.targets
     returned = tuple(target for target in state.switched if target in served)
     left = tuple(target for target in state.switched if target not in served)
     opens = state.closed and endpoints.source.read_only
-    together = uuid4().hex
-    if opens:
-        await endpoints.service.bindings.update(
-            endpoints.caller, endpoints.source.key, read_only=False, together=together
-        )
-    await _serve(endpoints, returned, endpoints.source, together)
+    to = endpoints.source.key
+    await endpoints.service.bindings.cut_over(
+        endpoints.caller, to, returned, to, read_only=False if opens else None
+    )
     done = {"switched": (), "closed": False}
     await asyncio.to_thread(kept.write, state.model_copy(update=done))
-    return Switched(served_by=endpoints.source.key, targets=returned, left=left, opened=opens)
-
-
-async def _serve(
-    endpoints: Endpoints, targets: tuple[TargetView, ...], binding: BindingView, together: str
-) -> None:
-    for target in targets:
-        await endpoints.service.bindings.set_target(
-            endpoints.caller, target.target_type, target.target_id, binding.key, together=together
-        )
+    return Switched(served_by=to, targets=returned, left=left, opened=opens)

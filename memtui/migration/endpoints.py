@@ -203,9 +203,20 @@ class ProgressFile:
         self._folder = data / "migrations" / endpoints.caller.company_id
         self._name = f"{endpoints.source.key}--{endpoints.destination.key}.json"
         self._lock = f"{endpoints.destination.key}.lock"
+        self._served = endpoints.source.targets
 
     def read(self) -> MigrationState:
-        """Return the state; a missing or malformed file counts as an empty state."""
+        """Return the state, without the cut-over of targets that the source serves.
+
+        That cut-over was undone, or waits until a second person agrees.
+        """
+        state = self.stored()
+        switched = tuple(one for one in state.switched if one not in self._served)
+        closed = state.closed and bool(switched)
+        return state.model_copy(update={"switched": switched, "closed": closed})
+
+    def stored(self) -> MigrationState:
+        """Return the state as it was saved; a missing or malformed file counts as an empty one."""
         try:
             text = (self._folder / self._name).read_text(encoding="utf-8")
             return MigrationState.model_validate_json(text)

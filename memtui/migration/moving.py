@@ -177,7 +177,7 @@ async def apply(
     await check_writable(endpoints)
     kept = ProgressFile(data, endpoints)
     with kept.alone(), RecordIndex(endpoints.source.key, endpoints.destination.key) as index:
-        known = await asyncio.to_thread(kept.read)
+        known = await asyncio.to_thread(kept.stored)
         await _read_destination(endpoints, index)
         begun = MigrationState(
             begun_at=datetime.now(UTC), switched=known.switched, closed=known.closed

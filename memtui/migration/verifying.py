@@ -162,7 +162,7 @@ def _note(kept: ProgressFile, answer: Verified) -> None:
         return  # a matching sample proves nothing about the rest
     verified_at = datetime.now(UTC) if answer.is_same else None
     update = {"verified_at": verified_at, "verified_whole": answer.passed}
-    kept.write(kept.read().model_copy(update=update))
+    kept.write(kept.stored().model_copy(update=update))
 
 
 async def _read(

@@ -199,6 +199,7 @@ class SettingDetails(CommonDetails, total=False):
     add_token: bool
     backup: str
     clear_target: str
+    cut_over: str
     delete_namespace: str
     embedding: str
     fetch: str
@@ -264,6 +265,8 @@ class SettingDetails(CommonDetails, total=False):
     serves: list[str]
     """Type and id of the target of an added binding."""
     target_id: str
+    targets: list[str]
+    """The kind and the id of each target, with a space between."""
     what: str
 
 

@@ -13,7 +13,8 @@ from memtui.migration.endpoints import Endpoints, ProgressFile
 from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.verifying import verdict, verify
 from memtui.presenters.format import changed
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, Membership, MemoryService, Role
+from memtui.service.review.proposals import AwaitsSecond
 from tests.migration.conftest import ends_of, fill, held, requests
 
 
@@ -217,3 +218,44 @@ async def test_one_that_was_read_only_before_stays_so(
     ends = await ends_of(service, caller, "default", "memory")
     assert not (await switch(ends, paths.data, back=True)).opened
     assert (await service.bindings.all(caller))[0].read_only
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_second_person_agrees_to_a_whole_cutover(
+    service: MemoryService, caller: Caller, paths: Paths, *, agrees: bool
+) -> None:
+    async def pair() -> Endpoints:
+        return await ends_of(service, caller, "default", "memory")
+
+    async def stands() -> tuple[object, ...]:
+        source = (await service.bindings.all(caller))[0]
+        state = ProgressFile(paths.data, await pair()).read()
+        assert state.closed == bool(state.switched) == source.read_only
+        found = [await serving(service, caller, **ids) for ids in ({}, {"project_id": "p1"})]
+        return (*found, source.read_only)
+
+    ben = caller.model_copy(update={"principal": "user:ben"})
+    for one in (caller, ben):
+        await service.members.set(caller, Membership(principal=one.principal, role=Role.OWNER))
+    await service.bindings.set_target(caller, "project", "p1", "default")
+    await service.companies.update(caller, second_yes=True)
+    before, after = ("default", "default", False), ("memory", "memory", True)
+    with pytest.raises(AwaitsSecond, match="Nothing is changed yet"):
+        await switch(await pair(), paths.data, force=True)
+    assert await stands() == before
+    with pytest.raises(Conflict, match="nothing to give back"):
+        await switch(await pair(), paths.data, back=True)
+    await apply(await pair(), paths.data)
+    [waits] = await service.review.waiting(ben)
+    if not agrees:
+        await service.review.refuse(ben, waits.pending_id)
+        assert await stands() == before
+        return
+    await service.review.accept(ben, waits.pending_id)
+    assert await stands() == after
+    with pytest.raises(AwaitsSecond):
+        await switch(await pair(), paths.data, back=True)
+    assert await stands() == after
+    [waits] = await service.review.waiting(ben)
+    await service.review.accept(ben, waits.pending_id)
+    assert await stands() == before

@@ -553,9 +553,9 @@ async def test_a_switch_is_turned_logged_and_taken_back_alone(
 ) -> None:
     await service.bindings.add(caller, "beside", "fake", {})
     before = {one.key: one.model_dump() for one in await service.bindings.all(caller)}
-    changed = await service.bindings.update(caller, "default", **given, together="t")
+    changed = await service.bindings.update(caller, "default", **given)
     done = (await service.log.page(caller, limit=1)).operations[0]
-    assert done.request == {"update_binding": "default", **changes, "together": "t"}
+    assert done.request == {"update_binding": "default", **changes}
     assert (done.operation_type, done.binding_key, done.status) == ("configure", "default", "ok")
     for view in await service.bindings.all(caller):
         expected = before[view.key] | (changes if view.key == "default" else {})

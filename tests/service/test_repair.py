@@ -32,6 +32,7 @@ from memtui.service import (
     MemoryService,
     ReviewRule,
     Role,
+    TargetView,
     open_service,
 )
 from memtui.service.home.repair import Repair, plan, repair
@@ -165,6 +166,8 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     await service.bindings.set_target(ANA, "project", "site", "web")
     await service.bindings.set_target(ANA, "agent", "coding", "web")
     await service.bindings.clear_target(ANA, "agent", "coding")
+    moved = [TargetView(target_type="project", target_id="docs")]
+    await service.bindings.cut_over(ANA, "lines", moved, "web", read_only=True)
     await service.bindings.remove(ANA, "gone")
     await service.analysis.seal(ANA, everything=True)
     await service.close()
@@ -178,12 +181,13 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         ("default", True, False),
         ("web", True, True),
         ("far", False, False),
-        ("lines", True, False),
+        ("lines", True, True),
         ("far-lines", False, False),
     ]
     assert set(company.targets) == {
         ("company", "local", "default"),
         ("project", "site", "web"),
+        ("project", "docs", "web"),
         ("agent", "lines", "lines"),
         ("agent", "far-lines", "far-lines"),
     }

@@ -38,7 +38,6 @@ from memtui.service.runtime import (
     check_target_id,
     find_binding,
     find_company,
-    grouped,
     to_its_end,
 )
 from memtui.service.visibility import Caller
@@ -251,11 +250,8 @@ class Bindings(ServiceModule):
         capture: Mapping[Capture, bool] | None = None,
         config: Json | None = None,
         embeds: bool | None = None,
-        together: str | None = None,
     ) -> BindingView:
         """Change a binding; arguments that are None change nothing.
-
-        `together`: the group of changes that one undo takes back.
 
         Raises:
             NotFound: no such binding.
@@ -266,7 +262,7 @@ class Bindings(ServiceModule):
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
-        asked = grouped(cast("SettingDetails", {"update_binding": key, **changes}), together)
+        asked = cast("SettingDetails", {"update_binding": key, **changes})
         if config is not None:
             asked["config"] = sorted(config)
         async with runtime.configured(caller, asked) as entry:
@@ -302,30 +298,56 @@ class Bindings(ServiceModule):
             await runtime.configure(entry, lambda database: _remove(database, binding_id))
             await runtime.connections.drop(binding_id)
 
-    async def set_target(
-        self,
-        caller: Caller,
-        target_type: str,
-        target_id: str,
-        key: str,
-        *,
-        together: str | None = None,
-    ) -> None:
+    async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`.
-
-        `together`: the group of changes that one undo takes back.
 
         Raises:
             Invalid: no such target type.
             NotFound: no such binding.
         """
-        set_target = SettingDetails(set_target=target_type, target_id=target_id, key=key)
-        asked = grouped(set_target, together)
+        asked = SettingDetails(set_target=target_type, target_id=target_id, key=key)
 
         def change(database: DatabaseConnection) -> None:
             table.set_target(database, _target_row(caller, target_type, target_id, key))
 
         await self._runtime.change(caller, asked, change, binding_key=key)
+
+    @to_its_end
+    async def cut_over(
+        self,
+        caller: Caller,
+        source_key: str,
+        targets: Sequence[TargetView],
+        key: str,
+        *,
+        read_only: bool | None = None,
+    ) -> None:
+        """Let a binding serve targets of a migration, as one change.
+
+        `read_only`: whether the source of the migration is read-only from then on; None: as it was.
+
+        Raises:
+            NotFound: no such binding.
+        """
+        runtime = self._runtime
+        asked = SettingDetails(
+            cut_over=source_key, key=key,
+            targets=[f"{one.target_type} {one.target_id}" for one in targets],
+        )  # fmt: skip
+        if read_only is not None:
+            asked["read_only"] = read_only
+        async with runtime.configured(caller, asked, binding_key=key) as entry:
+            source = await runtime.ask(find_binding, caller.company_id, source_key)
+
+            def change(database: DatabaseConnection) -> None:
+                for one in targets:
+                    row = _target_row(caller, one.target_type, one.target_id, key)
+                    table.set_target(database, row)
+                if read_only is not None:
+                    table.update_binding(database, source.binding_id, {"read_only": read_only})
+
+            await runtime.configure(entry, change)
+            await runtime.reopen(source)
 
     async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
         """Remove the binding set for a target, which falls back to the next rule.

@@ -355,11 +355,7 @@ def _apply(
             if serves := asked.get("serves"):
                 targets[serves[0], serves[1]] = key
         case {"update_binding": str(key)} if key in restored:
-            switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
-            names = switches.intersection(asked)
-            changed: dict[str, Any] = {name: bool(asked[name]) for name in names}
-            changed["review"] = _rules(restored[key].review, asked)
-            restored[key] = restored[key].model_copy(update=changed)
+            restored[key] = _updated(restored[key], asked)
         case {"remove_binding": str(key)}:
             restored.pop(key, None)
             for one in [one for one, served_by in targets.items() if served_by == key]:
@@ -367,8 +363,23 @@ def _apply(
         case {"set_target": str(kind), "target_id": str(target), "key": str(key)}:
             place = operation.scope.company_id if kind == "company" else target
             targets[kind, place] = key
+        case {"cut_over": str(source), "targets": list(moved), "key": str(key)}:
+            targets.update(dict.fromkeys(map(_target_of, moved), key))
+            if source in restored:
+                restored[source] = _updated(restored[source], asked)
         case {"clear_target": str(kind), "target_id": str(target)}:
             targets.pop((kind, target), None)
+
+
+def _target_of(words: str) -> tuple[str, str]:
+    kind, _, target = words.partition(" ")
+    return kind, target
+
+
+def _updated(binding: RestoredBinding, asked: Mapping[str, Any]) -> RestoredBinding:
+    switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
+    changed: dict[str, Any] = {name: bool(asked[name]) for name in switches.intersection(asked)}
+    return binding.model_copy(update=changed | {"review": _rules(binding.review, asked)})
 
 
 def _rules(known: tuple[ReviewRule, ...], asked: Mapping[str, Any]) -> tuple[ReviewRule, ...]:
