@@ -29,7 +29,7 @@ from memtui.contract import (
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
 from memtui.screens.editing import Draft
-from memtui.screens.prune import PruneReview
+from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
@@ -131,6 +131,24 @@ async def test_a_risk_is_marked_once_looked_for_and_leads_to_the_plan_that_remov
         await until(pilot, lambda: review._review.marks == {RecordName("default", name.record_id)})
         assert review.current is not None
         assert review.current.text == order
+
+
+async def test_the_verdict_counts_each_record_once_and_stands_over_the_whole_list_alone(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, ["We drink tea", "we drink tea.", "Deploys on Friday"])
+    async with running(paths, settings, "records", size=(160, 40)) as (app, pilot):
+        await loaded(app, pilot)
+        app.controller.check_risks()
+        app.controller.count_prunable(count_unasked)
+        await until(pilot, lambda: app.state.risks and "a session, 1 doubled" in counted(app))
+        assert "risky" not in counted(app)
+        assert "3 memories" in counted(app)
+        await pilot.resize_terminal(60, 24)
+        await until(pilot, lambda: "memories" not in counted(app))
+        assert "1 doubled" in counted(app)
+        app.controller.choose_scope(MECH)
+        await until(pilot, lambda: counted(app) == "3")
 
 
 async def test_a_saved_view_of_the_records_is_used_from_another_screen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,9 +58,9 @@ if TYPE_CHECKING:
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
 _KEPT_S = 0.3
+"""Seconds that the old rows stay while new ones are read."""
 _MARGINS = 2
 """Cells of the filter line left and right of its text."""
-"""Seconds that the old rows stay while new ones are read."""
 
 
 class RecordsScreen(EditingScreen[Record]):
@@ -450,20 +449,23 @@ class RecordsScreen(EditingScreen[Record]):
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
         verdict = self._verdict(len("  ".join(words)))
-        is_all = self._everywhere or len(self.state.bindings) == 1
-        if risks and risks.risky and is_all and not (verdict or self._is_narrowed):
+        if risks and risks.risky and self._is_all and not verdict:
             words.insert(0, f"! {fmt.count(risks.risky)} risky")
         said = "  ".join(words)
         self.show_count(" · ".join(filter(None, [verdict, said])))
 
     def _verdict(self, taken: int) -> str:
-        """Return the verdict on all memories, beside `taken` cells; empty: unknown or narrowed."""
-        figures, state = self.state.prune_figures, self.state
-        if not figures or not figures.verdict or self._is_narrowed:
+        """Return the verdict on all memories, beside `taken` cells; empty: unknown, or not all."""
+        figures = self.state.prune_figures
+        if not figures or not figures.verdict or not self._is_all:
             return ""
-        risky = state.risks[1].risky if state.risks else figures.verdict.risky
         room = (self.size.width - _MARGINS) * 7 // 10 - taken - len(" · ")
-        return verdict_words(replace(figures.verdict, risky=risky), room)
+        return verdict_words(figures.verdict, room)
+
+    def on_resize(self) -> None:
+        """Fit the verdict to the new width, once the screen is styled for it."""
+        if self._page is not None:
+            self.call_later(self.look)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Show another verdict."""
@@ -483,6 +485,13 @@ class RecordsScreen(EditingScreen[Record]):
         if self._whole is None or self._whole[0] != self._asked_of:
             return f"{found} match"
         return f"{found} of {fmt.count(max(self._whole[1], self._rows.loaded, total or 0))}"
+
+    @property
+    def _is_all(self) -> bool:
+        """Whether the list is of the whole company, of all bindings, and of now."""
+        state, here = self.state, self.state.record_scope
+        is_whole = here == Scope(company_id=here.company_id) and not self._is_narrowed
+        return is_whole and state.as_of is None and (self._everywhere or len(state.bindings) == 1)
 
     @property
     def _is_narrowed(self) -> bool:
