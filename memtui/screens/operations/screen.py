@@ -15,7 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
-from memtui.actions import Need
+from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import (
     Filter,
     Invalid,
@@ -593,6 +593,21 @@ class OperationsScreen(ListScreen[Operation]):
 
     # Undo.
 
+    def footer(self) -> list[Action]:
+        """Return the footer's actions; among the records of an operation, to mark one is first."""
+        shown = super().footer()
+        if not self.query_one(OperationDetail).handle:
+            return shown
+        return [ACTIONS["operations.mark"], *(one for one in shown if one.verb != "follow")]
+
+    def close_row(self) -> None:
+        """Go back to the list; the marks of records in the details go."""
+        detail = self.query_one(OperationDetail)
+        if detail.marked:
+            detail.marked.clear()
+            self.draw_detail()
+        super().close_row()
+
     def action_mark(self) -> None:
         """Mark or unmark the row, or in the details the record under the cursor."""
         if not self.query_one(OperationDetail).turn_mark():
@@ -608,7 +623,7 @@ class OperationsScreen(ListScreen[Operation]):
             Invalid: the marked or selected operations changed nothing, or cannot be undone.
         """
         marked, current = self.rows_list.selection.marks.values(), self.current
-        part = sorted(self.query_one(OperationDetail).marked) if self.opened else []
+        part = sorted(self.query_one(OperationDetail).marked)
         if part and current is not None:
             await self._undo_part(current, part)
             return
@@ -649,7 +664,7 @@ class OperationsScreen(ListScreen[Operation]):
             return
         ids = [operation.operation_id]
         await self._refuse_undo(ids)
-        count = fmt.counted(len(records), "marked record")
+        count = f"{len(records):,} of its {fmt.counted(operation.result_count, 'record')}"
         question = Confirm(f"Undo this {operation.operation_type} for {count}?", verb="undo")
         if await self.ask(question):
             await self.undo(ids, records)
