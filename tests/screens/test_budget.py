@@ -152,12 +152,12 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))
+        await until(pilot, lambda: "user ana" in screen_text(app))
         assert app.frame is not None
-        assert app.frame.MODE == "records"
-        await pilot.press("escape", "5")
-        await until(pilot, lambda: texts(app) == ["Likes tea"])
-        app.controller.choose_scope(Scope(company_id="local"))
+        assert app.frame.MODE == "budget"
+        await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.focused, OptionList))
+        assert (app.state.scope, app.state.filter_line) == (Scope(company_id="local"), "")
         await pilot.press("enter")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert app.state.scope.subject_id == "ana"

@@ -138,7 +138,9 @@ def test_offers_are_what_is_remembered_and_whom_the_log_knows(
         assert "510 / 500 ▲" in drawn[1].plain
         assert "5,000 tokens" in drawn[-1].plain
         assert "▲" not in drawn[-1].plain
-        assert ("claude" in drawn[0].plain) == (width >= 100)
+        assert "claude" in drawn[0].plain
+        assert "facts" in drawn[1].plain
+        assert ("notes" in drawn[-1].plain) == (width >= 100)
 
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE if "\ud800" not in text])

@@ -23,7 +23,6 @@ from textual.widgets import OptionList, Static
 from memtui.actions import Need
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
-    Filter,
     Invalid,
     MemtuiError,
     NotFound,
@@ -33,7 +32,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.filters import FilterTarget, format_filter
+from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
@@ -205,7 +204,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         event.stop()
         offer = self.view.offers[event.option_index]
         if not offer.has_context:
-            self._cut(offer)
+            self.talk(self._cut(offer))
             return
         field, name = owner_of(offer.place.scope)
         scope = self.state.scope.model_copy(update={field: name})
@@ -214,11 +213,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         go = GoTo(filter_line=chosen, scope=scope, binding_key=offer.place.binding_key)
         self.post_message(go)
 
-    def _cut(self, offer: Offer) -> None:
-        """Review which of the offered records could go."""
-        chosen = format_filter(Filter(binding_key=offer.share.binding_key if offer.share else None))
-        whose = offer.place.scope
-        self.post_message(GoTo("records", chosen, scope=whose, then="records.prune"))
+    async def _cut(self, offer: Offer) -> None:
+        """Review which of the offered records could go; scope and filter stay."""
+        from memtui.screens.prune import PruneReview
+        from memtui.screens.prune_review import Narrowing
+
+        key = offer.share.binding_key if offer.share else ""
+        await self.visit(PruneReview(self, narrowing=Narrowing(offer.place.scope, key)))
 
     def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
@@ -645,7 +646,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
         place = self.query_one("#budget-offers", OptionRows).highlighted
         if not self.view.places and place is not None:
-            self._cut(self.view.offers[place])
+            await self._cut(self.view.offers[place])
             return
         await self.visit(PruneReview(self, self.view))
 

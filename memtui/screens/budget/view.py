@@ -608,12 +608,21 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
     wide = width >= _WIDE_CELLS
     names = min(_NAME_CELLS, max((len(one.place.name) for one in offers), default=0))
     shares = [one.share for one in offers if one.share]
-    keys = min(_NAME_CELLS, max((len(one.binding_key) for one in shares), default=0))
+    times = Counter(one.place.scope for one in offers)
+    bindings = {
+        one: one.share.binding_key
+        for one in offers
+        if one.share and (wide or times[one.place.scope] > 1)
+    }
+    most = _NAME_CELLS if wide else _LEAST_NAME
+    keys = min(most, max(map(len, bindings.values()), default=0))
+    names = names if wide else max(_LEAST_NAME, names - keys)
     numbers = numbers_width([one.context_tokens for one in shares])
     costs = [fmt.short_money(one.cost, unpriced=one.cost is None) for one in offers if one.share]
     decimals = max(map(after_point, costs), default=0)
-    others = names + numbers + (keys + 72 if wide else 50)
-    cells = max(4, min(_BAR_CELLS[1], width - others))
+    others = names + numbers + keys + (72 if wide else 52 if keys else 50)
+    least = 0 if keys and not wide else 4
+    cells = max(least, min(_BAR_CELLS[1], width - others))
 
     def row(one: Offer) -> Content:
         share, place = one.share, one.place
@@ -631,7 +640,7 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
         could_go.pop(place.scope, None)
         return line(
             lead,
-            display(fit_cell(share.binding_key, keys), style=DIM) if wide else None,
+            display(fit_cell(bindings.get(one, ""), keys), style=DIM) if keys else None,
             display(f"{fmt.counted(share.records, 'record'):>13}"),
             drawn,
             display(f"{cost + ' ' * (decimals - after_point(cost)):>{decimals + 3}}"),
