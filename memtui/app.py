@@ -71,9 +71,9 @@ _GAP_SECONDS = 0.1
 _IDLE_SECONDS = 0.5
 """Idle time before a read that a key interrupted is started again."""
 _RESTED_SECONDS = 10
+"""Idle time before the prunable records are counted."""
 _RECOUNT_SECONDS = 60
 """Seconds from a change to the next count of the prunable records."""
-"""Idle time before the prunable records are counted."""
 _LOOK_SECONDS = 0.1
 """Interval of checking whether a screen still reads, or the app is idle."""
 _KEPT_SECONDS = 12
@@ -802,6 +802,7 @@ class MemtuiApp(App[None]):
         elif self.frame is not None:
             self.controller.check_health()
             self.controller.check_spending()
+            self.controller.ask_silent()
             self.frame.read_again()
 
     def action_picture(self) -> None:

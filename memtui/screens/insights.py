@@ -33,6 +33,8 @@ class Insights(ModalListScreen["Insight"]):
         """Prepare the list; `known`: the insights of everything, where they were found already."""
         super().__init__(state)
         self._known = known
+        """Shown by the first read; later ones look again."""
+        self._everything = known is not None
         self._failed: tuple[str, ...] = ()
         """Sentences about bindings that could not be read."""
 
@@ -59,9 +61,11 @@ class Insights(ModalListScreen["Insight"]):
 
     @property
     def _whose(self) -> str:
-        scope = self.state.record_scope
-        whole = self._known is not None or owner_of(scope)[0] == "company_id"
-        return "everything you see" if whole else owner_words(scope)
+        return "everything you see" if self._is_whole else owner_words(self.state.record_scope)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._everything or owner_of(self.state.record_scope)[0] == "company_id"
 
     def detail(self, row: Insight, width: int) -> Content:
         """Return the details of an insight."""
@@ -72,13 +76,13 @@ class Insights(ModalListScreen["Insight"]):
         """Read all bindings, and keep the insights into the shown owner."""
         from memtui.service.usecases.pruning import plan_everything
 
-        if self._known is not None:
-            return list(self._known)
+        known, self._known = self._known, None
+        if known is not None:
+            return list(known)
         answer = await plan_everything(self.service, self.caller)
         self._failed = tuple(one.sentence for one in answer.failed)
         owner = owner_of(self.state.record_scope)
-        is_whole = owner[0] == "company_id"
-        return [one for one in answer.insights if is_whole or owner_of(one.scope) == owner]
+        return [one for one in answer.insights if self._is_whole or owner_of(one.scope) == owner]
 
     def not_read(self, error: MemtuiError) -> None:
         """Show the error."""

@@ -312,8 +312,10 @@ class StateController:
         self._risks_wait = 0.0
         """The monotonic time before which risks are not looked for again."""
         self._silent: frozenset[str] = frozenset()
-        """The bindings that did not answer then, which are not asked again."""
+        """The bindings that did not answer then, which are not asked until they are well."""
         self._planning = Background(app, "prune-figures")
+        self._changes = 0
+        """How often memories were seen to have changed."""
         self._embedding = Background(app, "embedding")
         self._embedding_shown_at = 0.0
         self._purging = Background(app, "purge")
@@ -529,9 +531,9 @@ class StateController:
         if any(map(tells_of_review, news.operations)):
             self.count_waiting()
         if news.is_part or any(one.operation_type.mutates for one in news.operations):
-            self._risks_due = True
+            self._risks_due, self._changes = True, self._changes + 1
             found = self.state.pruning
-            if found is not None and found.verdict is not None:
+            if found is not None:
                 self.use_pruning(replace(found, verdict=None))
         self._tell(news)
 
@@ -605,6 +607,9 @@ class StateController:
 
         def show(health: BindingHealth) -> None:
             if self.state.resolution and self.state.resolution.binding_key == health.key:
+                was, is_ok = self.state.health, health.health.status == "ok"
+                if is_ok and (was is None or was.health.status != "ok"):
+                    self.ask_silent(health.key)
                 self._set(replace(self.state, health=health))
 
         def failed(error: MemtuiError) -> None:
@@ -674,15 +679,23 @@ class StateController:
 
         self._risking.latest(check, show, failed)
 
+    def ask_silent(self, *keys: str) -> None:
+        """Look for risks again in bindings that did not answer; without keys in all of these."""
+        again = self._silent.intersection(keys or self._silent)
+        self._silent -= again
+        self._risks_due |= bool(again)
+
     def count_prunable(self, count: Callable[[AppState], Awaitable[PruneFigures | None]]) -> None:
         """Count prunable records in the background if unknown; not for the past."""
-        state = self.state
+        state, changes = self.state, self._changes
         known = state.prune_figures
         if state.session is None or state.as_of is not None or (known and known.verdict):
             return
 
         def show(found: PruneFigures | None) -> None:
             if self.state.prune_figures is known and _asked_of(state) == _asked_of(self.state):
+                if found is not None and changes != self._changes:
+                    found = replace(found, verdict=None)
                 self.use_pruning(found)
 
         def failed(error: MemtuiError) -> None:

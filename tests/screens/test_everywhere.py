@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from memtui.screens.dialogs import Choose, ConflictScreen, EditText
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
+from memtui.screens.state import AppState, PruneFigures
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from memtui.service.usecases import forgetting
@@ -171,9 +174,12 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("5")
         await until(pilot, lambda: re.search("user +ana .*1 of 2 could go", screen_text(app)))
         await pilot.press("4")
-        verdict = re.compile(r"7 memories: \d+ tokens, \$0\.\d+ a session, (2 risky, )?2 doubled")
+        await until(pilot, lambda: len(rows(app)) == 3)
+        assert "7 memories" not in screen_text(app)  # of which this binding has a part
+        await pilot.press("0")
+        verdict = re.compile(r"7 memories: \d+ tokens, \$0\.\d+ a session, 2 doubled")
         await until(pilot, lambda: verdict.search(screen_text(app)))
-        await pilot.press("1", "s")
+        await pilot.press("0", "1", "s")
         await until(pilot, lambda: "project mech  1 of 5 could go" in screen_text(app))
         await pilot.press("escape", "P")
         await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
@@ -215,6 +221,9 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         review = app.screen
         await pilot.press("A", "n")
         await until(pilot, lambda: "No record of project mech was written" in screen_text(app))
+        await write_notes(service, caller, ["Sails on Fridays"], "yard")
+        await pilot.press("r")
+        await until(pilot, lambda: "No record of project yard was written" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is review and "5 marked" in screen_text(app))
 
@@ -301,6 +310,72 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
         await pilot.press("ctrl+l")
         await until(pilot, lambda: len(rows(app)) == 2 and "no answer from" in counted(app))
         assert toasts(app) == told, "nothing has changed that was not told"
+
+
+@pytest.mark.parametrize("active", ["default", "shelf"])
+async def test_risks_are_looked_for_again_in_a_binding_that_answers_again(
+    active: str,
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+) -> None:
+    shelf, gone = tmp_path / "shelf", tmp_path / "gone"
+    await fill(service, caller, shelf)
+    async with running(paths, settings, "records") as (app, pilot):
+
+        def unchecked() -> tuple[str, ...] | None:
+            """Look for risks, and return the bindings that were never checked."""
+            app.controller.check_risks()
+            return app.state.risks[1].unchecked_bindings if app.state.risks else None
+
+        def health() -> str:
+            return app.state.health.health.status if app.state.health else ""
+
+        shelf.rename(gone)
+        shelf.write_text("no folder")
+        app.controller.choose(binding_key=active)
+        await until(pilot, lambda: health() == ("ok" if active == "default" else "down"))
+        await until(pilot, lambda: unchecked() == ("shelf",))
+        shelf.unlink()
+        gone.rename(shelf)
+        if active == "shelf":
+            app.controller.check_health()
+            await until(pilot, lambda: health() == "ok")
+        else:
+            await pilot.press("r")
+        await until(pilot, lambda: unchecked() == ())
+
+
+async def test_a_change_during_a_count_leaves_no_verdict(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["Deploy from main"])
+    async with running(paths, settings, "records") as (app, pilot):
+        counts, changed = asyncio.Event(), asyncio.Event()
+
+        async def count(state: AppState) -> PruneFigures | None:
+            found = await count_unasked(state)
+            counts.set()
+            await changed.wait()
+            return found
+
+        def seen(text: str) -> bool:
+            return text in screen_text(app)
+
+        for text in ("Sails on Fridays", "Rests on Sundays"):
+            app.controller.count_prunable(count)
+            await counts.wait()
+            await write_notes(service, caller, [text])
+            await until(pilot, partial(seen, text))
+            changed.set()
+            await until(pilot, lambda: app.state.prune_figures)
+            found = app.state.prune_figures
+            assert found is not None
+            assert found.verdict is None
+            counts.clear()
+            changed.clear()
 
 
 async def test_a_duplicate_stays_whose_other_copy_went_meanwhile(
