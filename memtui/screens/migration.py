@@ -235,7 +235,8 @@ class Migration(StepScreen):
         whole = bool(self._state and self._state.verified_whole)
         targets = fmt.counted(len(self._source.targets), "target")
         asked = f"Let {there} serve the {targets} of {here}?"
-        detail = f"No record is touched; {here} stays as it is, and b rolls back."
+        back = self.state.keymap.label("migration.back")
+        detail = f"No record is touched; {here} stays as it is, and {back} rolls back."
         question: Dialog[Any] = Confirm(asked, verb="cut over", detail=detail, otherwise="leave it")
         if not whole:
             detail = f"{here} could not be listed completely: it may hold more records.\n{detail}"

@@ -240,9 +240,10 @@ class FooterEntry:
 
 def entry_content(entry: FooterEntry) -> Content:
     """Return a key and its label; a disabled one is struck through, so that it needs no colour."""
+    key = f"{entry.key} " if entry.key else ""
     if entry.reason:
-        return Content.styled(f"{entry.key} ", DIM) + display(entry.label, style=f"{DIM} strike")
-    return Content.styled(f"{entry.key} ", f"bold {ACCENT}") + display(entry.label)
+        return Content.styled(key, DIM) + display(entry.label, style=f"{DIM} strike")
+    return Content.styled(key, f"bold {ACCENT}") + display(entry.label)
 
 
 def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, ...]:

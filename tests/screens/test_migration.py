@@ -213,6 +213,7 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
             await pilot.press("l")
             await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
             assert "cannot be listed completely" in screen_text(app)
+            assert "stays as it is, and u rolls back." in screen_text(app)
             await typed(pilot, "y")
             assert await serving(service, caller, "plugin")
             await typed(pilot, "default")

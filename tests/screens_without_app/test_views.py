@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.screens.base import scope_view
 from memtui.screens.bindings.view import BindingsView, row_detail, rows_of
+from memtui.screens.keymap import Keymap, load_keymap
 from memtui.screens.open_source import source_filter
 from memtui.screens.query.screen import (
     QueryView,
@@ -142,6 +143,16 @@ def test_problems_are_counted_listed_and_placed() -> None:
     assert any("and 10 more" in one for one in shown)
     problem = next(row for row in rows if row.problem)
     assert "o opens it" in row_detail(problem, view, state(), WIDTH).plain
+
+
+def test_the_details_of_a_binding_name_the_keys_in_force() -> None:
+    view = BindingsView((binding("b"),), findings=())
+    row = next(row for row in rows_of(view, state()) if row.binding)
+    keymap = load_keymap({"review.rules": "f8", "bindings.configure": "f9"})
+    for moved, rules, changes in ((Keymap(), "H", "e"), (keymap, "f8", "f9")):
+        shown = row_detail(row, view, state(keymap=moved), WIDTH * 3).plain
+        assert f"no rule holds writes; Q, then {rules}, sets rules" in shown
+        assert f"Config   {changes} changes it" in shown
 
 
 def test_findings_are_offered_and_unusable_ones_say_so() -> None:

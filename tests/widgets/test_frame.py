@@ -189,6 +189,11 @@ def test_a_disabled_key_is_told_by_more_than_its_colour() -> None:
     assert not any("strike" in str(span.style) for span in entry_content(entry("edit")).spans)
 
 
+def test_an_action_without_a_key_has_no_gap_before_its_label() -> None:
+    for reason in ("", "No."):
+        assert entry_content(FooterEntry("x.sync", "", "sync", "", reason)).plain == "sync"
+
+
 def test_a_sparkline_goes_from_zero_to_the_largest() -> None:
     assert sparkline([0, 4, 8], 10) == "▁▅█"
     assert sparkline([1, 2, 3, 4], 2) == "▆█"

@@ -311,7 +311,7 @@ class BindingsScreen(MemtuiScreen):
             missing |= _unfit(row.binding, view)
         self.missing = missing
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
-        more = (ACTIONS[f"bindings.{verb}"] for verb in _MORE)
+        more = map(ACTIONS.__getitem__, ("app.palette", *(f"bindings.{verb}" for verb in _MORE)))
         self.query_one("#binding-more", KeyFooter).entries = (
             action_entries(more, state.keymap, self.why_disabled, {}) if row.binding else ()
         )

@@ -399,7 +399,8 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
         (kind.replace("_", " "), template)
         for kind, template in (company.link_templates if company else {}).items()
     ]
-    shown = links or [("none", "a source opens at its own reference; e gives it an address")]
+    key = state.keymap.label("bindings.configure")
+    shown = links or [("none", f"a source opens at its own reference; {key} gives it an address")]
     hint = (
         "A binding connects this company to a memory store; its targets say whose records go there."
     )
@@ -411,7 +412,7 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
 def _binding_detail(
     row: TreeRow, binding: BindingView, view: BindingsView, state: AppState, width: int
 ) -> Content:
-    health = view.healths.get(binding.key)
+    key, health = state.keymap.label, view.healths.get(binding.key)
     mark, word, style = health_words(binding, health)
     head = display(f"{binding.provider_key}·{binding.key}", limit=100, style=STRONG)
     blocks = [line(head, display(f"{mark} {word}", style=style), gap="  ")]
@@ -425,21 +426,24 @@ def _binding_detail(
         blocks.append(display(row.problem.message, limit=2_000))
         if row.problem.location:
             place = f"{row.problem.location.path}:{row.problem.location.line}"
-            blocks += [display(place, limit=600, style=ACCENT), display("o opens it", style=DIM)]
-    targets = ", ".join(target_words(one) for one in binding.targets) or "nobody; l sets one"
+            blocks += [
+                display(place, limit=600, style=ACCENT),
+                display(f"{key('bindings.open')} opens it", style=DIM),
+            ]
+    targets = ", ".join(target_words(one) for one in binding.targets)
     config = [
         (name, value if isinstance(value, str) else json_text(value))
         for name, value in binding.config.items()
     ]
     facts = [
-        ("serves", targets),
+        ("serves", targets or f"nobody; {key('bindings.target')} sets one"),
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         ("captures", capture_words(binding.captures) or "nothing; “captures” in ctrl+p chooses"),
         (
             "review",
             "; ".join(one.name for one in binding.review)
-            or "no write waits for review; Q, then w, sets the rules",
+            or f"no rule holds writes; {key('app.review')}, then {key('review.rules')}, sets rules",
         ),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
@@ -454,7 +458,9 @@ def _binding_detail(
         ("added", exact(binding.created_at, state.zone)),
     ]
     blocks += [Content(""), *pairs(facts, width)]
-    heading = display("Config", style=STRONG) + display("   E changes it", style=DIM)
+    heading = display("Config", style=STRONG) + display(
+        f"   {key('bindings.configure')} changes it", style=DIM
+    )
     shown = pairs(config, width) or [display("all at its defaults", style=DIM)]
     blocks += [Content(""), heading, *shown]
     return lines(blocks)
@@ -466,7 +472,7 @@ def _limit_facts(kind: str, name: str, state: AppState) -> Iterator[tuple[str, s
     for one in own:
         yield "limit", spending.stand(one, spending.period(one, state.true_clock(), state.zone))
     if not own:
-        yield "limit", "none; $ sets one"
+        yield "limit", f"none; {state.keymap.label('app.limits')} sets one"
 
 
 def _step_facts(
