@@ -481,7 +481,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("undo", "u", "Undo the last change.", _CHANGE),
         _REDO,
-        _do("prune", "P", "Review which of all records you see could go, and why.", _SERVICE),
+        _do(
+            "prune",
+            "P",
+            "Review which of all records could go, and why; the filter risk:any lists risky ones.",
+            _SERVICE,
+        ),
         _do("pin", "p", "Pin what is marked, or the record; unpin what is pinned.", _CORRECTION),
         _do(
             "expire",

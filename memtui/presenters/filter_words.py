@@ -87,7 +87,8 @@ def understood(chosen: Filter, zone: tzinfo) -> str:
     """Return a filter in words, with moments in `zone`: `type is not query, agent is a or b`."""
     said = list(_said(chosen, zone))
     if chosen.alternatives:
-        said.append(" or ".join(understood(one, zone) for one in chosen.alternatives))
+        parts = (" and ".join(_said(one, zone)) for one in chosen.alternatives)
+        said.append(" or ".join(f"({one})" if " and " in one else one for one in parts))
     return ", ".join(said)
 
 

@@ -56,6 +56,9 @@ def test_a_term_is_completed_by_fields_and_what_they_take(line: str, offered: li
         ("deploy branch ~dply -draft -old -~wrd", (
             "has deploy and branch, has what is like dply, without draft or old, "
             "without what is like wrd")),
+        ("agent:coding type:query or agent:ops,qa type:write or by:user", (
+            "(agent is coding and type is query) or (agent is ops or qa and type is write) "
+            "or by any user")),
     ],
 )  # fmt: skip
 def test_a_filter_is_said_in_words(line: str, said: str) -> None:

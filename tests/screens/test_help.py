@@ -95,7 +95,9 @@ async def test_the_palette_finds_actions_of_other_screens_and_goes_there(
 
 async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
-        await pilot.press("ctrl+p", *"everywhere help")
+        await pilot.press("ctrl+p", *"risky ones")
+        await until(pilot, lambda: "risk:any" in screen_text(app))
+        await pilot.press("escape", "ctrl+p", *"everywhere help")
         await until(pilot, lambda: "Everywhere: help" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Help))
