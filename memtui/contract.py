@@ -1309,6 +1309,9 @@ class Adapter(ABC):
     lacks `metadata` cannot store the other fields there either."""
     pinned_weight: ClassVar[float] = 1.0
     """The factor by which a query multiplies a pinned record's score."""
+    numbers_equals: ClassVar[bool] = False
+    """It numbers records of equal ids in a file by their order (`ID`, `ID~2`), so that each has the
+    id of another where one is missing: an undo brings them back together."""
     speaks_plugin_contract: ClassVar[bool] = False
     """It is a client of a memory plugin, which `memtui bindings conformance` can check."""
 

@@ -82,6 +82,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     """
 
     config_model: ClassVar[type[FilesConfig]] = FilesConfig
+    numbers_equals = True
     capabilities = Capabilities(
         browse=True, writable=False, full_text=True, watch=True, without=True
     )

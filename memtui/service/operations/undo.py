@@ -282,7 +282,7 @@ class Undo(ServiceModule):
         parts: dict[str, list[str]] = {}
         with self._runtime.database.read() as database:
             for name in records:
-                found = [one for one in done if _ids_left(database, one, name)]
+                found = [one for one in done if self._ids_left(database, one, name)]
                 if len({one.binding_key for one in found}) > 1:
                     found = [one for one in found if one.binding_key == done[0].binding_key]
                 if not found:
@@ -290,6 +290,25 @@ class Undo(ServiceModule):
                 for one in found:
                     parts.setdefault(one.operation_id, []).append(name)
         return dict(parts)
+
+    def _ids_left(self, database: DatabaseConnection, operation: Operation, name: str) -> set[str]:
+        """Return the ids of a record, by any of its ids, whose change was not undone.
+
+        Those of a record that got another id are two. With it come back the equal records of one
+        file, where the provider numbers them.
+        """
+        company_id, operation_id = operation.scope.company_id, operation.operation_id
+        key = operation.binding_key or ""
+        left = journal.in_force(database, company_id, operation_id) - {journal.SETTINGS}
+        ids = left.intersection(journal.ids_of(database, company_id, key, name))
+        steps = journal.steps(database, company_id, operation_id)
+        pair = journal.exchanged(operation.operation_type, steps) or ()
+        both = {before.handle.provider_record_id for before, _ in pair} & left
+        ids |= both if ids & both else set()
+        if not ids or not self._runtime.providers.load(operation.provider_key or "").numbers_equals:
+            return ids
+        stems = {_COPY.sub("", one) for one in ids}
+        return {one for one in left if _COPY.sub("", one) in stems}
 
     def _done_together(self, caller: Caller, operation_id: str | None) -> list[Operation]:
         """Return an operation and the others of its group, without those undone already."""
@@ -473,7 +492,7 @@ class Undo(ServiceModule):
             if records:
                 chosen: set[str] = set()
                 for name in records:
-                    if not (ids := _ids_left(database, operation, name)):
+                    if not (ids := self._ids_left(database, operation, name)):
                         raise _not_of(operation, name)
                     chosen |= ids
                 part = [one for one in steps if one[0].handle.provider_record_id in chosen]
@@ -840,23 +859,6 @@ def _refuse_decided(
         row = pending.one(database, entry.caller.company_id, one.key["pending_id"])
         if (row is None) is not (one.after is None) or (row is not None and row.decider):
             raise Conflict(f"The {one.name} was decided on since; undo what came after it first.")
-
-
-def _ids_left(database: DatabaseConnection, operation: Operation, name: str) -> set[str]:
-    """Return the ids of a record, by any of its ids, whose change was not undone.
-
-    Those of a record that got another id are two. With it come back the equal records of one file,
-    which providers number by their order (`ID`, `ID~2`).
-    """
-    company_id, operation_id = operation.scope.company_id, operation.operation_id
-    key = operation.binding_key or ""
-    left = journal.in_force(database, company_id, operation_id) - {journal.SETTINGS}
-    ids = left.intersection(journal.ids_of(database, company_id, key, name))
-    steps = journal.steps(database, company_id, operation_id)
-    pair = journal.exchanged(operation.operation_type, steps) or ()
-    both = {before.handle.provider_record_id for before, _ in pair} & left
-    stems = {_COPY.sub("", one) for one in (ids | both if ids & both else ids)}
-    return {one for one in left if _COPY.sub("", one) in stems}
 
 
 def _not_of(operation: Operation, name: str) -> Invalid:

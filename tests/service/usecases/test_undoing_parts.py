@@ -12,6 +12,7 @@ from memtui.contract import (
     Conflict,
     ForgetRequest,
     Invalid,
+    RecordHandle,
     Scope,
     SourceRef,
     WriteRequest,
@@ -94,6 +95,28 @@ async def test_records_that_come_back_by_single_writes_are_named_by_any_of_their
         assert await texts(service, caller, scope) == sorted(_TEXTS)
     finally:
         await service.close()
+
+
+async def test_an_id_that_ends_like_a_number_of_another_is_a_record_of_its_own(
+    paths: Paths, settings: Settings
+) -> None:
+    caller = Caller(company_id="acme", principal="user:ana", channel="test")
+    scope = Scope(company_id="acme", subject_id="ana")
+    FakeAdapter.reset()
+    service = await start(paths, settings, caller)
+    source = SourceRef(kind="manual_note", company_id="acme")
+    ids = ("note", "note~2")
+    for one in ids:
+        asked = WriteRequest(scope=scope, source=source, content=f"Is {one}", record_id=one)
+        await service.write(caller, asked)
+    handles = [RecordHandle(provider_key="fake", provider_record_id=one) for one in ids]
+    request = ForgetRequest(scope=scope, handles=handles)
+    forgot = (await service.forget(caller, request)).operation_id
+    await service.undo(caller, forgot, records=["note"])
+    assert await texts(service, caller, scope) == ["Is note"]
+    await service.undo(caller, forgot, records=["note~2"])
+    assert await texts(service, caller, scope) == ["Is note", "Is note~2"]
+    await service.close()
 
 
 async def test_the_command_names_only_the_records_that_came_back(
