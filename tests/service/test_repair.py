@@ -277,6 +277,21 @@ async def test_what_was_spent_is_added_up_again(lived: Lived) -> None:
     await service.close()
 
 
+async def test_spending_that_cannot_be_added_up_is_named(lived: Lived) -> None:
+    service = await opened(lived)
+    spend(service, used("1.5"), at=NOW)
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
+    for file in lived.paths.archive.rglob("*usage*.parquet"):
+        cut(file, 100)
+    cut(lived.paths.database, 30_000)
+    wanted = plan(lived.paths, lived.settings, NOW)
+    done = repair(lived.paths, lived.settings, wanted, principal="user:ana", now=NOW)
+    [[*known, problem]] = [one.problems for one in done.companies]
+    assert known == list(wanted.companies[0].problems)
+    assert problem.startswith("The spending limits of local begin again at 0: ")
+
+
 async def test_without_an_archive_the_log_begins_with_the_gap(lived: Lived) -> None:
     shutil.rmtree(lived.paths.archive)
     lived.paths.database.unlink()

@@ -557,14 +557,17 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
         invocation.out.say(line)
     if not yes:
         confirm("Rebuild the manifest?" if wanted.manifests else "Put a new database in place?")
-    await asyncio.to_thread(
+    done = await asyncio.to_thread(
         repairing.repair, paths, settings, wanted, principal=settings.principal, now=now
     )
     if wanted.manifests:
-        invocation.out.answer(wanted, ["Repaired; each segment is what the log says of it."])
+        invocation.out.answer(done, ["Repaired; each segment is what the log says of it."])
         return 0
     first = wanted.companies[0].company_id
-    invocation.out.answer(wanted, [f"Repaired; a new database is in {paths.data}."])
+    for planned, one in zip(wanted.companies, done.companies, strict=True):
+        for problem in one.problems[len(planned.problems) :]:
+            invocation.out.say(problem)
+    invocation.out.answer(done, [f"Repaired; a new database is in {paths.data}."])
     invocation.out.say(
         "Its companies are read-only until each has an owner: "
         f"memtui --company {first} companies members add {settings.principal} --role owner"

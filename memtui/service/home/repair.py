@@ -411,8 +411,10 @@ def _needs_no_config(provider: type[Adapter], folder: Path) -> bool:
 
 def repair(
     paths: Paths, settings: Settings, wanted: Repair, *, principal: str, now: datetime
-) -> None:
-    """Carry out a plan. If killed at any moment, it can be repeated. Blocking.
+) -> Repair:
+    """Carry out a plan, and return it with the problems that only this showed. Blocking.
+
+    If killed at any moment, it can be repeated.
 
     Raises:
         Invalid: the home cannot be written.
@@ -433,11 +435,11 @@ def repair(
                 ) as database:
                     for company_id in wanted.manifests:
                         remake_manifest(database, ArchiveFolder(paths.archive, company_id))
-            elif settings.database_url:
+                return wanted
+            if settings.database_url:
                 with closing(Database.open(paths.database, settings.database_url)) as database:
-                    _fill(database, paths, wanted, principal, now)
-            else:
-                _replace(paths, wanted, principal, now)
+                    return _fill(database, paths, wanted, principal, now)
+            return _replace(paths, wanted, principal, now)
     except Timeout as error:
         raise Unavailable(
             "Another memtui is repairing this home; wait until it is done."
@@ -449,12 +451,12 @@ def repair(
         ) from error
 
 
-def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
+def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> Repair:
     fresh = paths.database.with_name(f"{paths.database.name}.repairing")
     for end in _DATABASE_ENDS:
         fresh.with_name(fresh.name + end).unlink(missing_ok=True)
     with closing(Database.open(fresh)) as database:
-        _fill(database, paths, wanted, principal, now)
+        done = _fill(database, paths, wanted, principal, now)
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     aside = _aside(paths.database, now)
@@ -464,6 +466,7 @@ def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> Non
             old.rename(aside.with_name(aside.name + end))
     fresh.rename(paths.database)
     sync_folder(paths.data)
+    return done
 
 
 def _aside(database: Path, now: datetime) -> Path:
@@ -486,7 +489,10 @@ def _keep_unnamed(paths: Paths, company_id: str) -> None:
         path.rename(path.with_name(_KEPT + path.name))
 
 
-def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
+def _fill(
+    database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime
+) -> Repair:
+    done = []
     with database.write() as connection:
         for company in wanted.companies:
             manifest = ArchiveFolder(paths.archive, company.company_id).read()
@@ -496,9 +502,11 @@ def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now:
                     "again."
                 )
             _begin_log(connection, manifest)
-            _add_up(connection, paths, manifest)
+            problems = (*company.problems, *_add_up(connection, paths, manifest))
+            done.append(company.model_copy(update={"problems": problems}))
             appending.append(connection, _gap(company, manifest, principal, now))
             _fill_settings(connection, company, now)
+    return wanted.model_copy(update={"companies": tuple(done)})
 
 
 def _fill_settings(connection: DatabaseConnection, company: RestoredCompany, now: datetime) -> None:
@@ -540,15 +548,18 @@ def _begin_log(connection: DatabaseConnection, manifest: Manifest) -> None:
         connection.execute(insert(HEADS), values)
 
 
-def _add_up(connection: DatabaseConnection, paths: Paths, manifest: Manifest) -> None:
-    """Add up what the sealed operations spent, as far as they can be read."""
+def _add_up(connection: DatabaseConnection, paths: Paths, manifest: Manifest) -> Iterator[str]:
+    """Add up what the sealed operations spent; yield a sentence where they cannot be read."""
+    company_id = manifest.company_id
     if manifest.segments:
-        with (
-            suppress(MemtuiError),
-            closing(Archive(paths.archive, DuckDb())) as archive,
-            archive.read(manifest.company_id, manifest.segments) as sealed,
-        ):
-            add_up_sealed(connection, manifest.company_id, sealed)
+        try:
+            with (
+                closing(Archive(paths.archive, DuckDb())) as archive,
+                archive.read(company_id, manifest.segments) as sealed,
+            ):
+                add_up_sealed(connection, company_id, sealed)
+        except MemtuiError as error:
+            yield f"The spending limits of {company_id} begin again at 0: {error}"
 
 
 def _gap(
