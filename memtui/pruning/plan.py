@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import PrivateAttr
 
@@ -50,6 +50,11 @@ class PrunePlan(Model):
     """All records of the scope, in the order given."""
     candidates: tuple[PruneCandidate, ...]
     _size_of: Callable[[Sequence[Record]], int] = PrivateAttr()
+
+    def __init__(self, size_of: Callable[[Sequence[Record]], int], **fields: Any) -> None:
+        """`size_of`: returns the tokens of records in a context; `fields`: the others, by name."""
+        super().__init__(**fields)
+        self._size_of = size_of
 
     @property
     def marked(self) -> tuple[Record, ...]:
@@ -191,7 +196,8 @@ def make_plan(
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
     expired = {one.record.handle for one in candidates if one.reason is Reason.EXPIRED}
-    plan = PrunePlan(
+    return PrunePlan(
+        size_of,
         items=tuple(
             PlanItem(
                 record=record,
@@ -206,18 +212,15 @@ def make_plan(
         ),
         candidates=tuple(candidates),
     )
-    plan._size_of = size_of  # noqa: SLF001 - the plan's own module
-    return plan
 
 
 def joined(plans: Sequence[PrunePlan], size_of: Callable[[Sequence[Record]], int]) -> PrunePlan:
     """Return the plans of several owners as one, whose records have the given size together."""
-    plan = PrunePlan(
+    return PrunePlan(
+        size_of,
         items=tuple(item for one in plans for item in one.items),
         candidates=tuple(candidate for one in plans for candidate in one.candidates),
     )
-    plan._size_of = size_of  # noqa: SLF001 - the plan's own module
-    return plan
 
 
 def _line(sign: Literal["-", " "], item: PlanItem, why: str) -> PlanLine:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import PrivateAttr
 
@@ -118,6 +118,11 @@ class ContextPlan(PruneAnswer):
     """The plans for all facts of one context, and the context without some of them."""
 
     _parts: _Parts = PrivateAttr()
+
+    def __init__(self, parts: _Parts, **fields: Any) -> None:
+        """`parts`: the context that is planned; `fields`: those of `PruneAnswer`, by name."""
+        super().__init__(**fields)
+        self._parts = parts
 
     @property
     def tokens_before(self) -> int:
@@ -256,9 +261,9 @@ def _planned(
             for key, plan in plans.items()
         }
     outcomes = {one.binding_key: one for _, own in found for one in own.bindings}
-    plan = ContextPlan(bindings=tuple(outcomes.values()), plans=plans, budget=budget, stuck=stuck)
-    plan._parts = parts  # noqa: SLF001 - its own module
-    return plan
+    return ContextPlan(
+        parts, bindings=tuple(outcomes.values()), plans=plans, budget=budget, stuck=stuck
+    )
 
 
 def _going(parts: _Parts, budget: int) -> frozenset[_Name] | None:
