@@ -58,5 +58,5 @@ def totals(figures: RiskFigures) -> str:
         return f"{figures.sentence}; memtui doctor --risks checks them"
     why = ", ".join(f"{number:,} {WORDS[one]}" for one, number in figures.by_reason.items())
     risky = counted(figures.risky, "record") if figures.risky else "no record"
-    gone = f"; {figures.dismissed:,} with risks that are none" if figures.dismissed else ""
+    gone = f"; {figures.dismissed:,} dismissed" if figures.dismissed else ""
     return f"{risky}{f' ({why})' if why else ''}{gone}; {figures.sentence}"

@@ -354,9 +354,9 @@ class _Search:
     def _of_use(self, record: Record, use: RetrievalTally) -> Iterator[PruneCandidate]:
         made, rules = record.created_at, self.rules
         if use.not_helped > use.helped:
-            words = f"It was marked as not helpful {_times(use.not_helped)}"
+            words = f"It was marked as not helpful {times(use.not_helped)}"
             sentence = (
-                f"{words}, and as helpful {_times(use.helped)}." if use.helped else f"{words}."
+                f"{words}, and as helpful {times(use.helped)}." if use.helped else f"{words}."
             )
             yield self._found(record, Reason.DID_NOT_HELP, sentence)
         if use.count:
@@ -539,7 +539,8 @@ def _id(record: Record) -> str:
     return f"{record.handle.provider_key}\x1f{record.handle.provider_record_id}"
 
 
-def _times(count: int) -> str:
+def times(count: int) -> str:
+    """Return how often something happened: `once`, `1,200 times`."""
     return "once" if count == 1 else f"{count:,} times"
 
 

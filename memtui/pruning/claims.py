@@ -454,7 +454,7 @@ class Claim:
 def excluded(earlier: Claim, later: Claim) -> str | None:
     """Return how a later text excludes an earlier one, as the rest of a sentence.
 
-    None: nothing shows that it does. Of two facts nothing is said.
+    None: nothing shows that it does. At most one of them is a fact.
     """
     fact = earlier.fact or later.fact
     prose = later if earlier.fact else earlier
@@ -463,8 +463,6 @@ def excluded(earlier: Claim, later: Claim) -> str | None:
         if (fact.value.text, "") not in all_found and any(all_found):
             was, now = next(filter(None, all_found))
             return _told(was, now) if earlier.fact else _told(now, was)
-    if earlier.fact and later.fact:
-        return None
     for one in earlier.sentences:
         for other in later.sentences:
             shared = one.topics & other.topics

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from memtui.contract import Record
-from memtui.pruning.candidates import Reason, RetrievalTally, unread_since
+from memtui.pruning.candidates import Reason, RetrievalTally, times, unread_since
 
 _HARMFUL_OR_NEEDLESS = frozenset(
     {
@@ -89,9 +89,9 @@ def worth_of(
         standing = Standing.IN_USE
     made = record.created_at or record.updated_at
     words = [
-        f"helped {_times(use.helped)}" if use.helped else "",
-        f"did not help {_times(use.not_helped)}" if use.not_helped else "",
-        f"delivered {_times(use.count)}" if use.count else "never delivered",
+        f"helped {times(use.helped)}" if use.helped else "",
+        f"did not help {times(use.not_helped)}" if use.not_helped else "",
+        f"delivered {times(use.count)}" if use.count else "never delivered",
         _age(now - made) if made else "of unknown age",
         _counted(tokens, "token"),
     ]
@@ -107,10 +107,6 @@ def worth_of(
 
 def _age(age: timedelta) -> str:
     return f"{_counted(age.days, 'day')} old" if age.days > 0 else "made today"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -322,9 +322,11 @@ def _lines(planned: PruneAnswer) -> Iterator[Line]:
 
 def _left(planned: PruneAnswer) -> Iterator[Line]:
     """Yield candidates that are not marked, their reasons, and why they cannot be forgotten."""
+    from memtui.pruning.candidates import Reason
+
     for key, plan in planned.plans.items():
         items = {item.record.handle: item for item in plan.items}
-        others = (one for one in plan.candidates if one.reason != "least_worth")
+        others = (one for one in plan.candidates if one.reason is not Reason.LEAST_WORTH)
         for handle, reasons in groupby(others, key=lambda one: one.record.handle):
             item = items[handle]
             if item.marked:

@@ -51,7 +51,9 @@ def test_each_command_stands_in_one_section_and_they_do_not_become_more() -> Non
     assert {one.removesuffix(" COMMAND --help") for one in BEGIN} <= paths
 
 
-@pytest.mark.parametrize("folder", ["memtui", "docs", "README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "folder", ["memtui", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+)
 def test_a_command_that_a_sentence_names_is_there(folder: str) -> None:
     paths = dict(walk())
     place = ROOT / folder
