@@ -180,6 +180,8 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
     if idle:
         supported = [f"{word}:" for field, word in WORD_OF.items() if field in SUPPORTED[target]]
         supported += [f"{word}:" for word in USES if "uses" in SUPPORTED[target]]
+        named = {one.partition(" ")[0] for one in idle}  # such as `read: beside “or”`
+        supported = [one for one in supported if one not in named]
         one = [f"{WORD_OF[field]}:" for field in WORD_OF if field in _CHOOSES.get(target, ())]
         only = (
             f" {' '.join(one)} {'takes' if len(one) == 1 else 'each take'} one value."

@@ -509,7 +509,7 @@ def test_a_term_that_narrows_nothing_stops_all_alternatives() -> None:
     assert supported_by(chosen, FilterTarget.RECORDS) == Filter()
     with pytest.raises(Invalid, match="binding: beside “or” cannot narrow records"):
         refuse_unsupported(parse_filter("binding:a or tag:b", now=NOW), FilterTarget.RECORDS)
-    with pytest.raises(Invalid, match="read: beside “or” cannot"):
+    with pytest.raises(Invalid, match=r"read: beside “or” cannot (?!.* read: )"):
         refuse_unsupported(parse_filter("read:never or tag:b", now=NOW), FilterTarget.FACTS)
     chosen = parse_filter("binding:a or tag:b", now=NOW)
     assert unsupported(chosen, FilterTarget.QUESTIONS) == ["or"]

@@ -156,9 +156,9 @@ def refuse_passed(
             continue
         refused = _refused(one.action, by_ai=entry.caller.by_ai)
         if entry.operation_type in refused:
-            raise LimitPassed(_sentence(one, zone))
+            raise LimitPassed(_sentence(one, zone, by_ai=entry.caller.by_ai))
         if OperationType.QUERY in refused:
-            entry.no_search = _sentence(one, zone)
+            entry.no_search = _sentence(one, zone, by_ai=entry.caller.by_ai)
 
 
 def _refused(action: LimitAction, *, by_ai: bool) -> frozenset[OperationType]:
@@ -172,17 +172,19 @@ def _refused(action: LimitAction, *, by_ai: bool) -> frozenset[OperationType]:
 _ENDS: Mapping[LimitAction, str] = {
     LimitAction.NO_SEARCH: "nothing is searched or embedded for it",
     LimitAction.READ_ONLY: "nothing is written for it",
-    LimitAction.REFUSE: "nothing is read, searched or written for it",
+    LimitAction.REFUSE: "nothing is searched, written or put into a context for it",
 }
 
 
-def _sentence(one: SpendingStatus, zone: tzinfo | None) -> str:
+def _sentence(one: SpendingStatus, zone: tzinfo | None, *, by_ai: bool) -> str:
     """Say what a passed limit refuses; not its amount, which not everybody may see."""
+    refuses_all = one.action is LimitAction.REFUSE and by_ai
+    ends = "nothing is read, searched or written for it" if refuses_all else _ENDS[one.action]
     is_company = one.target_type is LimitTarget.COMPANY
     whose = "company" if is_company else f"{one.target_type} {one.target_id}"
     until = one.until.astimezone(zone)
     return (
-        f"The {whose} has passed its spending limit of a {one.period}, so {_ENDS[one.action]} "
+        f"The {whose} has passed its spending limit of a {one.period}, so {ends} "
         f"until {until:%Y-%m-%d %H:%M}; a person can raise it with `memtui budget set`."
     )
 

@@ -172,7 +172,9 @@ async def test_a_target_moves_to_the_binding_that_is_set_last(
     service: MemoryService, caller: Caller
 ) -> None:
     await service.bindings.add(caller, "second", "fake", {})
-    await service.bindings.set_target(caller, "company", "ignored", "second")
+    with pytest.raises(Invalid, match="is that of acme; name no other"):
+        await service.bindings.set_target(caller, "company", "other", "second")
+    await service.bindings.set_target(caller, "company", "", "second")
     resolved = await service.resolve(caller, Scope(company_id="acme"))
     assert resolved.binding_key == "second"
     assert [len(view.targets) for view in await service.bindings.all(caller)] == [0, 1]

@@ -638,7 +638,7 @@ def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
 
 
 async def bindings_discover(
-    session: FirstSession,
+    invocation: Invocation,
     *,
     add: Annotated[
         list[str] | None,
@@ -657,17 +657,21 @@ async def bindings_discover(
     from memtui.backends.discovery import discover_here
 
     findings = await asyncio.to_thread(discover_here)
-    service, caller = session.service.bindings, session.caller
     wanted = [_named(findings, key) for key in add or ()]
-    added = [
-        await service.add(caller, each.key, each.provider, each.config, read_only=True)
-        for each in wanted
-    ]
+    adds = add_all or bool(add)
+    added: list[BindingView] = []
     problems: tuple[str, ...] = ()
-    if add_all:
-        done = await service.add_found(caller, findings)
-        added, problems = [*added, *done.added], done.problems
-    bound = _bound(findings, await service.all(caller))
+    bound: dict[str, str] = {}
+    if adds or invocation.paths().is_begun or invocation.settings().database_url:
+        async with invocation.session(make=adds) as session:
+            service, caller = session.service.bindings, session.caller
+            for each in wanted:
+                new = each.key, each.provider, each.config
+                added.append(await service.add(caller, *new, read_only=True))
+            if add_all:
+                done = await service.add_found(caller, findings)
+                added, problems = [*added, *done.added], done.problems
+            bound = _bound(findings, await service.all(caller))
     document = {
         "findings": [
             jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}
@@ -676,8 +680,10 @@ async def bindings_discover(
         "added": [view.key for view in added],
         "problems": list(problems),
     }
-    notices = (f"Added {view.key}, read-only." for view in added)
-    session.out.answer(document, _lines(findings, bound), *notices, *problems)
+    notices = [f"Added {view.key}, read-only." for view in added]
+    if not adds and any(each.usable and each.key not in bound for each in findings):
+        notices.append("--add KEY adds one of them as a read-only binding, --add-all adds all.")
+    invocation.out.answer(document, _lines(findings, bound), *notices, *problems)
     return 1 if problems else 0
 
 

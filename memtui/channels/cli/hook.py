@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from memtui.channels.cli.errors import close_quietly, is_unwritten, usage_sentence
+from memtui.channels.cli.errors import close_quietly, is_unwritten, kind_of, usage_sentence
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
 from memtui.channels.cli.output import say, write_exactly
@@ -110,7 +110,11 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
         try:
             answer = await agent.service.context(agent.caller, request)
         except LimitPassed as error:
-            tell_model(str(error))
+            if session.out.as_json:
+                message = {"kind": kind_of(error), "message": str(error)}
+                session.out.document({"error": message})
+            else:
+                tell_model(str(error))
             raise
         if session.out.as_json:
             session.out.document(answer)

@@ -412,13 +412,7 @@ def _refuse_constant(word: str) -> None:
 def target_id_of(session: Session, target_type: str, target_id: str | None) -> str:
     """Return the id of a target; only the company's may be left out. Raises `Invalid`."""
     if target_type == "company":
-        company_id = session.company.company_id
-        if target_id not in {None, company_id}:
-            raise Invalid(
-                f"The company is {company_id}; leave {target_id} out, or choose another company "
-                "with --company."
-            )
-        return company_id
+        return target_id or session.company.company_id
     if not target_id:
         raise Invalid(f"Name the {target_type}: its id goes after the word {target_type}.")
     return target_id

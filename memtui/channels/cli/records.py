@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     )
     from memtui.service.operations.tags import TagsAnswer
 
+_NEWEST, _PAGE = "-updated_at", 100
+
 
 async def get(
     session: Session,
@@ -85,6 +87,10 @@ async def get(
 ) -> None:
     """Show one record, whole, or its history."""
     session = session.at(as_of)
+    if history and provenance:
+        raise Invalid(
+            "--history says who wrote each version; leave out --provenance, or --history for it."
+        )
     if history:
         timeline = await session.service.past.timeline(
             session.caller, record_id, scope.scope(session), binding_key=scope.binding
@@ -134,9 +140,9 @@ async def browse(
     until: Until = None,
     sort: Annotated[
         str, typer.Option(help="created_at, updated_at, title or size; - before it descends.")
-    ] = "-updated_at",
+    ] = _NEWEST,
     cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
-    limit: Limit = 100,
+    limit: Limit = _PAGE,
     as_of: AsOf = None,
     all_bindings: AllBindings = False,
     tags: Annotated[
@@ -161,7 +167,8 @@ async def browse(
         binding_key=scope.binding,
     )
     if tags:
-        if chosen.model_fields_set or cursor is not None:
+        others = sort != _NEWEST or limit != _PAGE or all_bindings or cursor is not None
+        if chosen.model_fields_set or others:
             raise Invalid("--tags counts all tags; give only --project, --agent or --subject.")
         await _count_tags(session, scope.scope(session))
         return

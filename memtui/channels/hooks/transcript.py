@@ -27,6 +27,8 @@ _READ_BYTES = 32 << 20
 """Of a longer transcript only the end is read."""
 _LATEST_BYTES = 1 << 20
 """The end of a transcript that is searched for the last prompt: it has to be quick."""
+_MOST_TOKENS = 10_000_000
+"""Greater counts of tokens are nonsense: no model takes such a prompt."""
 _INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _ASKED_CHARS = 400
 _TITLE_CHARS = 80
@@ -106,7 +108,8 @@ def prompt_tokens(path: Path | None) -> int | None:
             used = message.get("usage") if isinstance(message, dict) else None
             if isinstance(used, dict) and not said.get("isSidechain"):
                 counts = [used.get(name) for name in _INPUT]
-                found = sum(one for one in counts if isinstance(one, int) and one > 0) or found
+                sane = (one for one in counts if isinstance(one, int) and 0 < one <= _MOST_TOKENS)
+                found = sum(sane) or found
     except OSError:
         return None
     return found

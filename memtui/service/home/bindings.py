@@ -498,6 +498,8 @@ def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]
             f"{target_type!r} is not a kind of target; choose from {', '.join(_TARGET_TYPES)}."
         )
     if target_type == "company":
+        if target_id not in {"", caller.company_id}:
+            raise Invalid(f"The company's binding is that of {caller.company_id}; name no other.")
         return target_type, caller.company_id
     return target_type, check_target_id(target_type, target_id)
 

@@ -183,3 +183,8 @@ def test_a_passed_limit_is_told_to_whoever_asks(here: Run, fake: Fake) -> None:
     assert sentence in told()
     here("budget", "set", "agent", "coding", "--tokens", "2", "--per", "day", "--then", "refuse")
     assert "so nothing is read, searched or written for it until" in told()
+    hook = ("hook", "pre-run", "--agent", "coding", "--json")
+    document = here(*hook, stdin=json.dumps(call).encode()).document
+    assert "so nothing is read, searched or written" in document["error"]["message"]
+    refused = here("query", "main", "--agent", "coding").err
+    assert "so nothing is searched, written or put into a context for it until" in refused

@@ -97,7 +97,7 @@ def test_an_added_binding_serves_whom_the_person_says(
     for refused, why in (
         ("team:web", "'team:web' is no target"),
         ("nobody:web", "'nobody:web' is no target"),
-        ("company:web", "The company is local; leave web out"),
+        ("company:web", "that of local; name no other"),
     ):
         wrong = here("bindings", "add", "more", "vault", "--serves", refused)
         assert (wrong.code, why in wrong.err) == (2, True), wrong.err
@@ -130,7 +130,7 @@ def test_a_target_that_changes_hands_is_said_and_comes_back_by_one_undo(here: Ru
     again = here("bindings", "target", "set", "default", "project", "w b")
     assert (again.code, again.err) == (0, "")
     wrong = here("bindings", "target", "set", "one", "company", "w b")
-    assert (wrong.code, "leave w b out" in wrong.err) == (2, True)
+    assert (wrong.code, "that of local; name no other" in wrong.err) == (2, True)
 
 
 def test_the_folder_is_no_order_to_the_terminal(

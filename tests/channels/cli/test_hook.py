@@ -136,6 +136,10 @@ def test_the_share_of_a_prompt_is_of_those_that_transcripts_tell(
             "message": {"usage": {"input_tokens": 5}},
         }
         transcript.write_text(f"{json.dumps(line)}\n{json.dumps(aside)}\n{{")
+        if number == 90_000:  # nonsense is left out
+            with transcript.open("w") as file:
+                for wrong in (line, {"message": {"usage": {"input_tokens": 10**30}}}):
+                    file.write(f"{json.dumps(wrong)}\n")
         call = said("UserPromptSubmit", prompt="And Friday?", transcript_path=str(transcript))
         assert here("hook", "pre-run", "--project", "apollo", stdin=call).code == 0
     found = share()

@@ -38,6 +38,18 @@ def test_what_adds_something_says_where_it_made_a_home(here: Run, home: Path) ->
     assert here("query", "x").code == 0
 
 
+def test_looking_for_memories_makes_no_home_and_says_how_to_add_them(
+    here: Run, home: Path, person: Path
+) -> None:
+    (person / "CLAUDE.md").write_text("# Rules\n\n- Use tabs.\n")
+    found = here("bindings", "discover")
+    assert (found.code, "CLAUDE.md" in found.out) == (0, True)
+    assert found.err == "--add KEY adds one of them as a read-only binding, --add-all adds all.\n"
+    assert not home.exists()
+    assert here("bindings", "discover", "--add-all").code == 0
+    assert here("bindings", "discover").err == ""
+
+
 def test_setting_up_a_client_makes_no_home_that_is_only_to_be_read(
     here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
