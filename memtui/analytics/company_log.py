@@ -341,6 +341,15 @@ class CompanyLog:
             days[one.day] = _joined(days[one.day], one) if one.day in days else one
         return list(days.values())
 
+    def prompt_sizes(self, limit: int) -> list[int]:
+        """Return the tokens of the prompts of the newest contexts; 0: not measured."""
+        sizes: list[int] = []
+        for one in self._parts(lambda store: store.prompt_sizes(limit)):
+            sizes += one
+            if len(sizes) >= limit:
+                break
+        return sizes[:limit]
+
     def _parts(
         self,
         ask: Callable[[OperationStore], T],

@@ -757,6 +757,40 @@ class OperationStore:
         )
         return [ContextDay(*row) for row in rows]
 
+    def prompt_sizes(self, limit: int) -> list[int]:
+        """Return the tokens of the prompts of the newest contexts, newest first; 0: not measured.
+
+        Measured are the prompts of imported replies, and those that hooks found in a transcript.
+        """
+        contexts = Filter(
+            operation_type=OperationType.CONTEXT, status=OperationStatus.OK, internal=True
+        )
+        asked = _readable(self.connection, OPERATIONS.c.request)
+        # SQLite ends a query at a damaged request.
+        valid = func.json_valid(asked) == 1 if self.connection.dialect == "sqlite" else true()
+        newest = (
+            select(
+                _SEQ,
+                _said(asked, "imported").is_not(None),
+                _is_true(asked["imported"], "sidechain"),
+                _number(asked, "prompt_tokens"),
+            )
+            .where(*self._own, *self._matching(contexts), valid)
+            .order_by(_SEQ.desc())
+            .limit(limit)
+        )
+        found, replies = {}, []
+        for seq, is_imported, is_aside, tokens in self.connection.execute(newest):
+            found[seq] = 0 if is_imported else tokens or 0
+            if is_imported and not is_aside:
+                replies.append(seq)
+        used = select(USAGE.c.seq, USAGE.c.input_tokens).where(
+            USAGE.c.company_id == self.company_id, _among(self.connection, USAGE.c.seq, replies)
+        )
+        for seq, tokens in self.connection.execute(used) if replies else ():
+            found[seq] += tokens
+        return list(found.values())
+
     def _returned(
         self, binding_key: str, record_ids: Sequence[str]
     ) -> tuple[ColumnElement[bool], ...]:

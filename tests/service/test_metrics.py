@@ -9,8 +9,21 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.contract import ForgetRequest, Invalid, RecordHandle, Scope, SourceRef, WriteRequest
+from memtui.contract import (
+    ForgetRequest,
+    Invalid,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    Usage,
+    WriteRequest,
+)
 from memtui.service import Caller, ContextRequest, FactMetrics, MemoryService, open_service
+from memtui.service.context.prompts import prompt_size
+from memtui.store.log import OperationStore
+from memtui.store.operation import OperationDraft
+from tests.analytics.logs import HOSTILE, append
+from tests.databases import ON_BOTH
 
 USER = Caller(company_id="local", principal="user:ana", channel="test")
 AGENT = Caller(company_id="local", principal="agent:coding", channel="test")
@@ -166,6 +179,44 @@ async def test_contexts_by_day_against_their_budget(service: MemoryService, cloc
     assert found.most_context_tokens == big.tokens
     assert found.max_share_of_prompt == round(average) / (6_700 + round(average))
     assert [day.average_context_tokens for day in found.days] == [small.tokens, big.tokens]
+
+
+@ON_BOTH
+async def test_prompts_are_measured_without_loading_operations(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, Any], int]] = [
+        ("context", {"imported": {"id": "a"}}, 900),
+        ("context", {"imported": {"id": "b", "sidechain": True}}, 7_000),
+        ("context", {"prompt_tokens": 300}, 0),
+        ("context", {"prompt_tokens": "many", "text": HOSTILE}, 0),
+        ("query", {}, 5_000),
+    ]
+    drafts = [
+        OperationDraft(
+            operation_id=f"op-{number}", operation_type=kind, status="ok", scope=ANA,
+            principal="user:ana", channel="test", started_at=START, latency_ms=1, request=request,
+            usage=[Usage(provider="llm", input_tokens=tokens - tokens // 3),
+                   Usage(provider="llm", input_tokens=tokens // 3)] if tokens else [],
+        )
+        for number, (kind, request, tokens) in enumerate(asked)
+    ]  # fmt: skip
+    runtime = service.runtime
+    append(runtime.database, drafts)
+
+    def size() -> tuple[int, int]:
+        with monkeypatch.context() as without:
+            without.setattr(OperationStore, "by_seqs", None)
+            found = prompt_size(runtime.settings, runtime.log("local"))
+        return found.tokens, found.prompts
+
+    assert size() == (600, 2)
+    await service.analysis.seal(USER, everything=True)
+    assert size() == (600, 2)
+    more = {"operation_id": "op-9", "request": {"prompt_tokens": 400}}
+    append(runtime.database, [drafts[2].model_copy(update=more)])
+    assert size() == (400, 3)
+    assert runtime.log("local").prompt_sizes(2) == [400, 0]
 
 
 async def test_a_scope_narrows_everything(service: MemoryService, clock: Clock) -> None:
