@@ -113,7 +113,9 @@ async def _repair(lived: Lived, _: Path) -> None:
 
 async def _migrate(lived: Lived, _: Path) -> None:
     ends: Any = SimpleNamespace(
-        caller=ANA, source=SimpleNamespace(key="a"), destination=SimpleNamespace(key="b")
+        caller=ANA,
+        source=SimpleNamespace(key="a", targets=()),
+        destination=SimpleNamespace(key="b"),
     )
     ProgressFile(lived.paths.data, ends).write(MigrationState(begun_at=NOW))
 

@@ -562,6 +562,7 @@ MANAGERS: dict[str, Call] = {
     "bindings.remove": lambda h, c: h.service.bindings.remove(c, "default"),
     "embedding.agree": lambda h, c: h.service.embedding.agree(c, "default", "https://x.example"),
     "bindings.set_target": lambda h, c: h.service.bindings.set_target(c, "project", "x", "default"),
+    "bindings.cut_over": lambda h, c: h.service.bindings.cut_over(c, "default", [], "second"),
     "bindings.clear_target": lambda h, c: h.service.bindings.clear_target(c, "company", "local"),
     "members.set": lambda h, c: h.service.members.set(
         c, Membership(principal=c.principal, role=Role.OWNER)
