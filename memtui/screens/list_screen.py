@@ -11,6 +11,7 @@ For a screen author. Derive from `ListScreen`, implement what `MemtuiScreen` req
 - `total()` and `all_rows()`: the number of rows and all rows, if the list does not load all;
 - `moved()`: read data for the details after the cursor moved;
 - `entered()`: read further data when a person enters the details.
+- `try_filter(chosen)`: show rows for a filter that is being typed, without a logged read.
 - `names_of(row)`: the records whose risks `read_marks` reads, if the list shows them.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -26,13 +28,15 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from memtui.actions import ACTIONS, Need
-from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.contract import Filter, Invalid, MemtuiError, NotFound
+from memtui.filters import parse_filter
 from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.kept import SavedView
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState
 from memtui.widgets.background import Background
+from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import (
@@ -192,6 +196,9 @@ class RowsScreen(ServiceScreen, Generic[R]):
 class ListScreen(MemtuiScreen, RowsScreen[R]):
     """A list and the details of its row; see the module's text for how to write one."""
 
+    typed: Filter | None = None
+    """The filter being typed, which the rows are of; None: they are of the one in force."""
+
     def compose_body(self) -> ComposeResult:
         """Lay out list and details."""
         with Split(self.MODE, self.state.shares):
@@ -242,6 +249,32 @@ class ListScreen(MemtuiScreen, RowsScreen[R]):
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read pages that came into view."""
+
+    def try_filter(self, chosen: Filter) -> None:
+        """Show rows for a filter that is being typed, without a logged read."""
+
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """End the trial of a filter that is in force now."""
+        super().watch_state(before, now)
+        if before.filter != now.filter:
+            self.typed = None
+
+    @on(FilterLine.Typed)
+    @on(FilterLine.Applied)
+    def _try(self, event: FilterLine.Typed | FilterLine.Applied) -> None:
+        """Show rows for the typed filter; where that is the one in force, its rows again.
+
+        Another filter that is applied loads the screen once it is in force.
+        """
+        state = self.state
+        chosen = parse_filter(event.line, now=state.clock(), zone=state.zone or UTC)
+        if event.line == state.filter_line or chosen == state.filter:
+            was, self.typed = self.typed, None
+            if was is not None:
+                self.try_filter(state.filter)
+        elif isinstance(event, FilterLine.Typed):
+            self.typed = chosen
+            self.try_filter(chosen)
 
     def moved(self) -> None:
         """Read data for the details of the row under the cursor."""

@@ -204,12 +204,14 @@ class FilterLine(Vertical):
         self.post_message(self.Entered())
 
     def on_descendant_blur(self) -> None:
-        """Apply the line if it parses, however it was left, and hide the completions."""
+        """Apply the line, however it was left, and hide the completions.
+
+        If it does not parse, the filter in force is applied again.
+        """
         self._forget_pause()
         if self.app.app_focus:  # else the terminal lost the focus, and the person comes back
             text, self.error = self._parsed()
-            if not self.error:
-                self._apply(text)
+            self._apply(self._applied if self.error else text)
         self._tell()
 
     def _forget_pause(self) -> None:

@@ -152,20 +152,24 @@ class AppendedRows(Generic[R]):
     """Rows fetched page after page with a cursor; all fetched rows stay loaded.
 
     While there are more, one line after the last row stands for them; scrolling near it asks for
-    the next page.
+    the next page. A list that is narrowed to some of the loaded rows asks for no page.
     """
 
     def __init__(self, key: Callable[[R], str]) -> None:
         self.key = key
-        self._rows: list[R] = []
-        self._indexes: dict[str, int] = {}
+        self._passes: Callable[[R], bool] | None = None
+        self._hold([])
         self._pages = 0
         self.more = False
 
     @property
     def count(self) -> int:
-        """Number of loaded rows, plus one line if there are more."""
-        return len(self._rows) + self.more
+        """Number of shown rows, plus one line if there are more."""
+        return len(self._shown) + self._goes_on
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.more and self._passes is None
 
     @property
     def loaded(self) -> int:
@@ -182,17 +186,30 @@ class AppendedRows(Generic[R]):
         """Add the next page; rows with a loaded key are skipped."""
         for row in rows:
             key = self.key(row)
-            if key not in self._indexes:
-                self._indexes[key] = len(self._rows)
+            if key not in self._places:
+                self._places[key] = len(self._rows)
                 self._rows.append(row)
+        self.narrow(self._passes)
         self.more = more
         self._pages += 1
+
+    def narrow(self, passes: Callable[[R], bool] | None) -> None:
+        """Show only the loaded rows that pass; None: all."""
+        self._passes = passes
+        self._shown, self._indexes = self._rows, self._places
+        if passes is not None:
+            self._shown = list(filter(passes, self._rows))
+            self._indexes = self._numbered(self._shown)
+
+    def has(self, key: str) -> bool:
+        """Whether a row is loaded, shown or not."""
+        return key in self._places
 
     def change(self, changed: Mapping[str, R]) -> None:
         """Replace the rows with these keys; a row with a new key goes to the top."""
         rows, new = list(self._rows), []
         for key, row in changed.items():
-            if (index := self._indexes.get(key)) is None:
+            if (index := self._places.get(key)) is None:
                 new.append(row)
             else:
                 rows[index] = row
@@ -207,25 +224,28 @@ class AppendedRows(Generic[R]):
         self._hold(sorted(self._rows, key=by, reverse=descending))
 
     def _hold(self, rows: list[R]) -> None:
-        self._rows = rows
-        self._indexes = {self.key(row): index for index, row in enumerate(rows)}
+        self._rows, self._places = rows, self._numbered(rows)
+        self.narrow(self._passes)
+
+    def _numbered(self, rows: Sequence[R]) -> dict[str, int]:
+        return {self.key(row): index for index, row in enumerate(rows)}
 
     def row(self, index: int) -> R | None:
-        """Return the row at an index; None: it is not loaded."""
-        return self._rows[index] if 0 <= index < len(self._rows) else None
+        """Return the row at an index; None: it is not shown."""
+        return self._shown[index] if 0 <= index < len(self._shown) else None
 
     def index_of(self, key: str) -> int | None:
-        """Return the index of a row; None: it is not loaded."""
+        """Return the index of a row; None: it is not shown."""
         return self._indexes.get(key)
 
     def wanted(self, first: int, last: int) -> tuple[int, ...]:
         """Return the next page's number once the lines reach the end, if there are more."""
         del first
-        return (self._pages,) if self.more and last >= len(self._rows) else ()
+        return (self._pages,) if self._goes_on and last >= len(self._shown) else ()
 
     def held(self) -> list[tuple[int, R]]:
-        """Return all rows with their indexes."""
-        return list(enumerate(self._rows))
+        """Return the shown rows with their indexes."""
+        return list(enumerate(self._shown))
 
 
 class Selection(Generic[R]):

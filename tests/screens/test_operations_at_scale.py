@@ -248,6 +248,15 @@ async def test_marks_a_typed_filter_and_a_time_that_is_none(
         listed(app).focus()
         await until(pilot, lambda: app.state.filter_line == "type:write")
 
+        # A line that does not parse is not applied, nor is what it began with.
+        await pilot.press("slash", "ctrl+u")
+        await press(pilot, "type:forget")
+        await until(pilot, lambda: listed(app).rows.count == 0)
+        await press(pilot, " since:so")
+        listed(app).focus()
+        await until(pilot, lambda: listed(app).rows.count == 3)
+        assert app.state.filter_line == "type:write"
+
         await pilot.press("J")
         await press(pilot, "soon")
         await pilot.press("enter")

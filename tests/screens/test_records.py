@@ -446,6 +446,48 @@ async def test_a_kept_text_is_taken_up_in_its_own_company_alone(
                 await until(pilot, lambda: app.screen is app.frame)
 
 
+async def test_a_filter_narrows_the_loaded_records_while_it_is_typed_and_reads_once_on_enter(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["plum", "apple one", "apple two"])
+
+    async def reads() -> int:
+        page = await service.log.page(
+            caller, Filter(operation_type=OperationType.BROWSE, internal=True)
+        )
+        return len(page.operations)
+
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        begun = await reads()
+        await pilot.press("down", "down", "slash", *"apple")
+        await until(pilot, lambda: texts(app) == ["apple two", "apple one"])
+        assert counted(app) == "2 of the 3 loaded, enter looks among all"
+        assert not app.state.filter_line
+        await pilot.press("space", *"dup:yes")
+        await until(pilot, lambda: counted(app) == "2 of the 3 loaded, enter applies all of it")
+        await pilot.press("ctrl+u", *"pear")
+        await until(pilot, lambda: "None of the loaded records matches." in screen_text(app))
+        # A change meanwhile is read, and the list stays narrowed.
+        await write_notes(service, caller, ["a pear"])
+        await until(pilot, lambda: texts(app) == ["a pear"])
+        assert counted(app) == "1 of the 4 loaded, enter looks among all"
+        begun = await reads()
+
+        # A line that does not parse is not applied: the filter in force is.
+        await pilot.press("space", *"since:so", "escape")
+        await until(pilot, lambda: counted(app) == "4")
+        assert (len(texts(app)), app.state.filter_line) == (4, "")
+        assert shown_text(app) == "plum", "the cursor is back on its record"
+        assert await reads() == begun
+
+        await pilot.press("slash", *"apple")
+        await until(pilot, lambda: len(texts(app)) == 2)
+        await pilot.press("enter")
+        await until(pilot, lambda: counted(app) == "2 of 4")
+        assert await reads() == begun + 1
+
+
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

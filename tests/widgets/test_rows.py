@@ -82,6 +82,21 @@ def test_appended_rows_ask_for_the_next_page_only_near_the_end() -> None:
     assert rows.wanted(0, 9) == ()
 
 
+def test_appended_rows_are_narrowed_to_some_of_the_loaded_ones_and_ask_for_no_page() -> None:
+    rows: AppendedRows[int] = AppendedRows(str)
+    rows.replace([1, 2, 3, 4], more=True)
+    rows.narrow(lambda row: row % 2 == 0)
+    assert [rows.row(index) for index in range(3)] == [2, 4, None]
+    assert (rows.count, rows.loaded, rows.wanted(0, 9)) == (2, 4, ())
+    assert (rows.index_of("1"), rows.has("1"), rows.index_of("4")) == (None, True, 1)
+    rows.append([4, 5, 6], more=True)
+    rows.change({"1": 1, "8": 8})
+    assert [row for _, row in rows.held()] == [8, 2, 4, 6]
+    rows.narrow(None)
+    assert [row for _, row in rows.held()] == [8, 1, 2, 3, 4, 5, 6]
+    assert rows.wanted(0, 9) == (2,)
+
+
 def test_appended_rows_change_in_place_and_a_new_one_goes_on_top() -> None:
     rows: AppendedRows[str] = AppendedRows(lambda row: row.partition("=")[0])
     rows.replace(["a=1", "b=1"])

@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import (
@@ -26,7 +26,7 @@ from memtui.contract import (
     Record,
     Scope,
 )
-from memtui.filters import FilterTarget, format_filter, parse_filter, parse_when
+from memtui.filters import FilterTarget, format_filter, parse_when
 from memtui.json_text import json_text
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
@@ -55,7 +55,6 @@ from memtui.screens.state import (
 from memtui.store.operation import Operation, Place
 from memtui.widgets.background import Background
 from memtui.widgets.display import display
-from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
@@ -93,7 +92,6 @@ class OperationsScreen(ListScreen[Operation]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._typed: str | None = None
         self._apart: tuple[Operation | None, int] = None, 0
         """A shown operation that the list lacks, and the list's `times_put` at that time."""
         self._feed = LogFeed(self)
@@ -206,8 +204,7 @@ class OperationsScreen(ListScreen[Operation]):
         values = {column: chosen.any_of(field) for column, field in FIXED_BY.items()}
         fixed = (column for column, known in values.items() if len(known) == 1)
         self.rows_list.fixed = frozenset(fixed)
-        typed, self._typed = self._typed, None
-        if typed is None or chosen != self._feed.chosen:
+        if self.typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
         if self._summed_up != (self.state.scope, self.state.as_of):
             self.call_after_refresh(self._sum_up)
@@ -243,26 +240,9 @@ class OperationsScreen(ListScreen[Operation]):
         """Update the count."""
         self._feed.look()
 
-    @on(FilterLine.Typed)
-    def _try(self, event: FilterLine.Typed) -> None:
-        event.stop()
-        zone = self.state.zone or UTC
-        chosen = parse_filter(event.line, now=self.state.clock(), zone=zone)
-        if event.line != self.state.filter_line or self._typed is not None:
-            self._typed = event.line
-            self._feed.load(replace(self.state, filter=chosen).log_filter)
-
-    @on(Input.Blurred)
-    def _keep_typed(self) -> None:
-        if self._typed is not None:
-            self.post_message(GoTo(filter_line=self._typed))
-
-    @on(FilterLine.Applied)
-    def _keep_applied(self, event: FilterLine.Applied) -> None:
-        if self._typed is not None:
-            self._typed = event.line
-            if event.line == self.state.filter_line:
-                self.load()
+    def try_filter(self, chosen: Filter) -> None:
+        """Open the log with a filter; reading the log is no operation."""
+        self._feed.load(replace(self.state, filter=chosen).log_filter)
 
     def select(self, name: str) -> None:
         """Put the cursor on an operation; the filter stays.

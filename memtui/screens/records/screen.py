@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
+from memtui.provider_kit.matching import matcher
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
@@ -238,6 +239,8 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _begin_rows(self, records: Sequence[Record] = ()) -> None:
         """Replace the rows; after a new request the list begins at the first row."""
+        if self.typed is None:
+            self._rows.narrow(None)
         self._rows.replace(records)
         if self._is_new:
             self._is_new = False
@@ -263,7 +266,7 @@ class RecordsScreen(EditingScreen[Record]):
             self._go_back()
         else:
             self._find_pointed(self._pointed_at)
-        if not self._rows.more and not self._is_narrowed:
+        if not self._rows.more and not self._is_narrowed and self.typed is None:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
 
@@ -341,6 +344,8 @@ class RecordsScreen(EditingScreen[Record]):
         return still_reads or unknown or (page is not None and page.at_least)
 
     def _nothing(self) -> tuple[str, str]:
+        if self.typed is not None:
+            return "None of the loaded records matches.", "enter looks among all of them."
         if self.state.filter_line:
             return (
                 "No record matches.",
@@ -362,6 +367,7 @@ class RecordsScreen(EditingScreen[Record]):
     def _broken(self, error: MemtuiError) -> None:
         self._begun = self._question = self._page = self._total = None
         self._binding_key = self._resolved
+        self._rows.narrow(None)
         self._rows.replace(())
         hint = "r reads again, B looks at another binding."
         if not self.state.bindings:
@@ -475,6 +481,10 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _counted(self) -> str:
         """Return how many records pass the filter, and of how many, if that is known."""
+        if self.typed is not None:
+            loaded = fmt.count(self._rows.loaded)
+            waits = "applies all of it" if _waits(self.typed) else "looks among all"
+            return f"{fmt.count(self._rows.count)} of the {loaded} loaded, enter {waits}"
         total = self.total()
         if total is None or (self._at_least and self._total is None):
             found = f"{fmt.count(self._rows.loaded)}+"
@@ -491,11 +501,16 @@ class RecordsScreen(EditingScreen[Record]):
         """Whether the list is of the whole company, of all bindings, and of now."""
         state, here = self.state, self.state.record_scope
         is_whole = here == Scope(company_id=here.company_id) and not self._is_narrowed
-        return is_whole and state.as_of is None and (self._everywhere or len(state.bindings) == 1)
+        return (
+            is_whole
+            and self.typed is None
+            and state.as_of is None
+            and (self._everywhere or len(state.bindings) == 1)
+        )
 
     @property
     def _is_narrowed(self) -> bool:
-        """Whether a filter keeps records from being listed."""
+        """Whether the filter in force keeps records from being listed."""
         narrowing = supported_by(self.state.filter, self.NARROWS).model_copy(
             update={"binding_key": None}
         )
@@ -512,6 +527,21 @@ class RecordsScreen(EditingScreen[Record]):
         within = asked.scope.model_dump(include=set(named)) == named
         place = here if within else asked.scope
         return place, asked.binding_key, self._everywhere, self.state.as_of
+
+    def try_filter(self, chosen: Filter) -> None:
+        """Show those of the loaded records that pass a filter, as each read is logged.
+
+        Usage, risks and bindings are not looked at before the filter is applied.
+        """
+        shown = self.rows_list
+        self._was_on = shown.gone_to or self._was_on
+        wanted = supported_by(chosen, self.NARROWS)
+        self._rows.narrow(None if self.typed is None else matcher(wanted))
+        shown.notice = self._nothing()
+        shown.begin_anew()
+        shown.rows_changed()
+        self._go_back()
+        self.look()
 
     # Results of an edit are shown without reading the page again.
 
@@ -537,7 +567,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def lists(self, name: RecordName) -> bool:
         """Return whether a record is on a loaded page."""
-        return self._rows.index_of(self._row_key(name)) is not None
+        return self._rows.has(self._row_key(name))
 
     def changed(self, now: Mapping[RecordName, Record]) -> None:
         """Show the new state of records in their rows; new records go to the top.
@@ -585,7 +615,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.ghosts |= ghosts
         self._pointed_at = None  # it may be one of these
         left = set(map(self._row_key, names - ghosts))
-        listed = sum(self._rows.index_of(one) is not None for one in left)
+        listed = sum(map(self._rows.has, left))
         self._add(-listed)
         if listed < len(left):
             self._whole = None
@@ -829,3 +859,11 @@ class RecordsScreen(EditingScreen[Record]):
     def action_same_source(self) -> None:
         """Narrow every screen to the source of the record."""
         self.post_message(GoTo(filter_line=source_filter(self.row.source)))
+
+
+def _waits(typed: Filter) -> bool:
+    """Whether a filter has terms that are not looked at while it is being typed."""
+    return any(
+        one.uses or any(test.field == "binding_key" for test in one.field_tests())
+        for one in (typed, *typed.alternatives)
+    )
