@@ -204,24 +204,20 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
     },
     "a modal screen": {
         "memtui/screens/doors.py": DIALOG,
-        "memtui/actions.py": (
+        "memtui/actions.toml": (
             Edit(
-                '    "migration": "a migration",',
-                '    "migration": "a migration",\n    "doors": "the doors",',
+                "[prune]",
+                '[doors]\ndialog = "the doors"\nfooter = "knock help leave"\n\n'
+                "[doors.actions]\n"
+                'knock = { keys = "K", description = "Knock at the door." }\n'
+                'help = { keys = "question_mark f1", description = "Show the keys." }\n'
+                'leave = { keys = "escape q", description = "Go back.", label = "back" }\n\n'
+                "[prune]",
             ),
             Edit(
-                '    "prune": (',
-                '    "doors": (\n'
-                '        _do("knock", "K", "Knock at the door."),\n'
-                '        *_of_dialog("doors"),\n'
-                "    ),\n"
-                '    "prune": (',
-            ),
-            Edit('    "ask": "run leave",', '    "ask": "run leave",\n    "doors": "knock help",'),
-            Edit(
-                '        _do("theme", "ctrl+t", "Choose a theme."),',
-                '        _do("theme", "ctrl+t", "Choose a theme."),\n'
-                '        _do("doors", "f9", "Show the doors.", _SERVICE),',
+                'theme = { keys = "ctrl+t", description = "Choose a theme." }',
+                'theme = { keys = "ctrl+t", description = "Choose a theme." }\n'
+                'doors = { keys = "f9", description = "Show the doors.", needs = "SERVICE" }',
             ),
         ),
         "memtui/app.py": (
@@ -238,20 +234,15 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
     "a numbered screen": {
         "memtui/screens/machines/__init__.py": '"""Machines."""\n',
         "memtui/screens/machines/screen.py": SCREEN,
-        "memtui/actions.py": (
+        "memtui/actions.toml": (
             Edit(
-                '    ScreenTab("analytics", 6, "Analytics", "Stats", ("list", "sql", "filter")),',
-                '    ScreenTab("analytics", 6, "Analytics", "Stats", ("list", "sql", "filter")),\n'
-                '    ScreenTab("machines", 7, "Machines", "Mach"),',
-            ),
-            Edit(
-                '    "list": (',
-                '    "machines": (_do("ping", "i", "Ask whether they are there."),),\n'
-                '    "list": (',
-            ),
-            Edit(
-                '    "filter": "apply complete previous next leave",',
-                '    "filter": "apply complete previous next leave",\n    "machines": "ping",',
+                "[list.actions]",
+                "[machines]\n"
+                'screen = { number = 7, title = "Machines", short = "Mach", groups = "" }\n'
+                'footer = "ping"\n\n'
+                "[machines.actions]\n"
+                'ping = { keys = "i", description = "Ask whether they are there." }\n\n'
+                "[list.actions]",
             ),
         ),
     },
