@@ -935,7 +935,8 @@ def said(done: str, *answers: MutationAnswer) -> str:
     redacted = dict.fromkeys(label for answer in answers for label in answer.redacted)
     if redacted:
         words.append(f"Taken out before it was stored: {', '.join(redacted)}.")
-    words += dict.fromkeys(answer.loss for answer in answers if answer.loss)
+    for answer in answers:
+        words += (one for one in (answer.loss, answer.no_search) if one and one not in words)
     if ghosts := sum(len(answer.ghosts) for answer in answers):
         words.append(
             f"The provider still returns {fmt.counted(ghosts, 'record')}: shown as ghosts."

@@ -352,6 +352,8 @@ class MutationAnswer(Answer):
     """The fields of `not_kept` that every read fills in from the log."""
     similar: tuple[Similar, ...] = ()
     """Records with the same text as the written one, or nearly, where the caller asked for them."""
+    no_search: str = ""
+    """Why no similar records were looked for: a spending limit is passed."""
     was: str | None = None
     """The former text of a changed record, also where a write changed the fact of its key."""
     linked: dict[str, str] = {}

@@ -140,6 +140,17 @@ class RunningOperation:
             return None
         return self.irreversible or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that calls, or that asked for the change that a person decides on."""
+        return self.caller.agent_id or agent_of(self.request.get("author"))
+
+    def may_search(self) -> bool:
+        """Whether it may search; logs why not."""
+        if self.no_search:
+            self.request["no_search"] = self.no_search
+        return not self.no_search
+
     def take_source(self, source: SourceRef | None) -> None:
         """Take the source of the memory concerned, unless the caller named one."""
         if self.source is None and source is not None:
@@ -259,8 +270,7 @@ class RunningOperation:
     def draft(self) -> OperationDraft:
         """Return the operation to log, as it is now, without secrets."""
         company_id = self.caller.company_id
-        # A review decision also belongs to the agent that asked for the change.
-        own = self.caller.agent_id or agent_of(self.request.get("author"))
+        own = self.agent_id
         is_own = self.scope.agent_id is None and own is not None
         scope = {"company_id": company_id, **({"agent_id": own} if is_own else {})}
         filled_in = {"agent_id": is_own, "source": self.source_is_inferred}

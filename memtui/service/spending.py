@@ -191,7 +191,7 @@ def _sentence(one: SpendingStatus, zone: tzinfo | None, *, by_ai: bool) -> str:
 
 def _is_about(limit: SpendingLimit, entry: RunningOperation, scopes: Sequence[Scope]) -> bool:
     of = {
-        LimitTarget.AGENT: (entry.caller.agent_id, *(one.agent_id for one in scopes)),
+        LimitTarget.AGENT: (entry.agent_id, *(one.agent_id for one in scopes)),
         LimitTarget.PROJECT: tuple(one.project_id for one in scopes),
         LimitTarget.BINDING: (entry.binding.key if entry.binding else None,),
         LimitTarget.COMPANY: (limit.target_id,),

@@ -31,6 +31,8 @@ class CommonDetails(TypedDict, total=False):
     """Records that the provider found but the caller may not read."""
     imported: Json
     """The origin of an imported operation."""
+    no_search: str
+    """Why nothing was searched: a sentence about a passed spending limit."""
 
 
 class RecordDetails(CommonDetails, total=False):
@@ -109,8 +111,6 @@ class ContextDetails(CommonDetails, total=False):
     """Tokens of the run's last prompt as a whole."""
     late: list[str]
     """The sections that were not read in time."""
-    no_search: str
-    """Why nothing was searched: a sentence about a passed spending limit."""
 
 
 class ChangeDetails(CommonDetails, total=False):

@@ -19,6 +19,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     QueryRequest,
+    Record,
     Scope,
     Usage,
     WriteMode,
@@ -38,6 +39,8 @@ from memtui.service import (
     SpendingLimit,
 )
 from memtui.service.spending import LimitPassed
+from memtui.service.usecases.changing import change
+from memtui.service.usecases.merging import merge
 from memtui.store import limits as table
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter
@@ -142,29 +145,107 @@ async def test_each_target_is_refused_for_what_is_its_own(
 PROJECT = LIMIT.model_copy(update={"target_type": LimitTarget.PROJECT, "target_id": "p"})
 
 
+WIDER = {
+    "company": Scope(company_id="acme"),
+    "project": Scope(company_id="acme", project_id="q"),
+    "agent": Scope(company_id="acme", agent_id="scout"),
+    "user": Scope(company_id="acme", subject_id="ana"),
+}
+OTHER = Caller(company_id="acme", principal="agent:other", channel="mcp", acts_for="user:ana")
+
+
 @pytest.mark.parametrize("limit", [LIMIT, PROJECT], ids=["agent", "project"])
 @pytest.mark.parametrize("action", ["warn", "no-search", "read-only", "refuse"])
-async def test_a_wider_scope_goes_round_no_limit_of_a_records_owner(
-    service: MemoryService, caller: Caller, note: WriteRequest, action: str, limit: SpendingLimit
+@pytest.mark.parametrize("asked", WIDER)
+@pytest.mark.parametrize("by", [OTHER, None], ids=["agent", "person"])
+async def test_no_other_scope_goes_round_a_limit_of_a_records_owner(
+    service: MemoryService,
+    caller: Caller,
+    note: WriteRequest,
+    action: str,
+    limit: SpendingLimit,
+    asked: str,
+    by: Caller | None,
 ) -> None:
     owner = Scope(company_id="acme", project_id="p", agent_id="coding")
     own = note.model_copy(update={"scope": owner, "record_id": "own"})
     [handle] = (await service.write(caller, own)).handles
     await passed(service, caller, action, limit)
-    company = Scope(company_id="acme")
-    over = {"scope": company, "mode": WriteMode.UPSERT, "content": "Over it"}
+    scope, by = WIDER[asked], by or caller
+    over = {"scope": scope, "mode": WriteMode.UPSERT, "content": "Over it"}
     FakeAdapter.calls.clear()
     works = [
-        service.correct(caller, CorrectRequest(scope=company, handle=handle, text="Now this")),
-        service.write(caller, own.model_copy(update=over)),
+        service.correct(by, CorrectRequest(scope=scope, handle=handle, text="Now this")),
+        service.write(by, own.model_copy(update=over)),
     ]
     is_refused = action in {"read-only", "refuse"}
     assert [await refuses(work) for work in works] == [is_refused, is_refused]
     assert ("write" in FakeAdapter.calls or "correct" in FakeAdapter.calls) is not is_refused
-    assert not await refuses(
-        service.forget(caller, ForgetRequest(scope=company, handles=(handle,)))
+    assert (await service.get(caller, handle, owner)).record.text == (
+        note.content if is_refused else "Over it"
     )
-    assert not await refuses(service.undo(caller))
+    forgot = await service.forget(by, ForgetRequest(scope=scope, handles=(handle,)))
+    undone = await service.undo(by, forgot.operation_id)
+    assert undone.undoes == forgot.operation_id
+
+
+async def test_several_changes_are_refused_where_the_limit_is_passed_alone(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    there: list[Record] = []
+    for project in ("p", "q"):
+        scope = Scope(company_id="acme", project_id=project)
+        there += (await service.write(caller, note.model_copy(update={"scope": scope}))).records
+    await passed(service, caller, "read-only", PROJECT)
+    found = await change(service, caller, {"default": there}, pinned=True)
+    assert [one.scope.project_id for one, _ in found.done] == ["q"]
+    assert [(one.scope.project_id, type(error)) for one, error in found.failed] == [
+        ("p", LimitPassed)
+    ]
+
+
+async def test_a_merge_past_a_limit_leaves_every_fact(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    facts: list[Record] = []
+    for text, pinned in (("port: 1", False), ("gate: 1", True)):
+        fact = note.model_copy(update={"content": text, "kind": "fact", "pinned": pinned})
+        facts += (await service.write(caller, fact)).records
+    await passed(service, caller, "read-only", PROJECT)
+    with pytest.raises(LimitPassed):
+        await merge(service, caller, facts[0], facts[1:], binding_key="default")
+    assert len(FakeAdapter.records["acme/default"]) == len(facts)
+
+
+@pytest.mark.parametrize("limit", [LIMIT, PROJECT], ids=["agent", "project"])
+async def test_what_waits_is_let_in_past_no_limit(
+    service: MemoryService, caller: Caller, note: WriteRequest, limit: SpendingLimit
+) -> None:
+    [handle] = (await service.write(caller, note)).handles
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(caller, "default", rule)
+    company = Scope(company_id="acme")
+    fix = CorrectRequest(scope=company, handle=handle, text="Now this")
+    remove = ForgetRequest(scope=company, handles=(handle,))
+    asked = [
+        await service.write(AGENT, note.model_copy(update={"content": "Another"})),
+        await service.correct(AGENT, fix),
+        await service.forget(AGENT, remove),
+    ]
+    waiting = [one.pending.pending_id for one in asked if one.pending is not None]
+    assert len(waiting) == len(asked)
+    await passed(service, caller, "read-only", limit)
+    again = service.correct(AGENT, fix.model_copy(update={"text": "Now that"}))
+    assert await refuses(again)  # and does not wait
+    assert [one.pending_id for one in await service.review.waiting(caller)] == waiting
+    taken = [await refuses(service.review.accept(caller, one)) for one in waiting]
+    assert taken == [True, True, False]
+    left = [one.pending_id for one in await service.review.waiting(caller)]
+    assert left == waiting[:2]
+    await service.undo(caller)
+    await service.limits.remove(caller, limit.target_type, limit.target_id)
+    for one in left:
+        await service.review.accept(caller, one)
 
 
 @pytest.mark.parametrize("action", ["warn", "no-search"])
@@ -181,11 +262,58 @@ async def test_a_held_write_is_not_compared_and_says_so(
     if action == "warn":
         assert told.pending is None
         assert own.usage == (*(EACH,) * (FakeAdapter.calls.count("query") - searches), EACH)
+        assert "no_search" not in own.request
         return
     assert FakeAdapter.calls.count("query") == searches
     assert told.pending is not None
     assert told.pending.reasons == ("not compared",)
+    assert own.usage == ()
+    assert "has passed its spending limit" in own.request["no_search"] == told.no_search
     assert (await service.review.show(caller, told.pending.pending_id)).reasons == ("not compared",)
+
+
+async def test_the_search_beside_a_write_is_left_out_and_said(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    await service.bindings.update(caller, "default", config={"similar": True})
+    await service.write(caller, note)
+    first = await service.write(AGENT, note, tell_similar=True)
+    assert (bool(first.similar), first.no_search) == (True, "")
+    await passed(service, caller, "no-search")
+    FakeAdapter.calls.clear()
+    told = await service.write(AGENT, note, tell_similar=True)
+    assert "query" not in FakeAdapter.calls
+    assert told.similar == ()
+    assert "so nothing is searched or embedded for it until" in told.no_search
+    own = await service.log.get(caller, told.operation_id)
+    assert own.request["no_search"] == told.no_search
+    assert (await service.write(AGENT, note)).no_search == ""  # nothing was to be searched
+
+
+async def test_the_searches_of_a_held_write_are_counted_once_each_where_they_were_made(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    await service.bindings.update(caller, "default", config={"similar": True})
+    for test in (RuleTest.ALL, RuleTest.CONTRADICTION):
+        rule = ReviewRule(action=RuleAction.HOLD, test=test)
+        await service.review.add_rule(caller, "default", rule)
+    FakeAdapter.usage = (EACH,)
+    asked = await service.write(AGENT, note, tell_similar=True)
+    assert asked.pending is not None
+    held = (await service.log.get(caller, asked.operation_id)).usage
+    assert asked.usage == held == (EACH,) * FakeAdapter.calls.count("query")
+    assert len(held) > 1
+    FakeAdapter.calls.clear()
+    await service.review.show(caller, asked.pending.pending_id)
+    chosen = Filter(operation_type=OperationType.GET)
+    [look] = (await service.log.page(caller, chosen)).operations
+    assert (look.principal, look.scope.agent_id) == ("user:ana", None)
+    assert look.usage == (EACH,) * FakeAdapter.calls.count("query")
+    FakeAdapter.calls.clear()
+    done = await service.review.accept(caller, asked.pending.pending_id)
+    let_in = await service.log.get(caller, done.operation_id)
+    assert (let_in.usage, let_in.scope.agent_id) == ((EACH,), "coding")
+    assert "query" not in FakeAdapter.calls
 
 
 async def test_a_look_at_a_held_write_does_not_search_past_a_limit(
@@ -299,6 +427,22 @@ async def test_an_agent_changes_no_limit_that_refuses(
     await service.undo(caller)
     await service.undo(caller)
     assert [one.action for one in await service.limits.all(caller)] == [LimitAction.WARN]
+
+
+async def test_a_refused_change_of_a_limit_names_no_action_that_nobody_asked_for(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.limits.set(caller, LIMIT.model_copy(update={"action": LimitAction.REFUSE}))
+    higher = LIMIT.model_copy(update={"amount": 900})
+    with pytest.raises(Denied, match="let a person do it"):
+        await service.limits.set(AGENT, higher, keeps_action=True)
+    await service.companies.set_read_only(caller, read_only=True)
+    with pytest.raises(Denied, match="is read-only"):
+        await service.limits.set(caller, higher, keeps_action=True)
+    chosen = Filter(status=OperationStatus.DENIED, operation_type=OperationType.CONFIGURE)
+    page = await service.log.page(caller, chosen)
+    asked = [one.request["set_spending_limit"].get("action") for one in page.operations]
+    assert asked == [None, "refuse"]  # not warn: the action was to stay
 
 
 @ON_BOTH

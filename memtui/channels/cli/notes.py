@@ -163,6 +163,7 @@ async def store(
         answer,
         changed_ids(answer),
         *_similar(answer),
+        answer.no_search,
         _redacted(answer),
         answer.loss,
         _own_id(request, answer),

@@ -210,6 +210,8 @@ class Stored(ToolAnswer):
     similar: Mapping[str, float] = {}
     """Existing records with the same (from 0.95) or nearly the same text (from 0.8), by id, with
     similarity: if one is enough, correct it and forget the new one."""
+    no_search: str = ""
+    """Why no similar records were looked for: a spending limit is passed."""
     was: str | None = None
     """The earlier text, if a fact with this key existed and was changed."""
     pending: PendingChange | None = None
@@ -227,7 +229,8 @@ class Stored(ToolAnswer):
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
         lost = f" {self.loss}" if self.loss else ""
-        return sentence + (taken if self.redacted else "") + lost + there
+        unsearched = f" {self.no_search}" if self.no_search else ""
+        return sentence + (taken if self.redacted else "") + lost + there + unsearched
 
 
 class Removed(ToolAnswer):
@@ -789,6 +792,7 @@ def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
         not_kept=answer.not_kept,
         loss=answer.loss,
         similar={one.record.handle.provider_record_id: one.likeness for one in answer.similar},
+        no_search=answer.no_search,
         was=was,
         pending=answer.pending,
     )

@@ -251,11 +251,13 @@ class _Reading:
     async def _from(self, routed: Route, parts: Sequence[_Part], *, whole: bool) -> None:
         """Read the parts of one binding; search it too, if it serves the `whole` scope."""
         kinds = [part.kind for part in parts]
-        if whole and not self.entry.no_search:
-            if _asks_something(self.request.prompt or ""):
-                kinds.append(SectionKind.RELATED)
-            if self.request.profile:
-                kinds.append(SectionKind.PROFILE)
+        searches = []
+        if whole and _asks_something(self.request.prompt or ""):
+            searches.append(SectionKind.RELATED)
+        if whole and self.request.profile:
+            searches.append(SectionKind.PROFILE)
+        if searches and self.entry.may_search():
+            kinds += searches
         opening = partial(
             self.runtime.open, routed.binding, company_read_only=routed.company_read_only,
             as_of=self.entry.caller.as_of,
@@ -401,8 +403,6 @@ class Contexts(ServiceModule):
             entry.request["sections"] = {
                 section.kind: section.tokens for section in assembled.sections
             }
-            if entry.no_search:
-                entry.request["no_search"] = entry.no_search
             if request.delivered:
                 entry.handles = _handles(assembled, routed.binding.key)
                 entry.request["text"] = assembled.text
@@ -583,8 +583,8 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
     if reading.profile and reading.profile.strip():
         summary = ContextFact(text=reading.profile, kind="profile")
         sections.append(ContextSection(kind=SectionKind.PROFILE, facts=(summary,)))
-    if reading.entry.no_search and (request.prompt or request.profile):
-        notice = ContextFact(text=reading.entry.no_search, kind="notice")
+    if why := reading.entry.request.get("no_search"):
+        notice = ContextFact(text=why, kind="notice")
         sections.append(ContextSection(kind=SectionKind.NOTICE, facts=(notice,)))
     if texts:
         sections = [

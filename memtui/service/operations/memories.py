@@ -161,8 +161,9 @@ class Operations(MemoryReads):
             )
             if pending is not None:
                 return MutationAnswer(
-                    **entry.answer(), redacted=labels, similar=alike, pending=pending
-                )
+                    **entry.answer(), redacted=labels, similar=alike, pending=pending,
+                    no_search=entry.request.get("no_search", ""),
+                )  # fmt: skip
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage += reply.usage
             given = asked_of(routed)
@@ -180,6 +181,7 @@ class Operations(MemoryReads):
             not_kept=entry.not_kept,
             filled_in=entry.filled_in,
             similar=alike,
+            no_search=entry.request.get("no_search", ""),
             was=next((one.record.text for one in before if one.record is not None), None),
         )
 

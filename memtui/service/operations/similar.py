@@ -49,7 +49,7 @@ async def already_there(
     Empty also where the provider lacks `similar`, or a spending limit prevents the search.
     """
     abilities = connection.adapter.capabilities
-    if not abilities.similar or entry.no_search:
+    if not (abilities.similar and entry.may_search()):
         return ()
     found = [
         one

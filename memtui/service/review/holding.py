@@ -200,7 +200,7 @@ async def _otherwise(
 
     prose = [one for one in (request.content, request.summary, request.title) if one]
     known = {one.handle: one for one in facts}
-    if connection.adapter.capabilities.similar and not entry.no_search:
+    if connection.adapter.capabilities.similar and entry.may_search():
         for text in dict.fromkeys((*prose, request.content[-_SEARCHED:])):
             near = await candidates(entry, connection, request, text)
             known |= {one.handle: Record.like(one) for one in near}

@@ -80,7 +80,8 @@ class Limits(ServiceModule):
             entry.request["set_spending_limit"] = stored.model_dump(mode="json")
             return stored
 
-        asked = SettingDetails(set_spending_limit=limit.model_dump(mode="json"))
+        kept = {"action"} if keeps_action else None  # that of the replaced limit, not known yet
+        asked = SettingDetails(set_spending_limit=limit.model_dump(mode="json", exclude=kept))
         async with self._runtime.configured(caller, asked) as entry:
             return await self._runtime.configure(entry, change)
 
