@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import NamedTuple
 
 from memtui.fact_values import pair_of
@@ -51,7 +52,7 @@ _LIMITED = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _TOKEN = re.compile(
-    r"https?://[^\s,;)]+|(?:\.?\w|[#$])(?:[\w.:/@+#%'’-]*[\w+#%])?|[,;()?]|--?|[–—]"
+    r"https?://[^\s,;)]+|(?:(?:\.|~?/)?\w|[#$])(?:[\w.:/@+#%'’-]*[\w+#%])?|[,;()?]|--?|[–—]"
 )
 _BREAKS = frozenset([*",;()?-–—", "--", "but"])
 _APOSTROPHE = re.compile(r"['’]")
@@ -62,7 +63,8 @@ _CLOCK = re.compile(r"\d{1,2}:\d\d")
 _DATE = re.compile(r"\d{4}-(\d\d)-(\d\d)")
 _FORMS = {
     "url": re.compile(r"https?://\S+"),
-    "path": re.compile(r"~?/?[\w.\-]+/[\w./\-]*"),
+    "mail": re.compile(r"[\w.+\-]+@[\w.\-]+"),
+    "path": re.compile(r"(?:~?/)[\w.\-]+(?:/[\w.\-]*)*|[\w.\-]+/[\w./\-]*"),
     "host": re.compile(r"(?:[a-zA-Z][\w\-]*\.)+[a-z]{2,}(?::\d+)?"),
     "image": re.compile(r"[a-z]+:[\w.\-]+"),
     "code": re.compile(r"(?=.*\d)(?=.*[a-z])[a-z]\w*(?:-\w+)+"),
@@ -169,6 +171,16 @@ class Named(NamedTuple):
     member: Member
 
 
+class Value(NamedTuple):
+    """A member or amount that a sentence says of something."""
+
+    kind: str
+    place: int
+    size: int
+    """Its words."""
+    name: str
+
+
 class Amount(NamedTuple):
     """A number, time or date in a sentence."""
 
@@ -273,6 +285,32 @@ class Sentence:
         return self._is_value or is_capital or is_linked
 
     @cached_property
+    def values(self) -> Mapping[str, Value]:
+        """What it says of something, by class or unit; where it says two of one, neither."""
+        told = [
+            Value(f"#{one.member.kind}", one.place, one.size, one.member.name) for one in self.names
+        ]
+        told += [
+            Value(f"{one.kind} {one.unit}", one.place, 1, str(one.size))
+            for one in self.amounts
+            if self._word(one.place - 1) in _set("copulas") | _set("links")
+        ]
+        kinds = [one.kind for one in told]
+        return {one.kind: one for one in told if kinds.count(one.kind) == 1}
+
+    def around(self, values: Iterable[Value]) -> tuple[AbstractSet[str], AbstractSet[str]]:
+        """Return the stems of its content before and after values, without verbs such as “keep”."""
+        taken = {place for one in values for place in range(one.place, one.place + one.size)}
+        light, first = _set("light"), min(taken)
+        said = [(place, self.stems[place]) for place in range(len(self.words))
+                if place not in taken and self.stems[place] in self.content]  # fmt: skip
+        before, after = (
+            frozenset(stem for place, stem in said if (place < first) == is_before) - light
+            for is_before in (True, False)
+        )
+        return before, after
+
+    @cached_property
     def amounts(self) -> Sequence[Amount]:
         """The numbers, times and dates."""
         return [one for place in range(len(self.words)) if (one := self._amount(place))]
@@ -332,7 +370,9 @@ class Sentence:
         stems = (places.get(place, one) for place, one in enumerate(self.stems)
                  if one in self.content)  # fmt: skip
         words = [*dict.fromkeys(stems)]
-        return {f"~ {' '.join(one[:_ENOUGH])}" for one in (words, sorted(words)) if one}
+        kinds = {f"#{one.member.kind}" for one in self.names}
+        pairs = {*pairwise(sorted(words)), *((one, kind) for one in words[:1] for kind in kinds)}
+        return {f"~ {' '.join(one)}" for one in (words[:_ENOUGH], *pairs) if one}
 
     @cached_property
     def subject(self) -> AbstractSet[str]:
@@ -355,8 +395,9 @@ class Sentence:
             return False
         does = len(first) > 1 and self.stems[first[1]] in _set("doing")
         is_persons = does and self.written[first[0]][:1].isupper()
+        is_made = self.words[1:2] == ["are"] and self.stems[2:3] and self.stems[2] in _set("light")
         is_rule = self.words[0] in _set("ruling")
-        return is_persons or is_rule or self.words[first[0]] in _set("whole")
+        return is_persons or is_made or is_rule or self.words[first[0]] in _set("whole")
 
 
 class Fact:
@@ -370,6 +411,9 @@ class Fact:
         self.subject = {
             stem(one) for one in own if one not in _set("general") | _set("heads")
         } or set(self.key)
+        named = [one for one in self.key if one in self.subject and one not in _set("events")]
+        self.sort = frozenset(named[-1:] if len(named) > 1 else ())
+        """The stem of the noun that says what sort of value it is, as “rate” in `vat_rate`."""
         self.value = Sentence(value, is_value=True)
         self._names = {one.member for one in Sentence(" ".join(words), is_value=True).names}
         kinds = [one.member.kind for one in self.value.names]
@@ -387,15 +431,15 @@ class Fact:
         others = {one.member for one in said.names} - self._names if kinds else ()
         return bool(said.scopes - self.words) or any(one.kind in kinds for one in others)
 
-    def is_subject_of(self, said: Sentence) -> bool:
-        """Whether a sentence speaks of the key."""
+    def is_subject_of(self, said: Sentence, *, but: AbstractSet[str] = frozenset()) -> bool:
+        """Whether a sentence speaks of the key, of which some stems need not be named."""
         said_stems = said.subjects
         missing = {
             one
             for one, others in self.key.items()
             if one not in said_stems and said_stems.isdisjoint(others)
         }
-        if not missing & self.subject:
+        if not missing & (self.subject - but):
             return True
         found = len(self.key) - len(missing)
         return _ENOUGH <= found >= 2 * len(missing) and self.words.isdisjoint(_set("scopes"))
@@ -481,8 +525,10 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
     None: it neither excludes the fact nor agrees.
     """
     is_about = fact.is_subject_of(said)
+    is_near = is_about or fact.is_subject_of(said, but=fact.sort)
+    """A value of the same sort need not be named by its sort: “Invoices are issued in euros”."""
     products = fact.rivals & _lists().products if said.is_of_all else ()
-    if not (is_about or products) or not said.states or fact.is_beside(said):
+    if not (is_near or products) or not said.states or fact.is_beside(said):
         return None
     value = fact.value
     if present := _places(value, said):
@@ -490,12 +536,12 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
             return (value.text, said.text) if is_about else None
         other = _other_version(value, said) or ("" if is_about else None)
     else:
-        kinds = fact.rivals if is_about else products
+        kinds = fact.rivals if is_near else products
         rivals = (said.said(one.place, one.size) for one in said.names
                   if one.member.kind in kinds and one.place not in said.denied)  # fmt: skip
         other = next(rivals, None)
-        if other is None and is_about:
-            other = _other_amount(fact, said) or _other_form(fact, said)
+        if other is None and is_near:
+            other = _other_amount(fact, said) or _other_form(fact, said, is_about=is_about)
     return None if other is None else (value.text, other)
 
 
@@ -540,22 +586,28 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
             one.unit in _set("counted")
             or (one.unit in fact.key and fact.words.isdisjoint(_MEASURES))
             or before in fact.key
-            or (before in _set("copulas") and one.place + 1 == len(said.words))
+            or (
+                before in _set("copulas")
+                and (one.place + 1 == len(said.words) or said.stems[one.place - 2] in fact.key)
+            )
         )
         if one.kind != "number" or (one.unit == own.unit != "") or is_bare:
             return said.said(one.place, 2)
     return None
 
 
-def _other_form(fact: Fact, said: Sentence) -> str | None:
+def _other_form(fact: Fact, said: Sentence, *, is_about: bool) -> str | None:
     """Return another value of the same form: an address, a path, a code, a name."""
     form = _form_of(fact.value.text)
+    if form == "name" and not is_about:
+        return None
     for place, word in enumerate(said.written if form else ()):
         if place in said.denied or said.stems[place] in fact.key or _form_of(word) != form:
             continue
         if form != "name":
             return word
-        before, after = (said.words[place + step : place + step + 1] for step in (-1, 1))
+        place_before = place - 1 - (said.words[place - 1] in _set("articles"))
+        before, after = (said.words[at : at + 1] for at in (max(place_before, 0), place + 1))
         is_name = said.words[place] not in _set("general") and not _lists().members.get(
             said.words[place]
         )
@@ -576,25 +628,29 @@ def _reversed(one: Sentence, other: Sentence) -> tuple[str, str] | None:
         return None
     mine, yours = one.content, other.content
     shared, less = mine.keys() & yours.keys(), min(len(mine), len(yours))
-    more = max(len(mine), len(yours)) - less
+    more = len((mine.keys() ^ yours.keys()) - _set("light"))
     if any(_LIMITED.search(" ".join(side.words)) for side in sides):
         return None
     if len(shared) == less >= _ENOUGH and more <= (2 if less > _ENOUGH else 1):
         is_denied = any(mine[word] != yours[word] for word in shared)
         are_simple = max(len(side.deniers) for side in sides) < _ENOUGH
         return (one.text, other.text) if is_denied and are_simple else None
-    return None if one.denied or other.denied else _other_member(one, other)
+    return None if one.denied or other.denied else _other_value(one, other)
 
 
-def _other_member(one: Sentence, other: Sentence) -> tuple[str, str] | None:
-    """Return the two members of a class in which alone two sentences differ."""
-    kinds = [{name.member.kind: name for name in side.names} for side in (one, other)]
-    pairs = [(kinds[0][kind], kinds[1][kind]) for kind in kinds[0].keys() & kinds[1].keys()]
-    differing = [pair for pair in pairs if pair[0].member.name != pair[1].member.name]
-    if len(differing) != 1:
+def _other_value(one: Sentence, other: Sentence) -> tuple[str, str] | None:
+    """Return the values that two sentences give the same thing, where these exclude each other."""
+    mine, yours = one.values, other.values
+    rivals = [kind for kind in mine.keys() & yours.keys() if mine[kind].name != yours[kind].name]
+    if not rivals:
         return None
-    ((was, now),) = differing
-    rest = one.content.keys() - {*one.stems[was.place : was.place + was.size]}
-    if not rest or rest != other.content.keys() - {*other.stems[now.place : now.place + now.size]}:
+    was, now = mine[rivals[0]], yours[rivals[0]]
+    frames = one.around(map(mine.__getitem__, rivals)), other.around(map(yours.__getitem__, rivals))
+    (before, after), (other_before, other_after) = frames
+    if before != other_before or not before | (after & other_after):
+        return None
+    added = after ^ other_after
+    is_added = len(added) <= _ENOUGH and (after <= other_after or other_after <= after)
+    if added and not (before and is_added):
         return None
     return one.said(was.place, was.size), other.said(now.place, now.size)
