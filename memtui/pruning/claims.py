@@ -64,6 +64,7 @@ _DATE = re.compile(r"\d{4}-(\d\d)-(\d\d)")
 _FORMS = {
     "url": re.compile(r"https?://\S+"),
     "mail": re.compile(r"[\w.+\-]+@[\w.\-]+"),
+    "tag": re.compile(r"[#@][\w\-]+"),
     "path": re.compile(r"(?:~?/)[\w.\-]+(?:/[\w.\-]*)*|[\w.\-]+/[\w./\-]*"),
     "host": re.compile(r"(?:[a-zA-Z][\w\-]*\.)+[a-z]{2,}(?::\d+)?"),
     "image": re.compile(r"[a-z]+:[\w.\-]+"),
@@ -88,8 +89,8 @@ _MOST_SENTENCES = 8
 class Member(NamedTuple):
     """A word or name of a class whose members exclude each other."""
 
-    kind: int
-    """The class: the number of its line."""
+    kind: int | str
+    """The class: the number of its line; for an amount its unit."""
     name: str
     is_word: bool
     """Whether it is an ordinary word too."""
@@ -169,16 +170,6 @@ class Named(NamedTuple):
     size: int
     """Its words."""
     member: Member
-
-
-class Value(NamedTuple):
-    """A member or amount that a sentence says of something."""
-
-    kind: str
-    place: int
-    size: int
-    """Its words."""
-    name: str
 
 
 class Amount(NamedTuple):
@@ -285,28 +276,26 @@ class Sentence:
         return self._is_value or is_capital or is_linked
 
     @cached_property
-    def values(self) -> Mapping[str, Value]:
-        """What it says of something, by class or unit; where it says two of one, neither."""
-        told = [
-            Value(f"#{one.member.kind}", one.place, one.size, one.member.name) for one in self.names
-        ]
-        told += [
-            Value(f"{one.kind} {one.unit}", one.place, 1, str(one.size))
+    def values(self) -> Mapping[int | str, Named]:
+        """The members and amounts that it says of something, where it says one of the kind."""
+        links = _set("copulas") | _set("links")
+        said = [*self.names]
+        said += [
+            Named(one.place, 1, Member(f"{one.kind} {one.unit}", str(one.size), is_word=False))
             for one in self.amounts
-            if self._word(one.place - 1) in _set("copulas") | _set("links")
+            if self._word(one.place - 1) in links
         ]
-        kinds = [one.kind for one in told]
-        return {one.kind: one for one in told if kinds.count(one.kind) == 1}
+        kinds = [one.member.kind for one in said]
+        return {one.member.kind: one for one in said if kinds.count(one.member.kind) == 1}
 
-    def around(self, values: Iterable[Value]) -> tuple[AbstractSet[str], AbstractSet[str]]:
+    def around(self, values: Iterable[Named]) -> tuple[AbstractSet[str], AbstractSet[str]]:
         """Return the stems of its content before and after values, without verbs such as “keep”."""
         taken = {place for one in values for place in range(one.place, one.place + one.size)}
-        light, first = _set("light"), min(taken)
-        said = [(place, self.stems[place]) for place in range(len(self.words))
-                if place not in taken and self.stems[place] in self.content]  # fmt: skip
+        sides = range(min(taken)), range(min(taken), len(self.words))
         before, after = (
-            frozenset(stem for place, stem in said if (place < first) == is_before) - light
-            for is_before in (True, False)
+            frozenset(self.stems[place] for place in side if place not in taken)
+            & self.content.keys() - _set("light")
+            for side in sides
         )
         return before, after
 
@@ -579,7 +568,7 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
     own = fact.value.amounts[0] if fact.value.amounts else None
     for one in said.amounts if own is not None and len(fact.value.words) <= _ENOUGH else ():
         before = said.stems[one.place - 1] if one.place else ""
-        is_subject = one.place == 1 and before in fact.key and said.words[3:4] == ["for"]
+        is_subject = one.place == 1 and before in fact.key  # as in “Port 22 is open”
         if own is None or one.kind != own.kind or one.place in said.denied or is_subject:
             continue
         is_bare = len(fact.value.words) == 1 and (
@@ -641,16 +630,15 @@ def _reversed(one: Sentence, other: Sentence) -> tuple[str, str] | None:
 def _other_value(one: Sentence, other: Sentence) -> tuple[str, str] | None:
     """Return the values that two sentences give the same thing, where these exclude each other."""
     mine, yours = one.values, other.values
-    rivals = [kind for kind in mine.keys() & yours.keys() if mine[kind].name != yours[kind].name]
+    rivals = [kind for kind in mine.keys() & yours.keys()
+              if mine[kind].member.name != yours[kind].member.name]  # fmt: skip
     if not rivals:
         return None
-    was, now = mine[rivals[0]], yours[rivals[0]]
-    frames = one.around(map(mine.__getitem__, rivals)), other.around(map(yours.__getitem__, rivals))
-    (before, after), (other_before, other_after) = frames
-    if before != other_before or not before | (after & other_after):
-        return None
+    before, after = one.around(mine[kind] for kind in rivals)
+    other_before, other_after = other.around(yours[kind] for kind in rivals)
     added = after ^ other_after
     is_added = len(added) <= _ENOUGH and (after <= other_after or other_after <= after)
-    if added and not (before and is_added):
+    if before != other_before or (added and not (before and is_added)) or not before | after:
         return None
+    was, now = mine[rivals[0]], yours[rivals[0]]
     return one.said(was.place, was.size), other.said(now.place, now.size)
