@@ -283,7 +283,7 @@ class Sentence:
         said += [
             Named(one.place, 1, Member(f"{one.kind} {one.unit}", str(one.size), is_word=False))
             for one in self.amounts
-            if self._word(one.place - 1) in links
+            if self._word(one.place - 1) in links or self.stems[one.place - 1] not in self.content
         ]
         kinds = [one.member.kind for one in said]
         return {one.member.kind: one for one in said if kinds.count(one.member.kind) == 1}
@@ -530,7 +530,11 @@ def _against(fact: Fact, said: Sentence) -> tuple[str, str] | None:
                   if one.member.kind in kinds and one.place not in said.denied)  # fmt: skip
         other = next(rivals, None)
         if other is None and is_near:
-            other = _other_amount(fact, said) or _other_form(fact, said, is_about=is_about)
+            other = (
+                _other_version(value, said)
+                or _other_amount(fact, said)
+                or _other_form(fact, said, is_about=is_about)
+            )
     return None if other is None else (value.text, other)
 
 
@@ -558,8 +562,9 @@ def _other_version(value: Sentence, said: Sentence) -> str | None:
     for own in value.amounts:
         for one in said.amounts:
             names = value.stems[own.place - 1 : own.place], said.stems[one.place - 1 : one.place]
-            if names[0] == names[1] != [] and one.kind == own.kind and not one.is_like(own):
-                return said.said(one.place - 1, 2)
+            is_of_same = names[0] == names[1] != [] or own.unit == one.unit != ""
+            if is_of_same and one.kind == own.kind and not one.is_like(own):
+                return said.said(one.place - (names[0] == names[1]), 2)
     return None
 
 
