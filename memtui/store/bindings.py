@@ -23,7 +23,8 @@ EXPLICIT_KEY = "because you chose it"
 
 _PRECEDENCE = ("key", "project", "agent", "company", None)
 _BINDING, _MEMBER = (tuple(kind.__slots__) for kind in (BindingRow, MemberRow))
-_MEMBER_FROM = 3 + len(_BINDING)
+_CHOSEN_BY = 3
+_MEMBER_FROM = _CHOSEN_BY + 1 + len(_BINDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ def route(
         rows = statements.ROUTE_BY_KEY.rows(connection, **asked, key=key)
     if not rows:
         raise NotFound(f"There is no company {company_id}.")
-    read_only, closed, chosen_by, *first = min(rows, key=lambda row: _PRECEDENCE.index(row[2]))
+    read_only, closed, limited, chosen_by, *first = min(
+        rows, key=lambda row: _PRECEDENCE.index(row[_CHOSEN_BY])
+    )
     if not first[0]:
         raise NotFound(
             f"No binding serves {company_id}; add one on screen 1 or with "
@@ -78,14 +81,16 @@ def route(
         "agent": f"for the agent {agent_id}",
         "key": EXPLICIT_KEY,
     }
-    roles = [row[_MEMBER_FROM:] for row in rows if row[2] == chosen_by and row[_MEMBER_FROM]]
+    roles = [
+        row[_MEMBER_FROM:] for row in rows if row[_CHOSEN_BY] == chosen_by and row[_MEMBER_FROM]
+    ]
     members = tuple(MemberRow(**dict(zip(_MEMBER, role, strict=True))) for role in roles)
     return Route(
         binding=BindingRow(**dict(zip(_BINDING, first, strict=False))),
         reason=reasons.get(chosen_by, "company default"),
         company_read_only=read_only,
         memberships=members if closed else None,
-        acting_limits=limits.acting(connection, company_id),
+        acting_limits=limits.acting(connection, company_id) if limited else (),
     )
 
 

@@ -240,13 +240,15 @@ def _route(chosen_by: str, bindings: str) -> Statement:
     """Return the SELECT of a row for each candidate binding and role of the person."""
     return Statement(
         "SELECT company.read_only, EXISTS (SELECT 1 FROM memory_members AS any_member "
-        f"WHERE any_member.company_id = company.company_id), {chosen_by}, "
+        "WHERE any_member.company_id = company.company_id), "
+        "EXISTS (SELECT 1 FROM memory_spending_limits AS any_limit WHERE any_limit.company_id = "
+        f"company.company_id AND any_limit.action != 'warn'), {chosen_by}, "
         f"{_columns(BindingRow, 'binding.')}, {_columns(MemberRow, 'member.')} "
         f"FROM memory_companies AS company LEFT JOIN {bindings} "
         "LEFT JOIN memory_members AS member "
         "ON member.company_id = company.company_id AND member.principal = :person "
         "WHERE company.company_id = :company",
-        f"flag flag text {_kinds(BindingRow)} {_kinds(MemberRow)}",
+        f"flag flag flag text {_kinds(BindingRow)} {_kinds(MemberRow)}",
     )
 
 
