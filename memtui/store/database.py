@@ -144,6 +144,7 @@ HEAD = "0001"
 """The newest revision under `migrations/versions`."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+_SCHEMA = Path(__file__).parent / "schema.sql"
 
 SEE_RECOVERY = "`memtui doctor` says what can be got back, and docs/recovery.md how"
 """The end of a sentence about a database that is damaged or gone."""
@@ -599,9 +600,7 @@ def ensure_schema(connection: DatabaseConnection) -> None:
             f"The database is at schema {revision} and this memtui knows {HEAD}; upgrade memtui."
         )
     if revision is None and connection.dialect == "sqlite":
-        from memtui.store.schema import SCHEMA
-
-        for statement in SCHEMA.splitlines():
+        for statement in _SCHEMA.read_text("utf-8").splitlines():
             connection.exec_driver_sql(statement)
         return
     migrate(connection.alchemy)
