@@ -308,6 +308,10 @@ async def _limit(act: Act) -> None:
     await act.service.limits.set(ANA, limit)
 
 
+async def _unlimit(act: Act) -> None:
+    await act.service.limits.remove(ANA, LimitTarget.BINDING, act.key)
+
+
 async def _member(act: Act) -> None:
     from memtui.service.visibility import Membership, Role
 
@@ -329,11 +333,20 @@ async def _propose(act: Act) -> None:
         await act.service.bindings.update(ANA, act.key, capture={Capture.COMMENTS: True})
 
 
-async def _proposed(act: Act) -> None:
-    await _two(act)
-    await _propose(act)
-    [one] = await act.service.review.waiting(BEN)
-    act.known["held"] = one.pending_id
+async def _propose_undo(act: Act) -> None:
+    from memtui.service.review.proposals import AwaitsSecond
+
+    with suppress(AwaitsSecond):
+        await _undo(act)
+
+
+def _proposed(propose: Work) -> Work:
+    async def prepare(act: Act) -> None:
+        await propose(act)
+        [one] = await act.service.review.waiting(BEN)
+        act.known["held"] = one.pending_id
+
+    return prepare
 
 
 async def _agree(act: Act) -> None:
@@ -399,6 +412,8 @@ def mutations() -> Iterator[Mutation]:
         ):  # fmt: skip
             yield Mutation(name, provider, _then(_filled(count), *works), _undo)
         yield Mutation("undo part", provider, _then(_filled(_MANY), _forget), _undo_part)
+        partly = _then(_then(_filled(_MANY), _forget), _undo_part)
+        yield Mutation("redo part", provider, partly, _undo)
         redo = _then(_then(_filled(_MANY), _forget), _undo)
         yield Mutation("redo many", provider, redo, _undo)
         if provider != "vault facts":
@@ -427,8 +442,17 @@ def mutations() -> Iterator[Mutation]:
     yield Mutation("settings", "memtui", _nothing, _settings)
     yield Mutation("member", "memtui", _nothing, _member)
     yield Mutation("limit", "memtui", _nothing, _limit)
+    yield Mutation("remove a limit", "memtui", _limit, _unlimit)
+    yield Mutation("undo limit", "memtui", _then(_limit), _undo)
+    waits = _then(_two, _proposed(_propose))
+    agreed = _then(waits, _agree)
+    undoing = _then(agreed, _proposed(_propose_undo))
     yield Mutation("propose", "memtui", _two, _propose, undoes=False)
-    yield Mutation("agree", "memtui", _proposed, _agree, undoes=False)
+    yield Mutation("agree", "memtui", waits, _agree, undoes=False)
+    yield Mutation("withdraw a proposal", "memtui", waits, _refuse)
+    yield Mutation("undo withdraw", "memtui", _then(waits, _refuse), _undo)
+    yield Mutation("propose an undo", "memtui", agreed, _propose_undo, undoes=False)
+    yield Mutation("agree to an undo", "memtui", undoing, _agree, undoes=False)
     yield from _recoveries()
 
 
