@@ -27,16 +27,18 @@ from memtui.contract import (
 from memtui.service import (
     Caller,
     Capture,
-    LimitAction,
-    LimitMeasure,
-    LimitPeriod,
-    LimitTarget,
     MemoryService,
     ReviewRule,
     RuleAction,
     RuleTest,
-    SpendingLimit,
     open_service,
+)
+from memtui.service.spending import (
+    LimitAction,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
+    SpendingLimit,
 )
 
 _MANY = 4
@@ -216,7 +218,7 @@ async def _refuse(act: Act) -> None:
 
 
 async def _purge(act: Act) -> None:
-    from memtui.service import PurgeRequest
+    from memtui.service.home.survey import PurgeRequest
 
     request = PurgeRequest(project_id="web", forget=True)
     await act.service.purging.apply(ANA, request)

@@ -20,7 +20,8 @@ from benchmarks.table import Line, limited, show
 from benchmarks.vault_search import make_notes
 from memtui.config import find_paths, load_settings
 from memtui.contract import BrowseRequest, QueryRequest, Scope
-from memtui.service import Caller, ImpactRequest, open_service
+from memtui.service import Caller, open_service
+from memtui.service.context.impact import ImpactRequest
 
 COMPANY = Scope(company_id="local")
 GOING = 12

@@ -41,7 +41,8 @@ from memtui.demo.plan import (
 )
 from memtui.demo.recall import Recall
 from memtui.demo.timeline import OUTAGES
-from memtui.service import Caller, ContextRequest, MemoryService, MutationAnswer, Resolution
+from memtui.service import Caller, MemoryService, MutationAnswer, Resolution
+from memtui.service.context.contexts import ContextRequest
 
 _TYPICAL_MS: dict[type[Action], float] = {Ask: 9, Look: 14, Open: 1.5, Write: 11, Explain: 13}
 _Do = Callable[["Player", PlannedStep, Caller, Any], Awaitable[MutationAnswer | None]]

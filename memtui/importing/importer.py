@@ -19,7 +19,8 @@ from memtui.importing.mapping import MappedRows
 from memtui.importing.rows import FormatName, format_of
 from memtui.importing.staging import ParsedOperation, Staging
 from memtui.importing.translating import FIELDS, NEEDED, PRICED_BY, Translator
-from memtui.service import Caller, ForeignOperation, MemoryService
+from memtui.service import Caller, MemoryService
+from memtui.service.home.imports import ForeignOperation
 from memtui.store.operation import OperationDraft
 from memtui.wording import unknown
 

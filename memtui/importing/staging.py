@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from memtui.contract import Unavailable
 from memtui.importing.values import from_microseconds, microseconds, plain
-from memtui.service import ForeignOperation
+from memtui.service.home.imports import ForeignOperation
 from memtui.store.operation import OperationDraft
 
 

@@ -14,7 +14,7 @@ from memtui.contract import Invalid
 from memtui.presenters.format import counted, money
 
 if TYPE_CHECKING:
-    from memtui.service import SpendingLimit, SpendingStatus
+    from memtui.service.spending import SpendingLimit, SpendingStatus
 
 _CURRENT = {"day": "today", "month": "this month"}
 _UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))

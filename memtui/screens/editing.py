@@ -779,7 +779,7 @@ class EditingScreen(ListScreen[R]):
     @conversation
     async def action_erase(self) -> None:
         """Erase the record for good, after a yes to what that would take."""
-        from memtui.service import PurgeRequest
+        from memtui.service.home.survey import PurgeRequest
 
         purging, caller = self.service.purging, self.caller
         [record] = await self.records_of([self.row])

@@ -30,8 +30,7 @@ from memtui.widgets.panes import Fitted
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
-    from memtui.service import Effect
-    from memtui.service.context.impact import AnsweredRecord, Impact, ReplayProgress
+    from memtui.service.context.impact import AnsweredRecord, Effect, Impact, ReplayProgress
 
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
@@ -143,7 +142,7 @@ class ImpactScreen(RunScreen["Effect"]):
 
     def action_read(self) -> None:
         """Replay the last questions."""
-        from memtui.service import ImpactRequest
+        from memtui.service.context.impact import ImpactRequest
 
         request = ImpactRequest.model_validate(
             {"records": self._records, "last": self._last, "filter": self.chosen}

@@ -15,7 +15,7 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.scope_choices import offered_target, read_targets
-from memtui.service import (
+from memtui.service.spending import (
     LimitAction,
     LimitMeasure,
     LimitPeriod,

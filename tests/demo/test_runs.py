@@ -7,7 +7,8 @@ from pathlib import Path
 
 from memtui.config import Settings, find_paths
 from memtui.contract import CorrectRequest, OperationType, Scope
-from memtui.service import Caller, ContextRequest, open_service
+from memtui.service import Caller, open_service
+from memtui.service.context.contexts import ContextRequest
 from tests.demos import Built
 
 PERSON = Caller(company_id="acme", principal="user:ana", channel="tui")

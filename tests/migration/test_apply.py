@@ -29,7 +29,8 @@ from memtui.migration.envelope import KEY
 from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
-from memtui.service import Caller, MemoryService, PruneRequest
+from memtui.service import Caller, MemoryService
+from memtui.service.context.pruning import PruneRequest
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 

@@ -41,9 +41,9 @@ from memtui.contract import (
 from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.moving import apply
 from memtui.migration.syncing import resolve, sync
-from memtui.service import Caller, ContextRequest, MemoryService, open_service
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
-from memtui.service.context.contexts import ContextAnswer
+from memtui.service.context.contexts import ContextAnswer, ContextRequest
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.runtime import SETUP_CHANNEL
 from memtui.service.visibility import Membership, Role, without_prefix

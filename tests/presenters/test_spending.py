@@ -7,7 +7,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memtui.presenters.spending import badge, sentence, share
-from memtui.service import LimitMeasure, LimitPeriod, LimitState, LimitTarget, SpendingStatus
+from memtui.service.spending import (
+    LimitMeasure,
+    LimitPeriod,
+    LimitState,
+    LimitTarget,
+    SpendingStatus,
+)
 from memtui.widgets.frame import ScopeView, spending_content
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 

@@ -41,7 +41,9 @@ from memtui.screens.dialogs import (
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import ReviewLine
 from memtui.screens.state import AppState, ConfigurationChanged, PruneFigures
-from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest, ReviewRule
+from memtui.service import Caller, MemoryService, ReviewRule
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneRequest
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text

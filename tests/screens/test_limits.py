@@ -12,15 +12,9 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, OperationType, Scope, Unavailable, Usage
 from memtui.presenters.spending import parse_amount
 from memtui.screens.limits import LimitsScreen
-from memtui.service import (
-    Caller,
-    LimitMeasure,
-    LimitPeriod,
-    LimitTarget,
-    MemoryService,
-    SpendingLimit,
-)
+from memtui.service import Caller, MemoryService
 from memtui.service.review.limits import Limits
+from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import append
 from tests.screens.hostile import screen_text

@@ -41,7 +41,8 @@ from memtui.screens.operations.view import (
 )
 from memtui.screens.state import GoTo
 from memtui.screens.timeline import TimelineScreen
-from memtui.service import Caller, ContextRequest, MemoryService
+from memtui.service import Caller, MemoryService
+from memtui.service.context.contexts import ContextRequest
 from memtui.store.operation import Operation, damaged
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows

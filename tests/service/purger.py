@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
-from memtui.service import Caller, PurgeRequest, open_service
+from memtui.service import Caller, open_service
+from memtui.service.home.survey import PurgeRequest
 
 
 def purge_and_die(home: Path, record_id: str, stop: str) -> None:

@@ -16,7 +16,8 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, MemoryService
+from memtui.service import Caller, MemoryService
+from memtui.service.context.contexts import ContextRequest
 
 ANA = Caller(company_id="local", principal="user:ana", channel="test")
 FIRST, LAST = (ANA.model_copy(update={"run_id": one}) for one in ("run-1", "run-2"))

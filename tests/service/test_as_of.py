@@ -29,7 +29,9 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, Difference, MemoryService, open_service
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.history.past import Difference
 
 CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", project_id="web")

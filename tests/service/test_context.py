@@ -34,14 +34,9 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit.matching import matcher
-from memtui.service import (
-    Caller,
-    ContextAnswer,
-    ContextRequest,
-    MemoryService,
-    open_service,
-)
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.context import contexts
+from memtui.service.context.contexts import ContextAnswer, ContextRequest
 from tests.contexts import seed_context
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter

@@ -28,17 +28,17 @@ from memtui.contract import (
 from memtui.fact_values import fact_text
 from memtui.service import (
     Caller,
-    FactRequest,
     Membership,
     MemoryService,
-    PatternRequest,
-    PruneRequest,
     ReviewRule,
     Role,
     RuleAction,
     RuleTest,
     open_service,
 )
+from memtui.service.context.pruning import PruneRequest
+from memtui.service.history.patterns import PatternRequest
+from memtui.service.operations.facts import FactRequest
 from memtui.service.usecases.merging import merge
 from tests.loopback import Embeddings
 

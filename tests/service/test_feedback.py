@@ -23,7 +23,8 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, Verdict, open_service
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.operations.feedback import Verdict
 
 ACME = Scope(company_id="acme")
 ASKED = QueryRequest(scope=ACME, query="deploy branch")

@@ -27,7 +27,8 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, ImpactRequest, MemoryService, open_service
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.impact import ImpactRequest
 
 Install = Callable[..., None]
 Start = Callable[[], Awaitable[MemoryService]]

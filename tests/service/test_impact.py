@@ -21,15 +21,9 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    Impact,
-    ImpactRequest,
-    MemoryService,
-    open_service,
-)
-from memtui.service.context.impact import ReplayProgress, Side, WhyNot
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.impact import Impact, ImpactRequest, ReplayProgress, Side, WhyNot
 from tests.service.fake import FakeAdapter
 
 PERSON = Caller(company_id="local", principal="user:ana", channel="cli")

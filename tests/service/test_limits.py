@@ -15,18 +15,16 @@ import pytest
 from memtui.analytics.figures import Bucket, begin_of, end_of
 from memtui.config import Paths, load_settings
 from memtui.contract import Denied, Filter, Invalid, NotFound, OperationType, Scope, Usage
-from memtui.service import (
-    Caller,
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.spending import (
     LimitMeasure,
     LimitPeriod,
     LimitState,
     LimitTarget,
-    MemoryService,
     SpendingLimit,
     SpendingStatus,
-    open_service,
+    span,
 )
-from memtui.service.spending import span
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import HOSTILE, append
 

@@ -20,8 +20,9 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, Role, SpendingLimit, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.runtime import ServiceRuntime
+from memtui.service.spending import SpendingLimit
 from tests.service.conftest import start
 
 ANA = Caller(company_id="acme", principal="user:ana", channel="test")

@@ -18,8 +18,10 @@ from memtui.contract import (
     Usage,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, FactMetrics, MemoryService, open_service
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.contexts import ContextRequest
 from memtui.service.context.prompts import prompt_size
+from memtui.service.history.metrics import FactMetrics
 from memtui.store.log import OperationStore
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import HOSTILE, append

@@ -29,7 +29,8 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, MemoryService, Operation
+from memtui.service import Caller, MemoryService, Operation
+from memtui.service.context.contexts import ContextRequest
 from memtui.service.operations.feedback import Verdict
 from memtui.service.operations.undo import Undo
 from memtui.store import appending

@@ -19,14 +19,10 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.pruning.candidates import PruneRules
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    MemoryService,
-    PruneRequest,
-    PurgeRequest,
-    open_service,
-)
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneRequest
+from memtui.service.home.survey import PurgeRequest
 
 ANA = Caller(company_id="local", principal="user:ana", channel="test")
 OF_ANA = Scope(company_id="local", subject_id="ana")

@@ -25,20 +25,16 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
+from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.spending import (
     LimitAction,
     LimitMeasure,
+    LimitPassed,
     LimitPeriod,
     LimitTarget,
-    MemoryService,
-    ReviewRule,
-    RuleAction,
-    RuleTest,
     SpendingLimit,
 )
-from memtui.service.spending import LimitPassed
 from memtui.service.usecases.changing import change
 from memtui.service.usecases.merging import merge
 from memtui.store import limits as table

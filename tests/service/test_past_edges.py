@@ -22,8 +22,9 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, ChangeKind, MemoryService, open_service
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.history import as_of
+from memtui.service.history.past import ChangeKind
 from memtui.store import journal
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter

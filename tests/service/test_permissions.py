@@ -25,15 +25,9 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    Membership,
-    MemoryService,
-    PruneRequest,
-    Role,
-    open_service,
-)
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneRequest
 from memtui.store.log import OperationStore
 from memtui.store.operation import Operation
 from tests.homes import furnish, make_home

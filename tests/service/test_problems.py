@@ -21,15 +21,9 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    Membership,
-    MemoryService,
-    PruneRequest,
-    Role,
-    open_service,
-)
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneRequest
 
 ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", subject_id="ana")

@@ -28,16 +28,8 @@ from memtui.contract import (
 from memtui.presenters.format import changed
 from memtui.pruning.candidates import Reason
 from memtui.pruning.insights import InsightKind
-from memtui.service import (
-    Caller,
-    Membership,
-    MemoryService,
-    MutationAnswer,
-    PruneAnswer,
-    PruneRequest,
-    Role,
-    open_service,
-)
+from memtui.service import Caller, Membership, MemoryService, MutationAnswer, Role, open_service
+from memtui.service.context.pruning import PruneAnswer, PruneRequest
 from memtui.service.usecases.forgetting import forget
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference

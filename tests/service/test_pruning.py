@@ -27,16 +27,9 @@ from memtui.contract import (
 )
 from memtui.filters import parse_filter
 from memtui.pruning.candidates import PruneRules, Reason
-from memtui.service import (
-    BrowseAnswer,
-    Caller,
-    ContextRequest,
-    MemoryService,
-    MutationAnswer,
-    PruneAnswer,
-    PruneRequest,
-    open_service,
-)
+from memtui.service import BrowseAnswer, Caller, MemoryService, MutationAnswer, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.pruning import PruneAnswer, PruneRequest
 from memtui.service.operations import uses
 
 CALLER = Caller(company_id="local", principal="user:ana", channel="test")

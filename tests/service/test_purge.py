@@ -39,17 +39,10 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    Membership,
-    MemoryName,
-    MemoryService,
-    MutationAnswer,
-    PurgeRequest,
-    Role,
-    open_service,
-)
+from memtui.service import Caller, Membership, MemoryService, MutationAnswer, Role, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.home.survey import PurgeRequest
+from memtui.service.operations.namespaces import MemoryName
 from memtui.service.runtime import SETUP_CHANNEL
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference

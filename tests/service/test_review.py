@@ -35,18 +35,11 @@ from memtui.contract import (
 )
 from memtui.presenters.format import author
 from memtui.screens.timeline import row_content, rows_of
-from memtui.service import (
-    Caller,
-    Membership,
-    MemoryService,
-    MutationAnswer,
-    PurgeRequest,
-    Role,
-    open_service,
-)
+from memtui.service import Caller, Membership, MemoryService, MutationAnswer, Role, open_service
 from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.context.pruning import PruneRequest
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.recorder import Recorder
 from memtui.service.review.queue import passed_over
 from memtui.store.tables import PENDING

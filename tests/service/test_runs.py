@@ -23,14 +23,10 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    ContextRequest,
-    MemoryService,
-    PurgeRequest,
-    RunStep,
-    open_service,
-)
+from memtui.service import Caller, MemoryService, open_service
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.history.runs import RunStep
+from memtui.service.home.survey import PurgeRequest
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 

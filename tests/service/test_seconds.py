@@ -35,7 +35,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.record_changes import changed_fields, corrected
-from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
+from memtui.service import Caller, Membership, MemoryService, Role
 from memtui.service.answers import Answer, BindingOutcome, BrowseAnswer
 from memtui.service.context.contexts import ContextRequest, _may_include, _Reading
 from memtui.service.context.impact import AnsweredRecord, Effect, Impact, Side, _effect
@@ -48,6 +48,7 @@ from memtui.service.operations.everywhere import (
     _first_of_keys,
     _same_texts_once,
 )
+from memtui.service.operations.facts import FactRequest
 from memtui.service.operations.filling import fields_of, filled, filled_in, not_kept
 from memtui.service.operations.undo import (
     _as_correction,

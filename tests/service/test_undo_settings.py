@@ -20,16 +20,9 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import (
-    Caller,
-    Capture,
-    LimitMeasure,
-    LimitPeriod,
-    LimitTarget,
-    MemoryName,
-    MemoryService,
-    SpendingLimit,
-)
+from memtui.service import Caller, Capture, MemoryService
+from memtui.service.operations.namespaces import MemoryName
+from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 from memtui.service.visibility import Membership, Role
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter

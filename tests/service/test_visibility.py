@@ -42,26 +42,25 @@ from memtui.contract import (
 )
 from memtui.service import (
     Caller,
-    ContextRequest,
-    FactRequest,
-    ImpactRequest,
-    LimitTarget,
     Membership,
-    MemoryName,
     MemoryService,
-    PatternRequest,
-    PruneRequest,
-    PurgeRequest,
     ReviewRule,
     Role,
     RuleAction,
     RuleTest,
-    SpendingLimit,
-    Verdict,
     open_service,
 )
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.context.impact import ImpactRequest
+from memtui.service.context.pruning import PruneRequest
+from memtui.service.history.patterns import PatternRequest
+from memtui.service.home.survey import PurgeRequest
+from memtui.service.operations.facts import FactRequest
+from memtui.service.operations.feedback import Verdict
 from memtui.service.operations.in_sync import InSync
+from memtui.service.operations.namespaces import MemoryName
 from memtui.service.runtime import ServiceModule
+from memtui.service.spending import LimitTarget, SpendingLimit
 from memtui.store.operation import Operation
 from tests.databases import drop_database, make_database
 

@@ -18,7 +18,8 @@ from memtui.contract import (
     Scope,
     Usage,
 )
-from memtui.service import ForeignOperation, MemoryService, open_service
+from memtui.service import MemoryService, open_service
+from memtui.service.home.imports import ForeignOperation
 from memtui.store.operation import OperationDraft, OperationHandle
 from tests.analytics.logs import seal_unlogged as seal
 from tests.databases import ON_BOTH

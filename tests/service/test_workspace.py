@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from memtui.contract import BrowseRequest, Scope, SourceRef, WriteRequest
-from memtui.service import Caller, MemoryService, PurgeRequest
+from memtui.service import Caller, MemoryService
+from memtui.service.home.survey import PurgeRequest
 
 WEB = Scope(company_id="acme", project_id="web")
 

@@ -16,7 +16,7 @@ from memtui.filters import build_filter
 from memtui.presenters import spending
 
 if TYPE_CHECKING:
-    from memtui.service import SpendingLimit, SpendingStatus
+    from memtui.service.spending import SpendingLimit, SpendingStatus
 
 TargetType = Annotated[
     Literal["company", "agent", "project", "binding"],
@@ -58,7 +58,13 @@ async def budget_set(
     month ends. no-search: queries and embedding, and contexts have the facts alone. read-only:
     writes and corrections. refuse: all of these, and contexts. Forgetting and undo always work.
     """
-    from memtui.service import LimitAction, LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
+    from memtui.service.spending import (
+        LimitAction,
+        LimitMeasure,
+        LimitPeriod,
+        LimitTarget,
+        SpendingLimit,
+    )
 
     if (usd is None) == (tokens is None):
         raise Invalid("Give the limit in dollars or in tokens: --usd or --tokens, one of them.")
@@ -94,7 +100,7 @@ async def budget_remove(
 
     All of them, unless an option says which.
     """
-    from memtui.service import LimitMeasure, LimitPeriod, LimitTarget
+    from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget
 
     measure = LimitMeasure.USD if usd else LimitMeasure.TOKENS
     name = target_id_of(session, target_type, target_id)

@@ -18,7 +18,7 @@ from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import CompareAnswer, Difference, MomentsAnswer
+    from memtui.service.history.past import CompareAnswer, Difference, MomentsAnswer
 
 _WEEK = "7d"
 

@@ -31,10 +31,11 @@ from memtui.visible import visible
 if TYPE_CHECKING:
     from memtui.channels.cli.session import Invocation
     from memtui.config import Paths, Settings
-    from memtui.service import BindingHealth, Caller, MemoryService, StoredSecret
+    from memtui.service import BindingHealth, Caller, MemoryService
     from memtui.service.home.backup import Backup
     from memtui.service.home.files import Remains
     from memtui.service.home.repair import Repair
+    from memtui.service.home.stored_secrets import StoredSecret
     from memtui.service.review.risks import RisksAnswer
 
 

@@ -42,8 +42,9 @@ from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import FactAnswer, FactKeys, FactMetrics, FactRequest, MutationAnswer
-    from memtui.service.operations.facts import KeyedFact
+    from memtui.service import MutationAnswer
+    from memtui.service.history.metrics import FactMetrics
+    from memtui.service.operations.facts import FactAnswer, FactKeys, FactRequest, KeyedFact
 
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as deploy_branch.")]
@@ -380,7 +381,7 @@ async def facts_set(
 def _request(
     session: Session, scope: BindingOptions, namespace: str | None, *, all_bindings: bool = False
 ) -> FactRequest:
-    from memtui.service import FactRequest
+    from memtui.service.operations.facts import FactRequest
 
     return scope.request(session, FactRequest, namespace=namespace, all_bindings=all_bindings)
 

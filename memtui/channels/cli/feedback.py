@@ -41,7 +41,7 @@ async def ops_feedback(
 
     Your last verdict counts in the figures, and is shown with the record.
     """
-    from memtui.service import Verdict
+    from memtui.service.operations.feedback import Verdict
 
     said = {Verdict.HELPED: helped, Verdict.NOT_HELPED: not_helped, Verdict.WITHDRAWN: withdraw}
     chosen = [verdict for verdict, is_said in said.items() if is_said]

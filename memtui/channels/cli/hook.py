@@ -80,7 +80,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
     from memtui.channels.hooks.transcript import prompt_tokens
 
     async def tell(session: Session, agent: Agent, call: HookCall) -> None:
-        from memtui.service import ContextRequest
+        from memtui.service.context.contexts import ContextRequest
         from memtui.service.spending import LimitPassed
 
         def tell_model(text: str) -> None:

@@ -14,7 +14,7 @@ from memtui.presenters import format as shown
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.service import Effect, Impact
+    from memtui.service.context.impact import Effect, Impact
 
 _TEXT = 100
 """Most characters of a text on a line."""
@@ -50,7 +50,7 @@ async def find(
     session: Session, records: Mapping[str, Sequence[RecordHandle]], last: int | None
 ) -> Impact:
     """Replay the log's last questions without some records, given by binding key."""
-    from memtui.service import ImpactRequest
+    from memtui.service.context.impact import ImpactRequest
 
     request = ImpactRequest.model_validate(
         {"records": records, **({} if last is None else {"last": last})}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memtui.pruning.candidates import PruneCandidate, Reason
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PrunePlan
-    from memtui.service import PruneAnswer, PruneRequest
+    from memtui.service.context.pruning import PruneAnswer, PruneRequest
     from memtui.service.usecases.forgetting import ForgottenEverywhere
     from memtui.service.usecases.pruning import ContextPlan
 
@@ -110,7 +110,7 @@ async def facts_prune(
     could go. undo brings back what was applied. It asks before it applies to several bindings or
     owners at once; a binding that is slow or down is named while the others' plans stand.
     """
-    from memtui.service import PruneRequest
+    from memtui.service.context.pruning import PruneRequest
     from memtui.service.usecases.pruning import rules_of
 
     if to_budget or budget is not None:
@@ -182,7 +182,7 @@ def _refuse_clashes(given: Sequence[str], *, to_budget: bool) -> None:
 
 async def _to_budget(session: Session, request: PruneRequest, budget: int | None) -> ContextPlan:
     """Plan which facts go, so that a context of the request's scope fits its budget."""
-    from memtui.service import ContextRequest
+    from memtui.service.context.contexts import ContextRequest
     from memtui.service.usecases.pruning import plan_context
 
     context = build(

@@ -17,8 +17,8 @@ from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.traces import Trace
-    from memtui.service import Caller, PurgeAnswer, PurgeRequest
-    from memtui.service.home.survey import Living
+    from memtui.service import Caller
+    from memtui.service.home.survey import Living, PurgeAnswer, PurgeRequest
 
 _COPIES = columns("place*", "copies>", "of")
 _LIVING = columns("lives in", "record", "text*")
@@ -69,7 +69,7 @@ async def purge(
     given. Afterwards it looks for the texts; exit 1 where one is still found, and where nobody
     knows what is named.
     """
-    from memtui.service import PurgeRequest
+    from memtui.service.home.survey import PurgeRequest
 
     if stop_doing:
         await session.service.purging.keep_doing(session.caller, None)

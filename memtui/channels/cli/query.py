@@ -36,7 +36,8 @@ from memtui.presenters import format as shown
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.service import ContextAnswer, QueryAnswer
+    from memtui.service import QueryAnswer
+    from memtui.service.context.contexts import ContextAnswer
     from memtui.service.operations.everywhere import FoundAt, HiddenSnippet
 
 
@@ -260,7 +261,7 @@ async def context(
     Its records count as read only with --delivered, and only then the log keeps the text.
     """
     from memtui.context.assembly import WarningKind
-    from memtui.service import ContextRequest
+    from memtui.service.context.contexts import ContextRequest
 
     session = session.at(as_of)
     settings = session.settings

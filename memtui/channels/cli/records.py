@@ -54,14 +54,8 @@ from memtui.presenters import format as shown
 from memtui.record_changes import changed_fields
 
 if TYPE_CHECKING:
-    from memtui.service import (
-        BrowseAnswer,
-        Change,
-        GetAnswer,
-        Operation,
-        Provenance,
-        TimelineAnswer,
-    )
+    from memtui.service import BrowseAnswer, Change, GetAnswer, Operation, Provenance
+    from memtui.service.history.past import TimelineAnswer
     from memtui.service.operations.tags import TagsAnswer
 
 _NEWEST, _PAGE = "-updated_at", 100

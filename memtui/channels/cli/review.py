@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.contract import Json
-    from memtui.service import MutationAnswer, PendingDetails, PendingWrite
+    from memtui.service import MutationAnswer
+    from memtui.service.review.queue import PendingDetails, PendingWrite
 
 PendingId = Annotated[
     str, typer.Argument(metavar="ID", help="What waits, or the beginning of its id.")

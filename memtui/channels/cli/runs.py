@@ -26,7 +26,7 @@ from memtui.presenters import runs as words
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.service import AssembledNow, Replay, Run, RunRecord, RunStep
+    from memtui.service.history.runs import AssembledNow, Replay, Run, RunRecord, RunStep
 
 _TEXT_CELLS = 100
 """Most characters of a record's text; the text of a context is shown whole."""

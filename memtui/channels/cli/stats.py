@@ -145,7 +145,7 @@ async def _pending_count(session: Session, chosen: Filter) -> int | None:
 
 
 async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
-    from memtui.service import PatternRequest
+    from memtui.service.history.patterns import PatternRequest
 
     request = scope.request(session, PatternRequest)
     answer = await session.service.patterns.find(session.caller, request)

@@ -44,7 +44,8 @@ from memtui.contract import (
     owned,
 )
 from memtui.fact_values import FACT
-from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
+from memtui.service import Caller, MemoryService, MutationAnswer
+from memtui.service.operations.feedback import Verdict
 from memtui.service.usecases.owned import owned_records
 from memtui.service.visibility import AGENT_PREFIX
 

@@ -48,15 +48,8 @@ from memtui.contract import (
     WriteRequest,
     own_filter,
 )
-from memtui.service import (
-    BindingView,
-    Caller,
-    MemoryName,
-    MemoryService,
-    MutationAnswer,
-    PendingChange,
-)
-from memtui.service.operations.namespaces import no_namespace
+from memtui.service import BindingView, Caller, MemoryService, MutationAnswer, PendingChange
+from memtui.service.operations.namespaces import MemoryName, no_namespace
 
 DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"

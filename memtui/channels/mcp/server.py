@@ -35,7 +35,8 @@ from memtui.channels.mcp.stdio import SERVER_INFO, streams
 from memtui.channels.mcp.tools import TOOLS, Tool, call, memory_of, offered
 from memtui.context.data import DATA_NOTICE
 from memtui.contract import MemtuiError, NotFound
-from memtui.service import Capture, ContextRequest
+from memtui.service import Capture
+from memtui.service.context.contexts import ContextRequest
 
 Context = ServerRequestContext[Any, Any]
 AgentOf = Callable[[Context], Awaitable[Agent]]

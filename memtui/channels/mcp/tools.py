@@ -63,7 +63,8 @@ from memtui.contract import (
 from memtui.fact_values import FACT, written
 from memtui.filters import build_filter
 from memtui.passages import passage
-from memtui.service import Answer, FactRequest, MutationAnswer, PendingChange
+from memtui.service import Answer, MutationAnswer, PendingChange
+from memtui.service.operations.facts import FactRequest
 from memtui.visible import visible
 from memtui.wording import misfit, unknown
 
@@ -677,7 +678,7 @@ async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
     Use it when a memory decided something or misled you; what never helps is pruned first. Only
     your latest feedback on each result counts.
     """
-    from memtui.service import Verdict
+    from memtui.service.operations.feedback import Verdict
 
     answer = await agent.service.feedback.say(
         agent.caller,

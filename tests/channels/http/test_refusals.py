@@ -22,8 +22,9 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.service import Caller, LimitTarget, MemoryService, SpendingLimit, open_service
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.connections import Connection
+from memtui.service.spending import LimitTarget, SpendingLimit
 from memtui.service.visibility import Membership, Role
 from tests.channels.http.conftest import DRIVE_PATH, USER_PATH, client_of, serving
 from tests.service.fake import FakeAdapter, down

@@ -14,7 +14,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from memtui.service import Caller, LimitTarget, MemoryService, SpendingLimit
+from memtui.service import Caller, MemoryService
+from memtui.service.spending import LimitTarget, SpendingLimit
 from tests.channels.mcp.conftest import PROJECT, Connect, client_of, text_of
 from tests.service.test_limits import spend, used
 

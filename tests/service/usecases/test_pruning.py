@@ -13,7 +13,8 @@ from memtui.presenters.risks import WORDS
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import Sort
-from memtui.service import ContextRequest, MemoryService
+from memtui.service import MemoryService
+from memtui.service.context.contexts import ContextRequest
 from memtui.service.usecases.forgetting import forget
 from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
 from tests.screens.hostile import screen_text
