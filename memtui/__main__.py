@@ -17,6 +17,7 @@ def main() -> None:
     """Run memtui's command line and end the process with its exit code."""
     try:
         code = _answer(sys.argv[1:])
+        _keep_outcome(code)
     except KeyboardInterrupt:  # while the command was still imported
         code = _INTERRUPTED
     if code == _INTERRUPTED:
@@ -29,6 +30,16 @@ def main() -> None:
     if "duckdb" not in sys.modules:  # it reports frozen objects as leaked
         gc.freeze()  # else Python takes all modules apart as it ends, a quarter of a query's time
     sys.exit(code)
+
+
+def _keep_outcome(code: int) -> None:
+    """Let an interrupt end the process with the code of the command that is done."""
+    import atexit
+    import signal
+
+    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    # Python takes its own handlers away before it has ended: the interrupt would kill it then.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def _answer(arguments: Sequence[str]) -> int:

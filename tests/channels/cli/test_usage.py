@@ -191,6 +191,29 @@ def test_ctrl_c_before_the_command_is_imported_exits_130_too() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
 
 
+def test_an_interrupt_after_a_command_leaves_its_exit_code() -> None:
+    script = (
+        "import os, signal, sys, threading, time\n"
+        "from memtui.__main__ import main\n"
+        "def interrupt():\n"
+        "    threading.main_thread().join()\n"
+        "    while True:\n"  # it may come just before the main thread waits
+        "        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)\n"
+        "        time.sleep(0.01)\n"
+        "class AtTheEnd:\n"
+        "    def __del__(self, kill=os.kill, own=os.getpid(), number=signal.SIGINT):\n"
+        "        kill(own, number)\n"
+        "at_the_end = AtTheEnd()\n"
+        "if sys.argv[1] == 'thread': threading.Thread(target=interrupt).start()\n"
+        "sys.argv = ['memtui', '--version']; main()"
+    )
+    for when in ("thread", "end"):
+        ran = subprocess.run(
+            [sys.executable, "-c", script, when], capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), when
+
+
 def test_version(here: Run) -> None:
     assert here("--version").out.startswith("memtui ")
 
