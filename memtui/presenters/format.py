@@ -29,7 +29,7 @@ from memtui.contract import (
 from memtui.store.operation import Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
-    from memtui.service.answers import RetrievalCount, Together, UndoCandidate
+    from memtui.service.answers import RetrievalCount, TakenBackBy, Together, UndoCandidate
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
     from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
@@ -101,6 +101,11 @@ def done(operation: Operation) -> str:
     if _redoes(operation):
         return "redone"
     return _DONE.get(operation.operation_type, operation.operation_type.value)
+
+
+def undone(back: TakenBackBy) -> str:
+    """Return in a word or two whether all of an operation was undone, or how many records."""
+    return "undone" if back.whole else f"{counted(len(back.record_ids), 'record')} undone"
 
 
 def reversal(operation: Operation) -> str:

@@ -396,6 +396,16 @@ class Change(Model):
     after: Record | None
 
 
+class TakenBackBy(Model):
+    """The part of an operation that was undone, and is not redone."""
+
+    operation: Operation
+    """The undo; the newest, if several took back a part each."""
+    record_ids: frozenset[str]
+    whole: bool
+    """Nothing of it is in force any more."""
+
+
 class Erasure(Model):
     """A purge that erased values of an operation."""
 

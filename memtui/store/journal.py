@@ -437,21 +437,39 @@ def _last_left(
     return _snapshot(rows[0][0]) if rows and rows[0][0] else None
 
 
-def undone_by(
+class TakenBack(NamedTuple):
+    """The part of an operation that undos took back, which were not themselves undone."""
+
+    undo_id: str
+    """The undo; the newest, if several took back a part each."""
+    record_ids: frozenset[str]
+    whole: bool
+    """Nothing of the operation is in force any more."""
+
+
+def taken_back(
     connection: DatabaseConnection,
     company_id: str,
     operation_id: str,
     until: datetime | None = None,
-) -> str | None:
-    """Return the undo of an operation that was not itself undone.
+) -> TakenBack | None:
+    """Return what undos took back of an operation; None: nothing.
 
-    If several undid a part each, the newest; None if a part was not undone. Only undos up to
-    `until` count, if it is given.
+    Only undos up to `until` count, if it is given.
     """
     if not statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
         return None
     left, undo_id = _left(connection, company_id, operation_id, until)
-    return None if any(left.values()) else undo_id
+    if undo_id is None:
+        return None
+    touched = _touched(connection, company_id, operation_id).keys()
+    return TakenBack(undo_id, frozenset(touched - left - {SETTINGS}), not any(left.values()))
+
+
+def undone_by(connection: DatabaseConnection, company_id: str, operation_id: str) -> str | None:
+    """Return the undo that took back all of an operation; None: some of it is in force."""
+    found = taken_back(connection, company_id, operation_id)
+    return found.undo_id if found and found.whole else None
 
 
 def in_force(connection: DatabaseConnection, company_id: str, operation_id: str) -> set[str]:

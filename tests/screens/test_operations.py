@@ -17,6 +17,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Filter,
     ForgetReply,
     ForgetRequest,
     Invalid,
@@ -378,8 +379,18 @@ async def test_marked_records_of_an_operation_are_undone_alone(
         await until(pilot, lambda: any("Undone: 2 records" in one for one in toasts(app)))
         page = await service.browse(caller, BrowseRequest(scope=MECH))
         assert sorted(one.text for one in page.records) == ["one", "three"]
+
+        # The list and the details say which of them.
+        undos = await service.log.page(caller, Filter(operation_type=OperationType.UNDO))
+        undo = undos.operations[0]
+        await until(pilot, lambda: "2 records undone: 3 rec…" in screen_text(app))
+        await until(pilot, lambda: f"2 records undone by #{undo.seq}" in screen_text(app))
+        rows = [line for line in screen_text(app).split("\n") if "–  undone" in line]
+        assert [row.partition("–  undone")[0].split()[-1] for row in rows] == ["1", "3"]
         await pilot.press("U")
         await until(pilot, lambda: any("Redone: 2 records" in one for one in toasts(app)))
+        await until(pilot, lambda: "2 records undone" not in screen_text(app))
+        assert "undone: undoes the" in screen_text(app), "the undo was undone itself"
 
 
 async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(

@@ -257,8 +257,8 @@ async def test_what_is_undone_is_that_of_the_moment(service: MemoryService) -> N
         first = undo_id if len(undone_by) == 1 else undone_by[1][1]
         undone_by.append((datetime.now(UTC), first if is_undone else None))
         for moment, expected in undone_by:
-            found = await service.log.undone_by(CALLER.at(moment), written)
-            assert (found and found.operation_id) == expected
+            found = (await service.log.undone(CALLER.at(moment), [written])).get(written)
+            assert (found and found.operation.operation_id) == expected
 
 
 async def test_a_pin_is_that_of_the_moment(service: MemoryService) -> None:

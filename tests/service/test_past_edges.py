@@ -230,8 +230,8 @@ async def test_an_undo_counts_from_its_very_moment(service: MemoryService, clock
     clock.now += timedelta(hours=1)
     undo = (await service.undo(CALLER, written)).operation_id
     for moment, by in ((clock.now - INSTANT, None), (clock.now, undo), (clock.now + INSTANT, undo)):
-        found = await service.log.undone_by(CALLER.at(moment), written)
-        assert (found and found.operation_id) == by
+        found = (await service.log.undone(CALLER.at(moment), [written])).get(written)
+        assert (found and found.operation.operation_id) == by
 
 
 async def test_only_another_text_ends_a_facts_window(service: MemoryService, clock: Clock) -> None:

@@ -420,7 +420,7 @@ MEMBERS: dict[str, list[Call]] = {
     "log.problems": [lambda h, c: h.service.log.problems(c, 1_000)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "log.found_outcomes": [found_outcomes],
-    "log.undone_by": [lambda h, c: h.service.log.undone_by(c, h.written["wapollohot"])],
+    "log.undone": [lambda h, c: h.service.log.undone(c, [*h.written.values()])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],
     "pairs.versions": [lambda h, c: h.service.pairs.versions(c, "default")],

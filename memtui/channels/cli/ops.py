@@ -34,6 +34,7 @@ from memtui.visible import visible
 if TYPE_CHECKING:
     from memtui.importing.importer import Import, ImportReport
     from memtui.service import Change, Erasure, Operation
+    from memtui.service.answers import TakenBackBy
     from memtui.store.journal import OutcomeCheck
 
 
@@ -90,15 +91,32 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
         "cost>", "what*",
     )  # fmt: skip
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
-    found = await session.service.log.found_outcomes(session.caller, page.operations)
+    found, undone = await _later(session, page.operations)
+    backs = {
+        name: {
+            "by": one.operation.operation_id,
+            "whole": one.whole,
+            "records": sorted(one.record_ids),
+        }
+        for name, one in undone.items()
+    }
     session.out.answer(
-        jsonable(page) | {"found": jsonable(found)},
-        table(titles, (_cells(session, one, found) for one in page.operations)),
+        jsonable(page) | {"found": jsonable(found), "undone": jsonable(backs)},
+        table(titles, (_cells(session, one, found, undone) for one in page.operations)),
         f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
     )
     if not page.total:
         await say_no_operation(session, chosen)
     return say_damaged(session, page.operations)
+
+
+async def _later(
+    session: Session, operations: Sequence[Operation]
+) -> tuple[dict[str, OutcomeCheck], dict[str, TakenBackBy]]:
+    """Return the findings of checks of operations, and what was undone of them, by id."""
+    log, caller = session.service.log, session.caller
+    changes = [one.operation_id for one in operations if one.operation_type.mutates]
+    return await log.found_outcomes(caller, operations), await log.undone(caller, changes)
 
 
 async def ops_show(session: Session, operation_id: OperationId) -> int:
@@ -109,17 +127,19 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
     operation = await session.service.log.get(session.caller, operation_id)
     changes = await session.service.log.changes(session.caller, operation.operation_id)
     found = await session.service.log.found_outcome(session.caller, operation.operation_id)
-    undone_by = await session.service.log.undone_by(session.caller, operation.operation_id)
+    undone = await session.service.log.undone(session.caller, [operation.operation_id])
+    back = undone.get(operation.operation_id)
     erasures = await session.service.log.erasures(session.caller, operation)
     problem = await session.service.log.problem(session.caller, operation.operation_id)
     document = jsonable(operation) | {
         "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
-        "undone_by": undone_by and undone_by.operation_id,
+        "undone_by": back.operation.operation_id if back and back.whole else None,
+        "undone_records": sorted(back.record_ids) if back else [],
         "erasures": list(erasures),
     }
-    lines = _detail(session, operation, changes, found, erasures, undone_by=undone_by)
+    lines = _detail(session, operation, changes, found, erasures, back=back)
     session.out.answer(jsonable(document), lines)
     if problem is not None:
         session.out.say(f"{problem} docs/recovery.md says what to do.")
@@ -178,7 +198,8 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
     found = await session.service.check_outcome(caller, checked)
     words = f"{found.sentence} (found by {found.check_id})"
     session.out.answer({"operation_id": checked, **dict(found)}, [words])
-    if found.happened and await log.undone_by(caller, checked) is None:
+    back = (await log.undone(caller, [checked])).get(checked)
+    if found.happened and not (back and back.whole):
         session.out.say(f"memtui undo {checked} undoes it.")
 
 
@@ -206,17 +227,26 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 
 async def _print_each(session: Session, operations: Sequence[Operation]) -> None:
     say_damaged(session, operations)
-    found = await session.service.log.found_outcomes(session.caller, operations)
+    later = await _later(session, operations)
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(operation)
         else:
-            cells = _cells(session, operation, found)
+            cells = _cells(session, operation, *later)
             session.out.line("  ".join(cell for cell in cells if cell))
     sys.stdout.flush()
 
 
-def _cells(session: Session, operation: Operation, found: Mapping[str, OutcomeCheck]) -> list[str]:
+def _cells(
+    session: Session,
+    operation: Operation,
+    found: Mapping[str, OutcomeCheck],
+    undone: Mapping[str, TakenBackBy],
+) -> list[str]:
+    back, what = (
+        undone.get(operation.operation_id),
+        _what(operation, found.get(operation.operation_id)),
+    )
     return [
         str(operation.seq),
         shown.ago(operation.started_at, session.now),
@@ -231,7 +261,7 @@ def _cells(session: Session, operation: Operation, found: Mapping[str, OutcomeCh
         shown.short_money(
             operation.cost_usd, unpriced=bool(operation.usage) and operation.unpriced
         ),
-        _what(operation, found.get(operation.operation_id)),
+        f"{shown.undone(back)}: {what}" if back else what,
     ]
 
 
@@ -269,7 +299,7 @@ def _detail(
     found: OutcomeCheck | None,
     erasures: Sequence[Erasure],
     *,
-    undone_by: Operation | None,
+    back: TakenBackBy | None,
 ) -> Iterator[Line]:
     import json
 
@@ -277,7 +307,7 @@ def _detail(
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
     request = {name: value for name, value in operation.request.items() if name != "stages"}
-    undone = f"  undone by #{undone_by.seq}" if undone_by else ""
+    undone = f"  {shown.undone(back)} by #{back.operation.seq}" if back else ""
     yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}{undone}"
     yield from fields(
         [
@@ -306,9 +336,10 @@ def _detail(
             f"in {erasure.operation_id}"
         )
     for handle in operation.handles:
-        ghost = "  ghost" if handle.ghost else ""
+        also = "  ghost" if handle.ghost else ""
+        also += "  undone" if back and handle.provider_record_id in back.record_ids else ""
         record_id = handle.provider_record_id or "erased"
-        yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{ghost}")
+        yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{also}")
     for stage in operation.stages:
         yield f"{stage.name}: {stage.detail}"
         if stage.scores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,6 +48,7 @@ from memtui.screens.operations.view import (
     names_of,
     operation_columns,
 )
+from memtui.screens.session import ServiceSession
 from memtui.screens.state import (
     AppState,
     GoTo,
@@ -59,7 +60,7 @@ from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change, Together
+    from memtui.service.answers import Change, TakenBackBy, Together
     from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
 
@@ -99,9 +100,10 @@ class OperationsScreen(ListScreen[Operation]):
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._found: dict[str, OutcomeCheck | None] = {}
         """Results of checks of unknown outcomes, by operation."""
-        self._undone: dict[str, Operation | None] = {}
-        """The operation that undid each change; None: none so far."""
+        self._undone: dict[str, TakenBackBy] = {}
+        """What was undone of the changes among the loaded rows."""
         self._journal = Background(self, "operation-changes")
+        self._undoing = Background(self, "undone-operations")
         self._texts = Background(self, "operation-texts")
         self._agents = Background(self, "agent-writes")
         self._summed_up: tuple[Scope, datetime | None] | None = None
@@ -114,7 +116,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
-        columns = operation_columns(self.state.clock, self._is_typed, self.marks)
+        columns = operation_columns(self.state.clock, self._is_typed, self.marks, self._undone)
         log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
         log.sort = NEWEST_FIRST
         log.hidden = _HIDDEN
@@ -136,7 +138,7 @@ class OperationsScreen(ListScreen[Operation]):
         """Read the new operations, if this screen is shown."""
         if news.is_part or any(one.operation_type in _TELLING for one in news.operations):
             self._changes.clear()
-            self._undone.clear()
+            self._read_again()
         if self.is_current:
             self._feed.poll()
             self.moved()
@@ -191,15 +193,36 @@ class OperationsScreen(ListScreen[Operation]):
             self._read_again()
 
     def _read_again(self) -> None:
-        """Read the marks of all loaded rows again."""
+        """Read the marks of all loaded rows again, and what was undone of them."""
         if self.is_current:
             self.read_marks(row for _, row in self.rows_list.rows.held())
+
+    def read_marks(self, rows: Iterable[Operation]) -> None:
+        """Read in the background the risks of the records of rows, and what was undone of them."""
+        rows, session = list(rows), self.state.session
+        super().read_marks(rows)
+        if session is not None:
+            self._read_undone(session, [one for one in rows if one.operation_type.mutates])
+
+    def _read_undone(self, session: ServiceSession, changes: Sequence[Operation]) -> None:
+        asked = [one.operation_id for one in changes]
+
+        def show(found: Mapping[str, TakenBackBy]) -> None:
+            before = {one: self._undone.pop(one) for one in asked if one in self._undone}
+            if session is self.state.session:
+                self._undone.update(found)
+                if before != found:
+                    self.rows_list.redraw()
+                    self.draw_detail()
+
+        read = partial(session.service.log.undone, session.caller, asked)
+        if asked:
+            self._undoing.every(read, show, self.fail)
 
     # The log.
 
     def load(self) -> None:
         """Open the log with the filter, unless typing the filter already opened it."""
-        self._undone.clear()
         chosen = self.state.log_filter
         values = {column: chosen.any_of(field) for column, field in FIXED_BY.items()}
         fixed = (column for column, known in values.items() if len(known) == 1)
@@ -218,6 +241,7 @@ class OperationsScreen(ListScreen[Operation]):
     def forget(self) -> None:
         """Clear the operations and the texts of their records."""
         self._records.clear()
+        self._undone.clear()
         self._apart = None, 0
         self._feed.rows.reset(0)
         self.rows_list.refresh()
@@ -258,6 +282,7 @@ class OperationsScreen(ListScreen[Operation]):
     def _show_apart(self, operation: Operation) -> None:
         """Show an operation that is not listed, until the cursor moves."""
         self._apart = operation, self.rows_list.times_put
+        self.read_marks([operation])
         self.draw_keys()
         self.draw_detail()
         self.moved()
@@ -314,32 +339,28 @@ class OperationsScreen(ListScreen[Operation]):
                 records=self._records,
                 changes=self._changes.get(operation.operation_id, ()),
                 found=self._found.get(operation.operation_id),
-                undone_by=self._undone.get(operation.operation_id),
+                undone=self._undone.get(operation.operation_id),
                 marks=self.marks,
             )
         self.query_one(OperationDetail).show(view)
 
     def moved(self) -> None:
-        """Read a change's effect on each record, its outcome check, and whether it was undone."""
+        """Read a change's effect on each record, and its outcome check."""
         operation = self.current
         if operation is None:
             return
         session, wanted = self.session, operation.operation_id
-        is_read = wanted in self._changes and wanted in self._undone
-        if is_read or not operation.operation_type.mutates:
+        if wanted in self._changes or not operation.operation_type.mutates:
             self._journal.forget()
             return
 
-        async def read() -> tuple[tuple[Change, ...], OutcomeCheck | None, Operation | None]:
+        async def read() -> tuple[tuple[Change, ...], OutcomeCheck | None]:
             log, caller = session.service.log, session.caller
-            changes = await log.changes(caller, wanted)
-            found = await log.found_outcome(caller, wanted)
-            return changes, found, await log.undone_by(caller, wanted)
+            return await log.changes(caller, wanted), await log.found_outcome(caller, wanted)
 
-        def show(read: tuple[tuple[Change, ...], OutcomeCheck | None, Operation | None]) -> None:
-            changes, found, undone_by = read
-            self._changes[wanted], self._undone[wanted] = changes, undone_by
-            self._found[wanted] = found
+        def show(read: tuple[tuple[Change, ...], OutcomeCheck | None]) -> None:
+            changes, self._found[wanted] = read
+            self._changes[wanted] = changes
             for change in changes:
                 record = change.after or change.before
                 if record is not None:

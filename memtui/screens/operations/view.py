@@ -47,7 +47,7 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change
+    from memtui.service.answers import Change, TakenBackBy
     from memtui.service.review.known_risks import RiskMark
     from memtui.store.journal import OutcomeCheck
 
@@ -90,17 +90,18 @@ def operation_columns(
     now: Callable[[], datetime],
     is_typed: Callable[[], bool] = lambda: True,
     marks: Mapping[RecordName, RiskMark] = MappingProxyType({}),
+    undone: Mapping[str, TakenBackBy] = MappingProxyType({}),
 ) -> list[Column[Operation]]:
     """Return the columns; relative times count from `now`.
 
     Without `is_typed` the filter says the type, and its column has only the outcome's sign.
-    `marks`: what is known of the risks of their records.
+    `marks`: what is known of the risks of their records; `undone`: what was undone, by operation.
     """
     return [
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
         Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
                tone="muted"),
-        Column("type", "type", lambda one: _type(one, is_named=is_typed()), 11, keep=100),
+        Column("type", "type", lambda one: _type(one, undone, is_named=is_typed()), 11, keep=100),
         Column("status", "status", lambda one: one.status.value, 8, keep=45),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
         Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
@@ -112,7 +113,7 @@ def operation_columns(
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
         Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
-        Column("what", "what", lambda one: risky_cell(about(one), names_of(one), marks), 16,
+        Column("what", "what", lambda one: _what(one, undone, marks), 16,
                flexible=True, keep=95, share=0.33),
         Column("source", "source", _source, 16, keep=43),
         Column("channel", "channel", lambda one: one.channel, 6, keep=50),
@@ -131,9 +132,21 @@ def names_of(operation: Operation) -> list[RecordName]:
     return [RecordName(*operation.place_of(one)) for one in handles]
 
 
-def _type(operation: Operation, *, is_named: bool) -> Cell:
-    ended = fmt.outcome(operation.status)
+def _what(
+    operation: Operation,
+    undone: Mapping[str, TakenBackBy],
+    marks: Mapping[RecordName, RiskMark],
+) -> Cell:
+    cell = risky_cell(about(operation), names_of(operation), marks)
+    if (back := undone.get(operation.operation_id)) is None:
+        return cell
+    return Cell(f"{fmt.undone(back)}: {cell.text}", cell.tone or "muted")
+
+
+def _type(operation: Operation, undone: Mapping[str, TakenBackBy], *, is_named: bool) -> Cell:
+    ended, back = fmt.outcome(operation.status), undone.get(operation.operation_id)
     tone: Any = "" if ended.tone == "success" else ended.tone
+    tone = "muted" if back and back.whole else tone
     name = f" {operation.operation_type.value}" if is_named else ""
     return Cell(f"{ended.symbol}{name}", tone)
 
@@ -231,8 +244,8 @@ class OperationView:
     changes: tuple[Change, ...] = ()
     found: OutcomeCheck | None = None
     """The result of a check of an unknown outcome."""
-    undone_by: Operation | None = None
-    """The operation that undid it."""
+    undone: TakenBackBy | None = None
+    """What was undone of it."""
     marks: Mapping[RecordName, RiskMark] = field(default_factory=dict)
     """What is known of the risks of its records."""
 
@@ -309,8 +322,8 @@ def _ending(view: OperationView) -> Iterator[Line]:
     if operation.status is OperationStatus.UNKNOWN and view.found is None:
         yield Content.styled("It started, and its outcome is unknown.", WARN)
         yield key_hint("c", "ask the provider whether it happened")
-    if view.undone_by is not None:
-        yield Content.styled(f"undone by #{view.undone_by.seq:,}", WARN)
+    if (back := view.undone) is not None:
+        yield Content.styled(f"{fmt.undone(back)} by #{back.operation.seq:,}", WARN)
     yield labelled("undoes", operation.undoes)
 
 
@@ -372,12 +385,20 @@ def handles_content(operation: Operation, width: int) -> Content:
 
 
 def handle_lines(
-    handle: OperationHandle, record: Record | str | None, mark: RiskMark | None = None
+    handle: OperationHandle,
+    record: Record | str | None,
+    mark: RiskMark | None = None,
+    *,
+    undone: bool = False,
 ) -> Content:
-    """Return rank, score and text of a handle, with its risks and its origin below."""
+    """Return rank, score and text of a handle, with its risks and its origin below.
+
+    `undone`: its change was undone.
+    """
     score = display(fmt.score(handle.score), style=DIM)
     rank = display(f"{handle.rank:>3}", style=DIM)
     ghost = Content.styled("ghost: forgotten and still there", WARN) if handle.ghost else None
+    back = Content.styled("undone", WARN) if undone else None
     if isinstance(record, Record):
         text = display(record_words(record), limit=200)
         place = fmt.place_line(record.location) if record.location else ""
@@ -389,7 +410,7 @@ def handle_lines(
         below = SEPARATOR.join(filter(None, [said, folder + slash]))
     risk = display(briefly(mark), style=WARN) if mark and mark.reasons else None
     under = line(" " * 10, risk, display(below, limit=300, style=DIM), gap=" ")
-    return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
+    return Content("\n").join([line(rank, score, back, text, ghost, gap="  "), under])
 
 
 class OperationDetail(DetailPane):
@@ -448,7 +469,11 @@ class OperationDetail(DetailPane):
             marks = [
                 view.marks.get(RecordName(*view.operation.place_of(one))) for one in self._handles
             ]
-            rows = list(map(handle_lines, self._handles, found, marks))
+            undone = view.undone.record_ids if view.undone else frozenset()
+            rows = [
+                handle_lines(one, text, mark, undone=one.provider_record_id in undone)
+                for one, text, mark in zip(self._handles, found, marks, strict=True)
+            ]
             for n, one in enumerate(self._handles):
                 if one.provider_record_id in self.marked:
                     rows[n] = Content.styled("●", STRONG) + rows[n][1:]

@@ -23,6 +23,7 @@ from memtui.service.answers import (
     Provenance,
     Retrieval,
     RetrievalCount,
+    TakenBackBy,
     WriteSource,
 )
 from memtui.service.operations.reading import change_of, received
@@ -163,14 +164,22 @@ class LoggedOperations(ServiceModule):
             }
 
     @in_thread
-    def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
-        """Return the undo of a change that is in force, now or at `as_of`; None: none visible."""
-        asked = self._get(caller, operation_id)
+    def undone(self, caller: Caller, operation_ids: Iterable[str]) -> dict[str, TakenBackBy]:
+        """Return by id what was undone of operations, now or at `as_of`; visible ones only."""
+        log = self._of(caller)
         with self._runtime.database.read() as database:
-            found = journal.undone_by(
-                database, caller.company_id, asked.operation_id, until=caller.as_of
-            )
-        return next(iter(self._of(caller).by_ids([found], strict=False)), None) if found else None
+            found = {
+                one: back
+                for one in operation_ids
+                if (back := journal.taken_back(database, caller.company_id, one, caller.as_of))
+            }
+        named = [*found, *(back.undo_id for back in found.values())]
+        seen = {one.operation_id: one for one in log.by_ids(named, strict=False)} if found else {}
+        return {
+            name: TakenBackBy.like(back, operation=seen[back.undo_id])
+            for name, back in found.items()
+            if name in seen and back.undo_id in seen
+        }
 
     @in_thread
     def erasures(self, caller: Caller, found: Operation) -> tuple[Erasure, ...]:

@@ -382,6 +382,7 @@ def test_an_operation_is_shown_whole(here: Run, fake: type[FakeAdapter]) -> None
     # An undo is told of what it took back, and of an undo that was taken back itself.
     assert document["undone_by"] is None
     asked = undo_id = newest["operation_id"]
+    record_ids = [one["provider_record_id"] for one in newest["handles"]]
     for in_force in (True, False):
         undo_id = here("undo", undo_id, "--json").document["operation_id"]
         undo_seq = here("ops", "show", undo_id, "--json").document["seq"]
@@ -389,3 +390,8 @@ def test_an_operation_is_shown_whole(here: Run, fake: type[FakeAdapter]) -> None
         assert first_line.endswith(f"undone by #{undo_seq}") is in_force
         document = here("ops", "show", asked, "--json").document
         assert document["undone_by"] == (undo_id if in_force else None)
+        assert document["undone_records"] == record_ids * in_force
+        lists = here("ops", "list", "type:correct", "--json").document
+        assert [one["by"] for one in lists["undone"].values()] == [undo_id] * in_force
+        [line] = [one for one in here("ops", "list", "type:correct").out.splitlines() if "✓" in one]
+        assert ("undone: " in line) is in_force
