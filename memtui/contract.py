@@ -705,13 +705,24 @@ class Use(StrEnum):
     """What is wrong with it (`RISKS`), or how far that is known (`RISK_STATES`)."""
 
 
-RISKS = (
-    "holds_secret", "poisoned", "contradicted", "says_otherwise", "disagrees", "exact_duplicate",
-    "near_duplicate",
-)  # fmt: skip
-"""The reasons of pruning (`memtui.pruning.candidates.Reason`) for which a record is a risk."""
+RISKS_BY_SEVERITY: dict[str, tuple[str, ...]] = {
+    "dangerous": ("poisoned", "holds_secret"),
+    "contradicting": ("contradicted", "says_otherwise", "disagrees"),
+    "doubled": ("exact_duplicate", "near_duplicate"),
+}
+"""The reasons of pruning (`memtui.pruning.candidates.Reason`) for which a record is a risk, by
+severity; the worst first."""
+RISKS = tuple(reason for reasons in RISKS_BY_SEVERITY.values() for reason in reasons)
 RISK_STATES = ("any", "none", "unchecked", "dismissed")
 """A risk that nobody dismissed, no such risk, not known yet, and a risk that somebody dismissed."""
+
+
+def severity_of(reasons: Iterable[str]) -> str | None:
+    """Return the severity of the worst of some reasons; None: none is a risk."""
+    there = frozenset(reasons)
+    found = (one for one, among in RISKS_BY_SEVERITY.items() if not there.isdisjoint(among))
+    return next(found, None)
+
 
 MOST_OF_A_USE = 10**10
 """Upper bound of usage filters, in seconds or tokens."""

@@ -18,6 +18,7 @@ from memtui.contract import (
     MOST_OF_A_USE,
     RISK_STATES,
     RISKS,
+    RISKS_BY_SEVERITY,
     Comparison,
     Filter,
     Invalid,
@@ -72,7 +73,8 @@ RISK_WORDS: dict[str, tuple[str, ...]] = {
     "order": ("poisoned",),
     "hidden": ("poisoned",),
     "contradiction": ("contradicted", "says_otherwise"),
-    "duplicate": ("exact_duplicate", "near_duplicate"),
+    "duplicate": RISKS_BY_SEVERITY["doubled"],
+    **RISKS_BY_SEVERITY,
     **{one: (one,) for one in (*RISKS, *RISK_STATES)},
 }
 """Values of `risk:`, and the risks or states that each stands for."""

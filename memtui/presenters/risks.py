@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memtui.presenters.format import counted
+from memtui.contract import RISKS_BY_SEVERITY
 
 if TYPE_CHECKING:
     from memtui.service.review.known_risks import FoundRisk, RiskFigures, RiskMark
@@ -31,6 +31,9 @@ WORDS: dict[str, str] = {
     "least_worth": "worth least",
 }
 
+SIGNS = {"dangerous": "!", "contradicting": "≠", "doubled": "="}
+"""The mark of a record in a list, by the severity of its worst risk."""
+
 
 def said(risk: FoundRisk) -> str:
     """Return a risk in words, with the records that it was compared with."""
@@ -39,24 +42,37 @@ def said(risk: FoundRisk) -> str:
 
 
 def sign(mark: RiskMark | None) -> str:
-    """Return one character for a list: `!` a risk, `?` not checked, blank none."""
+    """Return one character for a list: that of the worst risk, `?` not checked, blank none."""
     if mark is None or not mark.checked:
         return "?"
-    return "!" if mark.reasons else ""
+    return SIGNS[mark.severity] if mark.severity else ""
 
 
 def briefly(mark: RiskMark) -> str:
     """Return what is known of a record's risks in a few words; empty where it has none."""
     if not mark.checked:
         return "? not checked for risks"
-    return f"! {'; '.join(WORDS[one] for one in mark.reasons)}" if mark.reasons else ""
+    return f"{sign(mark)} {'; '.join(WORDS[one] for one in mark.reasons)}" if mark.reasons else ""
+
+
+def by_severity(figures: RiskFigures) -> str:
+    """Return how many records have a risk, by the worst of each: “1 dangerous, 12 doubled”."""
+    return ", ".join(f"{number:,} {severity}" for severity, number in figures.by_severity.items())
 
 
 def totals(figures: RiskFigures) -> str:
     """Return how many records are risky and for what, and how much was looked at."""
     if not figures.checked:
         return f"{figures.sentence}; memtui doctor --risks checks them"
-    why = ", ".join(f"{number:,} {WORDS[one]}" for one, number in figures.by_reason.items())
-    risky = counted(figures.risky, "record") if figures.risky else "no record"
-    gone = f"; {figures.dismissed:,} dismissed" if figures.dismissed else ""
-    return f"{risky}{f' ({why})' if why else ''}{gone}; {figures.sentence}"
+    found = [
+        f"{number:,} {severity} ({_why(figures, severity)})"
+        for severity, number in figures.by_severity.items()
+    ]
+    gone = [f"{figures.dismissed:,} dismissed"] if figures.dismissed else []
+    return "; ".join([*(found or ["no record"]), *gone, figures.sentence])
+
+
+def _why(figures: RiskFigures, severity: str) -> str:
+    reasons = RISKS_BY_SEVERITY[severity]
+    return ", ".join(f"{number:,} {WORDS[one]}" for one, number in figures.by_reason.items()
+                     if one in reasons)  # fmt: skip

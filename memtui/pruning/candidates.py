@@ -39,6 +39,8 @@ _BUCKET = 8
 _Dated = tuple[datetime, str, Record]
 """Time, id and record: sortable by time and id."""
 _Said = tuple[datetime, Claim, Record]
+_FLOOD, _FEW = 500, 5
+"""Least number of words of a flood, and how many different ones it has at most among so many."""
 
 
 class Reason(StrEnum):
@@ -217,13 +219,19 @@ def find_risks(
 
 
 def misleading(texts: Iterable[str]) -> Iterator[str]:
-    """Yield in what ways texts mislead a model, in sentences: an instruction, hidden characters."""
+    """Yield in what ways texts mislead a model, in sentences.
+
+    These are an instruction, hidden characters, and a flood of the same words.
+    """
     texts = list(texts)
     if order := next(filter(None, map(order_in, texts)), None):
         yield f"It reads like an instruction to the model: {_quoted(order)}."
     if hidden := sum(map(hidden_in, texts)):
         characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
         yield f"It has {characters} that people do not see and models read."
+    for words in map(str.split, texts):
+        if len(words) >= _FLOOD and len(set(words)) * _FLOOD <= len(words) * _FEW:
+            yield f"It repeats the same few words, {len(words):,} in all."
 
 
 def is_risk(candidate: PruneCandidate) -> bool:

@@ -192,7 +192,7 @@ class Amount(NamedTuple):
 class Sentence:
     """One sentence: its words, and the values, amounts and denials among them."""
 
-    def __init__(self, text: str, *, is_value: bool = False) -> None:
+    def __init__(self, text: str, *, is_value: bool = False, is_alone: bool = True) -> None:
         self.text = " ".join(text.split())
         self.written: list[str] = []
         self._parts: list[int] = []
@@ -206,7 +206,7 @@ class Sentence:
         self.words = [alike(one) for one in self.written]
         self.stems = [stem(one) for one in self.words]
         self.subjects = frozenset(self.stems)
-        self._is_value = is_value
+        self._is_value, self._is_alone = is_value, is_alone
 
     def said(self, place: int, size: int = 1) -> str:
         """Return words as they were written."""
@@ -277,12 +277,15 @@ class Sentence:
 
     @cached_property
     def values(self) -> Mapping[int | str, Named]:
-        """The members and amounts that it says of something, where it says one of the kind."""
+        """The members and amounts that it says of something, where it says one of the kind.
+
+        An amount among several sentences, as in a report of work, counts for nothing.
+        """
         links = _set("copulas") | _set("links")
         said = [*self.names]
         said += [
             Named(one.place, 1, Member(f"{one.kind} {one.unit}", str(one.size), is_word=False))
-            for one in self.amounts
+            for one in (self.amounts if self._is_alone else ())
             if self._word(one.place - 1) in links or self.stems[one.place - 1] not in self.content
         ]
         kinds = [one.member.kind for one in said]
@@ -464,8 +467,8 @@ class Claim:
         if self.fact is not None:
             key = " ".join(_KEY_WORD.findall(self.text.partition(":")[0]))
             return [Sentence(f"{key} {self.fact.value.text}", is_value=True)]
-        parts = _SENTENCE.split(self.text[:_SEARCHED])
-        return [Sentence(without_markup(one)) for one in parts if one.strip()]
+        parts = [one for one in _SENTENCE.split(self.text[:_SEARCHED]) if one.strip()]
+        return [Sentence(without_markup(one), is_alone=len(parts) == 1) for one in parts]
 
     @cached_property
     def keys(self) -> AbstractSet[str]:

@@ -62,8 +62,12 @@ _HIDING = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000f0000-\U0010ffff"
 )
 """Controls, format and private-use characters, tags, and letters without a glyph."""
-_HIDDEN = re.compile(f"[{_HIDING}]|(?<=[{_SELECTOR}])[{_SELECTOR}]")
-"""One variation selector is normal after a character; several in a row can hide a text."""
+_MARK = "\u0300-\u036f"
+_HIDDEN = re.compile(
+    f"[{_HIDING}]|(?<=[{_SELECTOR}])[{_SELECTOR}]|(?<=[{_MARK}][{_MARK}][{_MARK}])[{_MARK}]"
+)
+"""One variation selector is normal after a character, and up to three marks are on a letter; more
+in a row can hide a text."""
 _UNSEEN = re.compile(f"[{_HIDING}{_JOINING}{_SELECTOR}\u034f]+")
 _FOREIGN = re.compile("[^\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{1,64}")
 """Runs of characters that may have a plain form."""

@@ -106,6 +106,11 @@ _IN_MARKS = _Orders(
         r"(?:^|\n)\s{0,9}#{0,6} ?(?:system|developer)(?: prompt| message)?:(?=\s)",
     ),
     _order("instruction", r"(?:^|\n)\s{0,9}#{1,6} ?(?:new )?instructions?\s{0,9}(?:\n|:|$)"),
+    _order("[@click", r"\[@click\s?="),
+    _order(
+        "pinned: id:",
+        r"^\s{0,9}---\n(?:[^\n]{0,200}\n){0,20}(?:pinned: (?:true|yes)|id: [^\n]{0,200}\.\./)",
+    ),
 )
 _FORMS: Sequence[tuple[_Orders, Callable[[str], str]]] = (
     (_IN_MARKS, lambda text: text),

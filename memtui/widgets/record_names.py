@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from memtui.contract import RISKS, severity_of
 from memtui.presenters import format as fmt
-from memtui.presenters.risks import sign
+from memtui.presenters.risks import SIGNS, sign
 from memtui.service.answers import RetrievalCount
-from memtui.widgets.columns import Cell, Column
+from memtui.widgets.columns import Cell, Column, Tone
 
 if TYPE_CHECKING:
     from memtui.service.review.known_risks import RiskMark
@@ -45,21 +46,29 @@ def read_column(
 def risky_cell(
     text: str, names: Iterable[RecordName], marks: Mapping[RecordName, RiskMark]
 ) -> Cell:
-    """Return a text, after `!` where one of its records has a risk that nobody dismissed."""
-    risky = any(found.reasons for name in names if (found := marks.get(name)))
-    return Cell(f"! {text}", "warning") if risky else Cell(text)
+    """Return a text, after the mark of the worst risk of its records that nobody dismissed."""
+    known = filter(None, map(marks.get, names))
+    worst = severity_of(reason for one in known for reason in one.reasons)
+    return Cell(f"{SIGNS[worst]} {text}", _tone(worst)) if worst else Cell(text)
 
 
 def risk_column(
     name_of: Callable[[R], RecordName], marks: Mapping[RecordName, RiskMark]
 ) -> Column[R]:
-    """Return the column of a record's risks: `!` one that nobody dismissed, `?` not checked."""
+    """Return the column of a record's worst risk that nobody dismissed; `?` is not checked."""
 
     def risk(row: R) -> Cell:
         found = marks.get(name_of(row))
-        return Cell(sign(found) if found else "", "warning" if found and found.risks else "muted")
+        return Cell(sign(found), _tone(found.severity)) if found else Cell("")
 
-    def count(row: R) -> int:
-        return len(found.reasons) if (found := marks.get(name_of(row))) else 0
+    def badness(row: R) -> int:
+        found = marks.get(name_of(row))
+        return len(RISKS) - RISKS.index(found.reasons[0]) if found and found.reasons else 0
 
-    return Column("risk", "!", risk, 1, keep=92, order=count)
+    return Column("risk", "!", risk, 1, keep=92, order=badness)
+
+
+def _tone(severity: str | None) -> Tone:
+    if severity is None:
+        return "muted"
+    return "error" if severity == "dangerous" else "warning"

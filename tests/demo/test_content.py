@@ -4,6 +4,7 @@ from collections import Counter
 
 from memtui.contract import SourceKind
 from memtui.demo.content import load
+from memtui.pruning.candidates import misleading
 
 
 def test_every_name_that_the_content_uses_is_one_it_introduces() -> None:
@@ -45,6 +46,11 @@ def test_only_one_project_has_a_deploy_branch_and_it_changed() -> None:
 def test_link_templates_cover_every_kind_that_has_a_page() -> None:
     without_page = {SourceKind.MANUAL_NOTE}
     assert set(load().company.link_templates) == set(SourceKind) - without_page
+
+
+def test_each_poison_is_found_unless_its_secret_is_taken_out() -> None:
+    missed = [one.name for one in load().poison if not any(misleading([one.whole]))]
+    assert missed == [one.name for one in load().poison if one.redacted]
 
 
 def test_poison_holds_each_kind_of_hostile_text() -> None:

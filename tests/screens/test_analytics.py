@@ -752,4 +752,4 @@ async def test_the_totals_say_how_many_memories_are_risky(
     async with charted(log, settings) as (app, pilot):
         assert "reads like an order" not in screen_text(app)
         app.controller.check_risks()
-        await until(pilot, lambda: "1 record (1 reads like an order" in screen_text(app))
+        await until(pilot, lambda: "1 dangerous (1 reads" in screen_text(app))

@@ -120,7 +120,7 @@ async def test_a_risk_is_marked_once_looked_for_and_leads_to_the_plan_that_remov
         shown = {row.text: str(risk.cell(row)) for _, row in listed(app).rows.held()}
         assert "!" in shown[order]
         assert "!" not in shown["We use tea"]
-        await until(pilot, lambda: "1 risky" in screen_text(app))
+        await until(pilot, lambda: "1 dangerous" in screen_text(app))
         name = next(name for name, mark in screen.marks.items() if mark.reasons)
         listed(app).go_to_key(name.record_id)
         await until(pilot, lambda: "reads like an order" in screen_text(app))
@@ -142,7 +142,7 @@ async def test_the_verdict_counts_each_record_once_and_stands_over_the_whole_lis
         app.controller.check_risks()
         app.controller.count_prunable(count_unasked)
         await until(pilot, lambda: app.state.risks and "a session, 1 doubled" in counted(app))
-        assert "risky" not in counted(app)
+        assert "dangerous" not in counted(app)
         assert "3 memories" in counted(app)
         await pilot.resize_terminal(60, 24)
         await until(pilot, lambda: "memories" not in counted(app))

@@ -7,8 +7,8 @@ import pytest
 from memtui.screens.records.view import verdict_words
 from memtui.service.usecases.verdict import MemoryVerdict
 
-FOUND = MemoryVerdict(1_206, 8_212, Decimal("0.0246"), 1, 12, 340)
-DOUBTS = "1 risky, 12 doubled, 340 stale"
+FOUND = MemoryVerdict(1_206, 8_212, Decimal("0.0246"), 1, 0, 12, 340)
+DOUBTS = "1 dangerous, 12 doubled, 340 stale"
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ DOUBTS = "1 risky, 12 doubled, 340 stale"
     [
         (200, f"1,206 memories: 8,212 tokens, $0.025 a session, {DOUBTS}"),
         (60, f"$0.025 a session, {DOUBTS}"),
-        (30, DOUBTS),
-        (29, ""),
+        (34, DOUBTS),
+        (33, ""),
         (-1, ""),
     ],
 )

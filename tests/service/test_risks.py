@@ -78,7 +78,7 @@ async def test_risks_are_known_after_a_check_and_unknown_before_and_after_a_chan
     assert not (await mark(service, order)).checked
     found = await service.risks.check(ANA)
     assert found.figures == await service.risks.figures(ANA)
-    assert (found.figures.risky, found.figures.doubled) == (2, 1)
+    assert found.figures.by_severity == {"dangerous": 1, "doubled": 1}
     assert found.figures.is_complete
     assert found.figures.sentence == "4 of 4 checked"
     assert (await mark(service, order)).reasons == ("poisoned",)
@@ -92,7 +92,8 @@ async def test_risks_are_known_after_a_check_and_unknown_before_and_after_a_chan
     [survivor] = stays
     await service.forget(ANA, ForgetRequest(scope=scope, handles=(survivor,)))
     left = await service.risks.figures(ANA)
-    assert (left.records, left.checked, left.doubled) == (3, 2, 0)  # what it repeated is gone
+    assert (left.records, left.checked) == (3, 2)
+    assert "doubled" not in left.by_severity, "the record that it repeated is gone"
     await service.correct(ANA, CorrectRequest(scope=scope, handle=plain.handle, text="Tea"))
     assert not (await mark(service, plain)).checked
     assert (await service.risks.check(ANA)).figures.by_reason == {"poisoned": 1}
@@ -176,6 +177,24 @@ async def test_what_could_not_be_checked_is_told(
 
 async def nothing(*_asked: object) -> None:
     """Check nothing."""
+
+
+async def test_what_is_dangerous_comes_first_and_is_counted_by_itself(
+    service: MemoryService, scope: Scope
+) -> None:
+    for text in (SAID, SAID_AGAIN, f"{SAID_AGAIN}!"):
+        await wrote(service, text, scope)
+    for subject_id, text in ((None, "line_length: 88"), ("ana", "line_length: 100")):
+        own = Scope(company_id="acme", agent_id="coding", subject_id=subject_id)
+        await wrote(service, text, own, kind="fact")
+    order = await wrote(service, ORDER, scope)
+    found = await service.risks.check(ANA)
+    assert [one.severity for one in found.risky] == [
+        "dangerous", "contradicting", "contradicting", "doubled", "doubled",
+    ]  # fmt: skip
+    assert found.figures.by_severity == {"dangerous": 1, "contradicting": 2, "doubled": 2}
+    assert found.figures.by_reason == {"poisoned": 1, "disagrees": 2, "exact_duplicate": 2}
+    assert (await mark(service, order)).severity == "dangerous"
 
 
 @ON_BOTH

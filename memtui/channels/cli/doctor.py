@@ -531,17 +531,17 @@ async def _look_for_risks(invocation: Invocation, *, check: bool) -> int:
 
 
 def _risk_lines(found: RisksAnswer) -> Iterator[Line]:
-    from memtui.presenters.risks import said, totals
+    from memtui.presenters.risks import SIGNS, said, totals
 
-    active = [one for one in found.risky if not all(risk.dismissed for risk in one.risks)]
-    for one in active:
+    active = [(one, one.severity) for one in found.risky if one.severity]
+    for one, severity in active:
         why = ", ".join(said(risk) for risk in one.risks if not risk.dismissed)
         name = visible(one.record.handle.provider_record_id)
-        yield f"{_MARKS['warning']} {one.binding_key} {name}"
+        yield f"{SIGNS[severity]} {one.binding_key} {name}"
         yield Dim(visible(f"  {why}"))
     for sentence in found.unread:
         yield f"{_MARKS['broken']} not checked: {sentence}"
-    yield f"Risky: {totals(found.figures)}."
+    yield f"Risks: {totals(found.figures)}."
     if active:
         yield "`memtui facts prune --everything` plans what to let go."
         yield "`memtui review dismiss BINDING ID` says that one is no risk."

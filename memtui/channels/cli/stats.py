@@ -219,7 +219,7 @@ def _lines(
 ) -> Iterator[Line]:
     from memtui.presenters.risks import totals
 
-    risky = [("risky", totals(risks))] if risks is not None and risks.records else []
+    risky = [("risks", totals(risks))] if risks is not None and risks.records else []
     yield from fields([*_totals(found), *risky])
     if pending_count:
         yield from fields([("held", f"{shown.count(pending_count)} now; memtui review list")])

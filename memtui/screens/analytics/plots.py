@@ -257,7 +257,7 @@ def _short(selected: Selected, sign: HitSign, width: int) -> Content:
             _parts(_latency(one), width),
             _parts(["tokens " + spent[0], *spent[1:]], width),
             display(f"corrected by hand {fmt.count(one.correction_count)}"),
-            *([display(f"risky {selected.risks}", limit=300)] if selected.risks else []),
+            *([display(f"risks {selected.risks}", limit=300)] if selected.risks else []),
             *([key_hint("enter", selected.hint)] if selected.hint else []),
         ]
     )
@@ -288,7 +288,7 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
         labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
         labelled("helped", _helped(one)),
         labelled("corrected", line(fmt.count(one.correction_count), _dim("by people"), gap="  ")),
-        labelled("risky", display(selected.risks, limit=300)),
+        labelled("risks", display(selected.risks, limit=300)),
     ]
     if selected.hint:
         block.append(key_hint("enter", selected.hint))

@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
+from memtui.presenters.risks import by_severity
 from memtui.provider_kit.matching import matcher
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
@@ -456,7 +457,7 @@ class RecordsScreen(EditingScreen[Record]):
             words.insert(0, fmt.marked(marked, shown.selection.hidden))
         verdict = self._verdict(len("  ".join(words)))
         if risks and risks.risky and self._is_all and not verdict:
-            words.insert(0, f"! {fmt.count(risks.risky)} risky")
+            words.insert(0, by_severity(risks))
         said = "  ".join(words)
         self.show_count(" · ".join(filter(None, [verdict, said])))
 

@@ -302,9 +302,9 @@ def _identity(record: Record) -> Iterator[Line]:
 def verdict_words(found: MemoryVerdict, most: int) -> str:
     """Return a verdict in at most `most` characters; empty where that is too few."""
     cost = f"{fmt.short_money(found.cost_usd, unpriced=found.cost_usd is None)} a session"
-    named = ((found.risky, "risky"), (found.doubled, "doubled"), (found.stale, "stale"))
-    doubts = ", ".join(f"{number:,} {word}" for number, word in named if number)
-    doubts = doubts or "nothing risky, doubled or stale"
+    named = ("dangerous", "contradicting", "doubled", "stale")
+    doubts = ", ".join(f"{number:,} {word}" for word in named if (number := getattr(found, word)))
+    doubts = doubts or "nothing dangerous, contradicting, doubled or stale"
     much = (
         f"{fmt.counted(found.records, 'memory', 'memories')}: {fmt.counted(found.tokens, 'token')}"
     )

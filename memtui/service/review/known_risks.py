@@ -17,12 +17,14 @@ from hashlib import blake2b
 from memtui import __version__
 from memtui.contract import (
     RISKS,
+    RISKS_BY_SEVERITY,
     BrowseRequest,
     Model,
     OperationType,
     Record,
     RecordHandle,
     Scope,
+    severity_of,
 )
 from memtui.pruning.candidates import (
     PruneCandidate,
@@ -46,8 +48,6 @@ from memtui.store.risks import WHOLE, KnownRisk
 from memtui.store.rows import RiskCheckRow, RiskRow
 from memtui.store.visibility import Visibility
 
-DOUBLED = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
-"""The risks of a record that repeats another."""
 WITHIN_MS = 3_600_000
 _STORED_AT_ONCE = 1_000
 _FRESH = timedelta(minutes=1)
@@ -80,6 +80,11 @@ class RiskMark(Model):
         return tuple(one.reason for one in self.risks if not one.dismissed)
 
     @property
+    def severity(self) -> str | None:
+        """The severity of its worst risk that nobody dismissed (`RISKS_BY_SEVERITY`)."""
+        return severity_of(self.reasons)
+
+    @property
     def states(self) -> frozenset[str] | None:
         """The value of `Used.risks`."""
         if not self.checked:
@@ -94,6 +99,11 @@ class RiskyRecord(Model):
     record: Record
     risks: tuple[FoundRisk, ...]
 
+    @property
+    def severity(self) -> str | None:
+        """The severity of its worst risk; None: all are dismissed."""
+        return severity_of(one.reason for one in self.risks if not one.dismissed)
+
 
 class RiskFigures(Model):
     """How many records are known, checked and risky, of those that the caller may see."""
@@ -102,10 +112,10 @@ class RiskFigures(Model):
     checked: int = 0
     risky: int = 0
     """Checked records with a risk that nobody dismissed."""
-    doubled: int = 0
-    """Those of them that repeat another record."""
     dismissed: int = 0
     """Checked records with a dismissed risk."""
+    by_severity: dict[str, int] = {}
+    """The risky records by their worst risk; the worst first."""
     by_reason: dict[str, int] = {}
     """The risky records by reason; one with two reasons is in both."""
     unchecked_bindings: tuple[str, ...] = ()
@@ -480,15 +490,15 @@ def _risks(found: Iterable[tuple[str, str, str, bool]]) -> tuple[FoundRisk, ...]
 
 def figures_of(records: int, checked: int, risky: Iterable[Sequence[FoundRisk]]) -> RiskFigures:
     """Return the figures of records, of which some have risks."""
-    by_reason: Counter[str] = Counter()
-    risky_count = doubled = dismissed = 0
+    by_reason, by_severity = Counter[str](), Counter[str]()
+    dismissed = 0
     for found in risky:
         reasons = {one.reason for one in found if not one.dismissed}
         by_reason.update(reasons)
-        risky_count += bool(reasons)
-        doubled += not reasons.isdisjoint(DOUBLED)
+        by_severity.update(filter(None, [severity_of(reasons)]))
         dismissed += any(one.dismissed for one in found)
     return RiskFigures(
-        records=records, checked=checked, risky=risky_count, doubled=doubled, dismissed=dismissed,
+        records=records, checked=checked, risky=by_severity.total(), dismissed=dismissed,
+        by_severity={one: by_severity[one] for one in RISKS_BY_SEVERITY if by_severity[one]},
         by_reason={one: by_reason[one] for one in RISKS if by_reason[one]},
     )  # fmt: skip

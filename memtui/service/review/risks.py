@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import cast
 
-from memtui.contract import Filter, Invalid, NotFound, OperationType, Scope, owner_scope
+from memtui.contract import RISKS, Filter, Invalid, NotFound, OperationType, Scope, owner_scope
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.review.known_risks import (
@@ -36,7 +36,7 @@ class RisksAnswer(OutcomesAnswer):
 
     figures: RiskFigures
     risky: tuple[RiskyRecord, ...]
-    """The records with a risk, dismissed ones included, by binding."""
+    """The records with a risk, the worst first; those with dismissed risks only are last."""
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Risks(KnownRisks):
             if key not in but
         }
         await gather(asked, calls, answered)
-        risky = tuple(one for part in found.values() for one in part.risky)
+        risky = tuple(sorted((one for part in found.values() for one in part.risky), key=_worst))
         records = sum(one.records for one in found.values())
         figures = figures_of(records, records, [one.risks for one in risky])
         unchecked = tuple(key for key in asked.outcomes if key not in found)
@@ -197,6 +197,11 @@ class Risks(KnownRisks):
 
             await runtime.configure(entry, change, (settings.RISK,))
         return tuple(dict.fromkeys(chosen.values()))
+
+
+def _worst(one: RiskyRecord) -> tuple[bool, int]:
+    """Return the sort key of a record by its worst risk."""
+    return one.risks[0].dismissed, RISKS.index(one.risks[0].reason)
 
 
 def _figures(
