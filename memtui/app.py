@@ -765,11 +765,13 @@ class MemtuiApp(App[None]):
             self.push_screen(Tour(self.frame))
 
     def action_palette(self) -> None:
-        """Show the command palette."""
+        """Show the command palette, with the actions of the review that is open."""
+        from memtui.screens.modal import ModalListScreen
         from memtui.screens.palette import Palette
 
-        if self.frame is not None:
-            self._choose(Palette(self.frame), lambda command: command())
+        top = self.screen if isinstance(self.screen, ModalListScreen) else self.frame
+        if top is not None:
+            self._choose(Palette(top), lambda command: command())
 
     def action_filter(self) -> None:
         """Put the cursor into the filter line."""

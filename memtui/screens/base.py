@@ -178,6 +178,18 @@ class ServiceScreen(SizedScreen[GoTo]):
     def load(self) -> None:
         """Start reading the data of the screen; called only with the service open."""
 
+    async def perform(self, action_id: str) -> None:
+        """Carry out an action by its id, as its key would."""
+        action = ACTIONS[action_id]
+        nodes = (self, *self.walk_children(Widget))
+        carriers = (one for one in nodes if getattr(one, "ACTION_GROUP", "") == action.group)
+        await self.app.run_action(action.verb, next(carriers, self.app))
+
+    async def on_pressed(self, message: Pressed) -> None:
+        """Run the action clicked in the footer."""
+        message.stop()
+        await self.perform(message.action_id)
+
     def unmet(self, need: Need) -> str:
         """Return why a need is not met that does not depend on shown data, or nothing."""
         state = self.state
@@ -651,21 +663,6 @@ class MemtuiScreen(ServiceScreen):
             return str(self.state.failure or Need.SERVICE.value)
         return _READING if self._stale or self.reading else need.value
 
-    async def perform(self, action_id: str) -> None:
-        """Carry out an action by its id, as its key would."""
-        action = ACTIONS[action_id]
-        carriers = [
-            node
-            for node in self.walk_children(Widget)
-            if getattr(node, "ACTION_GROUP", "") == action.group
-        ]
-        if action.group == self.MODE:
-            await self.app.run_action(action.verb, self)
-        elif carriers:
-            await self.app.run_action(action.verb, carriers[0])
-        else:
-            await self.app.run_action(action.verb, self.app)
-
     def action_ids(self) -> list[str]:
         """Return the ids of all actions that work on this screen, its own first."""
         groups = groups_on(self.MODE)
@@ -810,11 +807,6 @@ class MemtuiScreen(ServiceScreen):
         """Focus the first focusable widget of the body."""
         body = self.query_one("#body")
         self.set_focus(next((one for one in self.focus_chain if body in one.ancestors), None))
-
-    async def on_pressed(self, message: Pressed) -> None:
-        """Run the clicked action."""
-        message.stop()
-        await self.perform(message.action_id)
 
     def _draw_frame(self) -> None:
         state = self.state

@@ -78,11 +78,13 @@ class Dialog(DimmingScreen[T]):
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high")]
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_everywhere("tour", "help"),
+        *bindings_everywhere("tour", "help", "palette"),
         ("escape", "back", "back"),
     ]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""
+    ASKS: ClassVar[bool] = True
+    """Whether it asks something; the palette opens once it is answered or left."""
     THROWN_AWAY: ClassVar[tuple[str, ...] | None] = None
     """Arguments of `throw_away` to ask before text is discarded; None: it is discarded unasked."""
 
@@ -116,8 +118,11 @@ class Dialog(DimmingScreen[T]):
             self.dismiss(None)
 
     async def action_everywhere(self, verb: str) -> None:
-        """Show help or tour over it, or go back and show a numbered screen."""
-        if verb.startswith("go_"):
+        """Show help or tour over it, or go back and show a numbered screen or the palette."""
+        if verb == "palette" and self.ASKS:
+            toast(self.app, "Answer this or leave it with esc; then this key finds every action.")
+            return
+        if verb.startswith("go_") or verb == "palette":
             self.action_back()
             if self.is_written and self.THROWN_AWAY is not None:
                 return  # it asks first
@@ -802,6 +807,7 @@ class Sheet(Dialog[None]):
         ("G,end", "scroll(100000)", "bottom"),
     ]
     BOX = "dialog-sheet"
+    ASKS = False
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from memtui.actions import ACTIONS, KEEPS_ORDER, Need
+from memtui.actions import ACTIONS, KEEPS_ORDER, Need, actions_of
 from memtui.contract import Filter, MemtuiError
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
@@ -50,7 +50,7 @@ from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Column
 from memtui.widgets.display import WARN, display
-from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
+from memtui.widgets.frame import KeyFooter, PastBanner
 from memtui.widgets.keys import bindings_everywhere
 from memtui.widgets.panes import Drawn, Fitted, Split
 from memtui.widgets.rows import AppendedRows
@@ -60,6 +60,10 @@ R = TypeVar("R")
 Reasons = Iterable[tuple[str, object, str]]
 
 _ORDERING = {"list.sort", "list.reverse", "list.wider", "list.narrower"}
+_OVER = {"tour", "palette", "picture", "theme", "suspend", "quit"}
+"""The actions of the app that are carried out while the screen stays open."""
+_OWN = {"app.help", "app.palette"}
+"""The actions of the app that the palette does not offer here: each screen has its own help."""
 
 
 class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
@@ -73,7 +77,7 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     NARROWS: ClassVar[FilterTarget] = FilterTarget.OPERATIONS
     """What the filter narrows."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-    BINDINGS: ClassVar[list[BindingType]] = bindings_everywhere("tour")
+    BINDINGS: ClassVar[list[BindingType]] = bindings_everywhere("tour", "palette")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
@@ -144,6 +148,11 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         found = (why for verbs, holds, why in self.reasons() if holds and verb in verbs.split())
         return next(found, "")
 
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, which goes on below another screen."""
+        return False
+
     def may_leave(self) -> bool:
         """Return whether the screen may close now."""
         return True
@@ -204,9 +213,15 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
             self.load_on()
 
     def on_go_to(self, message: GoTo) -> None:
-        """Close, then go to another screen."""
-        message.stop()
-        self.dismiss(replace(message))
+        """Close, then go to another screen; a job goes on below that one."""
+        if not self.busy:
+            message.stop()
+            self.dismiss(replace(message))
+
+    def on_view_chosen(self) -> None:
+        """Close, while the app shows the view; a job goes on below it."""
+        if not self.busy:
+            self.dismiss(None)
 
     def draw(self) -> None:
         """Draw head, details and keys again."""
@@ -226,10 +241,23 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         if action_id in _ORDERING:
             return KEEPS_ORDER
         action = ACTIONS.get(action_id)
-        if action is None or action.group != self.ACTION_GROUP:
+        if action is None:
             return ""
-        unmet = map(self.unmet, action.needs)
-        return next(filter(None, unmet), "") or self.refusal(action.verb)
+        unmet = next(filter(None, map(self.unmet, action.needs)), "")
+        return unmet or (self.refusal(action.verb) if action.group == self.ACTION_GROUP else "")
+
+    def action_ids(self) -> list[str]:
+        """Return the ids of all actions that work here; those of the app close it first."""
+        groups = self.ACTION_GROUP, "list", "app"
+        return [one.id for group in groups for one in actions_of(group) if one.id not in _OWN]
+
+    async def perform(self, action_id: str) -> None:
+        """Carry out an action by its id, as its key would."""
+        action = ACTIONS[action_id]
+        if action.group == "app":
+            await self.action_everywhere(action.verb)
+        else:
+            await super().perform(action_id)
 
     def unmet(self, need: Need) -> str:
         """Return why a need is not met, or nothing; a row is one of them here."""
@@ -245,11 +273,6 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
     def _keep_order(self) -> None:
         """Answer a click on a header as the sort keys do: the order is fixed."""
         self.toast(KEEPS_ORDER)
-
-    async def on_pressed(self, message: Pressed) -> None:
-        """Run the action clicked in the footer."""
-        message.stop()
-        await self.app.run_action(message.action_id.partition(".")[2], self)
 
     def action_read(self) -> None:
         """Read the rows again."""
@@ -275,8 +298,14 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         return self.may_leave()
 
     async def action_everywhere(self, verb: str) -> None:
-        """Show the tour over it, or close and show a numbered screen."""
-        if verb.startswith("go_") and self.may_close():
+        """Carry out an action of the app: over it, or after closing it."""
+        if verb.startswith("go_"):
+            if self.may_close():
+                self.dismiss(None)
+        elif verb not in _OVER:
+            if self.busy:
+                self.toast("Something still runs here; stop it, or wait until it ends.")
+                return
             self.dismiss(None)
         await self.app.run_action(verb, self.app)
 
@@ -295,6 +324,11 @@ class RunScreen(ModalListScreen[R]):
         super().__init__(state)
         self.run: Stoppable[Any] = Stoppable(self, self.ACTION_GROUP)
         self._leaving = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs."""
+        return self.run.busy
 
     @property
     def stoppable(self) -> bool:
@@ -322,7 +356,7 @@ class RunScreen(ModalListScreen[R]):
 
     def may_close(self) -> bool:
         """Return whether nothing runs."""
-        return not self.run.busy
+        return not self.busy
 
     def may_leave(self) -> bool:
         """Stop what runs where that may be, and go back once it has ended."""

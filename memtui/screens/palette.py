@@ -1,10 +1,13 @@
-"""The command palette: every action, theme, company, binding and saved view by name."""
+"""The command palette: every action, theme, company, binding and saved view by name.
+
+Over a review it has the review's own actions first; those of other screens close the review.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from textual.fuzzy import Matcher
 from textual.message import Message
@@ -14,10 +17,13 @@ from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.help import group_title
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo, ViewChosen
 
 T = TypeVar("T")
 Command = Choice[Callable[[], Any]]
+Top: TypeAlias = MemtuiScreen | ModalListScreen[Any]
+"""The screen that the palette opens over."""
 
 
 class Palette(Choose[Callable[[], Any]]):
@@ -26,8 +32,15 @@ class Palette(Choose[Callable[[], Any]]):
     The best match of a name comes first.
     """
 
-    def __init__(self, screen: MemtuiScreen) -> None:
+    def __init__(self, screen: Top) -> None:
         super().__init__("Commands", list(commands(screen)), placeholder="type some of its letters")
+
+    async def action_everywhere(self, verb: str) -> None:
+        """Close for the palette's own key; else as in any dialog."""
+        if verb == "palette":
+            self.dismiss(None)
+        else:
+            await super().action_everywhere(verb)
 
     def narrowed(self, choices: Sequence[Command], text: str) -> Sequence[Command]:
         """Return the commands that match the typed text."""
@@ -51,7 +64,7 @@ _ANYWHERE = {Need.SERVICE, Need.WRITABLE, Need.NOW}
 """Needs of actions that run on a screen one comes to; other actions need a row that is seen."""
 
 
-def commands(screen: MemtuiScreen) -> Iterable[Command]:
+def commands(screen: Top) -> Iterable[Command]:
     """Yield a screen's actions, then other screens', themes, companies, bindings, saved views."""
     for name in screen.action_ids():
         action, reason = ACTIONS[name], screen.why_disabled(name)
@@ -61,9 +74,10 @@ def commands(screen: MemtuiScreen) -> Iterable[Command]:
             screen.state.keymap.label(name),
             f"{action.description}{f' Not now: {reason}' if reason else ''}",
         )
+    here = screen.MODE if isinstance(screen, MemtuiScreen) else ""
     anywhere = _ANYWHERE if screen.state.as_of is None else _ANYWHERE - {Need.NOW}
     for tab in SCREENS:
-        for action in actions_of(tab.mode) if tab.mode != screen.MODE else ():
+        for action in actions_of(tab.mode) if tab.mode != here else ():
             goes = GoTo(tab.mode, then=action.id if anywhere.issuperset(action.needs) else "")
             keys = f"{tab.number} {screen.state.keymap.label(action.id)}"
             words = f"{action.description} Goes to {tab.title}."
@@ -82,7 +96,5 @@ def commands(screen: MemtuiScreen) -> Iterable[Command]:
         yield _sent(screen, ViewChosen(view), f"View: {view.name}", words)
 
 
-def _sent(
-    screen: MemtuiScreen, message: Message, label: str, sentence: str, keys: str = ""
-) -> Command:
+def _sent(screen: Top, message: Message, label: str, sentence: str, keys: str = "") -> Command:
     return Choice(partial(screen.post_message, message), label, keys, sentence)

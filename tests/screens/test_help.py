@@ -5,12 +5,15 @@ import re
 from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, groups_on
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope
-from memtui.screens.help import Help, group_help
+from memtui.screens.dialogs import Confirm
+from memtui.screens.help import Help, group_help, group_title
 from memtui.screens.keymap import load_keymap
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.operations.proof import Proof
+from memtui.screens.palette import Palette
 from memtui.service import Caller, MemoryService
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, until, write_notes
+from tests.screens.piloting import running, toasts, until, write_notes
 
 WHY = {"app.scope": "Not today."}
 
@@ -101,6 +104,55 @@ async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: S
         await until(pilot, lambda: "Everywhere: help" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Help))
+
+
+async def test_the_palette_has_the_actions_of_a_review_and_leads_everywhere_from_it(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["Use tabs.", "use tabs."])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: "Use tabs." in screen_text(app))
+
+        async def find(words: str, label: str) -> None:
+            await pilot.press("ctrl+p", *words)
+            await until(pilot, lambda: label in screen_text(app))
+            await pilot.press("enter")
+
+        for key, group in (("P", "prune"), ("dollar_sign", "limits"), ("W", "changes"),
+                           ("Q", "review"), ("h", "timeline")):  # fmt: skip
+            await pilot.press("4")
+            await until(pilot, lambda: app.current_mode == "records" and app.screen is app.frame)
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, ModalListScreen))
+            review = app.screen
+            assert isinstance(review, ModalListScreen)
+            title = group_title(group)
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda title=title: f"{title}: " in screen_text(app))  # type: ignore[misc]
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda review=review: app.screen is review)  # type: ignore[misc]
+            # Its own action, one of the whole app over it, and one of another screen.
+            await find(f"{title}: help", f"{title}: help")
+            await until(pilot, lambda: isinstance(app.screen, Help))
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda: isinstance(app.screen, Palette))
+            await pilot.press("escape")
+            await find("Everywhere: tour", "Everywhere: tour")
+            await until(pilot, lambda: "Welcome to memtui" in screen_text(app))
+            await pilot.press("escape")
+            await until(pilot, lambda review=review: app.screen is review)  # type: ignore[misc]
+            await find("verify", "Operations: verify")
+            await until(pilot, lambda: isinstance(app.screen, Proof))
+            assert app.current_mode == "operations"
+            assert review not in app.screen_stack
+            await pilot.press("escape")
+
+        # A question keeps its place, and says so.
+        await pilot.press("4", "d")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "Answer this or leave it" in " ".join(toasts(app)))
+        assert isinstance(app.screen, Confirm)
 
 
 async def test_numbers_and_the_tour_do_the_same_on_every_layer(

@@ -254,8 +254,8 @@ async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
         await service.undo(caller, done.operation_id)
         assert (files_of(paths) == gone) is (then == "undo the undo")
         undone = await service.log.undone(caller, [forgotten.operation_id])
-        left = [(len(one.record_ids), one.whole) for one in undone.values()]
-        assert left == ([] if then == "undo the undo" else [(2, False)])
+        backs = [(len(one.record_ids), one.whole) for one in undone.values()]
+        assert backs == ([] if then == "undo the undo" else [(2, False)])
     finally:
         await service.close()
 
