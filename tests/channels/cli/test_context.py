@@ -80,8 +80,20 @@ def test_only_a_delivered_one_counts_as_read(here: Run, text: str) -> None:
         plan = here("facts", "prune", *U, "--unread-days", "0", "--json").document
         return sum(one["reason"] == "never_read" for one in plan["candidates"])
 
-    here("context", *BOTH)
+    [fact] = here("facts", "list", *U, "--json").document["facts"]
+    record_id = fact["handle"]["provider_record_id"]
+    looks = (
+        ("context", *BOTH),
+        ("get", record_id),
+        ("get", record_id, "--history"),
+        ("browse", *U),
+        ("facts", "list", *U),
+        ("ops", "list"),
+    )
+    for look in looks:
+        assert here(*look).code == 0, look
     assert never_read() == 1
+    assert here("browse", "read:never", *U, "--json").document["total"] == 1
     here("context", *BOTH, "--delivered")
     assert never_read() == 0
 

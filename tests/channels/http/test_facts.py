@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from memtui.channels.http.facts import decode_id, encode_id
 from memtui.contract import (
+    BrowseRequest,
     Filter,
     OperationType,
     QueryRequest,
@@ -24,6 +25,7 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.channels.cli.conftest import HOSTILE
 from tests.channels.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
+from tests.reads import reads_of
 
 NASTY = [
     HOSTILE[:200],
@@ -39,6 +41,18 @@ NASTY = [
 
 async def texts(client: httpx.AsyncClient, path: str) -> list[str]:
     return [fact["fact"] for fact in (await client.get(path)).json()["memories"]]
+
+
+async def test_a_person_who_lists_facts_is_no_reader_of_them(
+    speak: Any, memories: MemoryService, caller: Caller
+) -> None:
+    client = await speak("user:ana")
+    await client.post(USER_PATH, json={"fact": "We drink tea."})
+    for _ in range(2):
+        assert await texts(client, USER_PATH) == ["We drink tea."]
+    own = Scope(company_id=caller.company_id, subject_id="ana")
+    page = await memories.browse(caller, BrowseRequest(scope=own))
+    assert await reads_of(memories, caller, page.records[0], page.binding_key) == 0
 
 
 @pytest.mark.parametrize("path", [USER_PATH, DRIVE_PATH])
