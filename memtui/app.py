@@ -854,7 +854,7 @@ class MemtuiApp(App[None]):
         self._choose(Choose("Binding to look at", choices, now=now), use)
 
     def action_everywhere(self) -> None:
-        """Ask and list all bindings at once, or one again."""
+        """Query and list all bindings at once, or only one again."""
         everywhere = not self.state.everywhere
         self.controller.choose(everywhere=everywhere)
         if (key := self.state.filter.binding_key) is not None:

@@ -18,13 +18,13 @@ async def agents(
     *,
     minutes: Annotated[
         int,
-        typer.Option(min=1, max=1440, help="Also who did something in the last so many minutes."),
+        typer.Option(min=1, max=1440, help="Minutes that count as lately."),
     ] = 10,
 ) -> None:
     """List the connected agents, and the last answer of each.
 
-    An agent with an open MCP session is listed as long as that lasts; others, and those of other
-    machines, as long as they did something lately.
+    An agent with an open MCP session on this machine is listed while the session lasts; any other
+    agent while it did something lately.
     """
     within = timedelta(minutes=minutes)
     found = await session.service.agents.connected(session.caller, within)

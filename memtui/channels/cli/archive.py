@@ -29,13 +29,13 @@ async def ops_archive_seal(
     ] = False,
     older_than: Annotated[
         str | None,
-        typer.Option(help="Seal what is older than this, 30d or 2026-03-01, not than hot_days."),
+        typer.Option(help="Seal what is older than this instead: 30d, 2026-03-01."),
     ] = None,
 ) -> None:
     """Move old operations out of the database into sealed files.
 
-    What is older than the setting hot_days moves, unless an option says otherwise. Lists, figures
-    and proofs go on to cover every operation.
+    It moves operations that are older than the setting hot_days, unless an option is given. Lists,
+    figures and proofs still cover every operation.
     """
     if everything and older_than is not None:
         raise Invalid("Give --all or --older-than, not both.")
@@ -60,9 +60,9 @@ async def ops_archive_seal(
 
 
 async def ops_archive_fetch(session: Session) -> None:
-    """Bring what other machines sealed out of the object store.
+    """Fetch the files that other machines sealed from the object store.
 
-    Sealing copies there where the setting archive_url names one.
+    Sealing copies the files there if the setting archive_url names a store.
     """
     found = await session.service.analysis.fetch(session.caller)
     document = {"segments": [_document(one) for one in found]}
@@ -74,10 +74,10 @@ async def ops_archive_fetch(session: Session) -> None:
 
 
 async def ops_archive_verify(session: Session) -> int:
-    """Check that the sealed files are as they were sealed. Exit 1 on a problem.
+    """Check that no sealed file was altered. Exit 1 on a problem.
 
-    Checks every file's SHA-256 and rows, and that the chain goes on from file to file;
-    `memtui audit verify` checks each operation.
+    It checks every file's SHA-256 and rows, and that the chain continues from file to file; `memtui
+    audit verify` checks each operation.
     """
     found = await session.service.analysis.verify_archive(session.caller)
     is_whole = not found.problems
@@ -94,7 +94,7 @@ async def ops_archive_verify(session: Session) -> int:
 
 
 async def ops_archive_list(session: Session) -> None:
-    """List what is sealed, oldest first."""
+    """List the sealed files, oldest first."""
     manifest = await session.service.analysis.segments(session.caller)
     document = {
         "folder": str(session.service.analysis.archive_folder),
@@ -145,14 +145,14 @@ async def audit_verify(
         str | None,
         typer.Option(
             metavar="SEQ:DIGEST",
-            help="Also compare with what an earlier check printed; its first 12 characters will "
-            "do.",
+            help="Also compare with what an earlier check printed; 12 characters of the digest are "
+            "enough.",
         ),
     ] = None,
 ) -> int:
     """Prove that no operation was altered, removed or inserted.
 
-    Checks the digest of every operation, sealed or not, and its place in the chain. Exit 1 names
+    It checks the digest of every operation, sealed or not, and its place in the chain. Exit 1 names
     the first broken one.
     """
     noted = _noted(expect)

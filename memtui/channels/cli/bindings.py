@@ -48,11 +48,11 @@ ConfigPairs = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Part of its config; the value may be JSON; may be repeated.",
+        help="A value of its config, which may be JSON; may be repeated.",
     ),
 ]
 Trial = Annotated[
-    bool, typer.Option("--try", help="Only open it once and say how it is and what it holds.")
+    bool, typer.Option("--try", help="Only open it once, and show its health and what it holds.")
 ]
 ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as a JSON object.")]
 
@@ -60,7 +60,7 @@ ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as 
 async def bindings_list(session: Session) -> None:
     """List the company's bindings.
 
-    With what each one serves and can do.
+    It shows what each one serves and can do.
     """
     views = await session.service.bindings.all(session.caller)
     rows = [
@@ -81,7 +81,7 @@ async def bindings_list(session: Session) -> None:
 async def bindings_show(session: Session, key: BindingKey) -> None:
     """Show one binding.
 
-    With its config, where secrets are masked, what it can do, and its spending limits
+    It shows the config with secrets masked, what the provider can do, and the spending limits
     (`memtui budget set binding KEY`).
     """
     from memtui.channels.cli.budget import limits_of
@@ -95,7 +95,10 @@ async def bindings_add(
     session: FirstSession,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
     provider: Annotated[
-        str, typer.Argument(metavar="PROVIDER", help="The provider; see bindings providers.")
+        str,
+        typer.Argument(
+            metavar="PROVIDER", help="The provider; `memtui bindings providers` lists them."
+        ),
     ],
     setting: ConfigPairs = None,
     config: ConfigJson = None,
@@ -109,13 +112,14 @@ async def bindings_add(
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="Whom it serves: company, project:ID, agent:ID or nobody; asked on a terminal.",
+            help="Whom it serves: company, project:ID, agent:ID or nobody; left out: asked on a "
+            "terminal.",
         ),
     ] = None,
 ) -> int:
     """Add a binding to a provider.
 
-    With --try nothing is added; exit 3 if it is down.
+    With --try nothing is added; exit 3 if the provider is down.
     """
     here = project_here()
     if trial:
@@ -191,7 +195,7 @@ async def bindings_configure(
     """Change a binding's config.
 
     Values that --set does not name stay; --config replaces all of them. With --try nothing is
-    changed; exit 3 if it is down.
+    changed; exit 3 if the provider is down.
     """
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
@@ -230,13 +234,13 @@ async def bindings_enable(session: Session, key: BindingKey) -> None:
 async def bindings_disable(session: Session, key: BindingKey) -> None:
     """Switch a binding off.
 
-    Nothing resolves to it then.
+    No scope resolves to it then.
     """
     _answer(session, await session.service.bindings.update(session.caller, key, enabled=False))
 
 
 async def bindings_read_only(session: Session, key: BindingKey, switch: Switch) -> None:
-    """Refuse or allow changes through it."""
+    """Refuse or allow changes through a binding."""
     view = await session.service.bindings.update(session.caller, key, read_only=switch == "on")
     _answer(session, view)
 
@@ -260,7 +264,7 @@ async def bindings_capture(
 ) -> None:
     """Choose what hooks may write to a binding by themselves.
 
-    Nothing, until it is turned on. Without an option it shows what is on.
+    They may write nothing until an option turns it on. Without an option it shows what is on.
     """
     from memtui.service import Capture
 
@@ -283,7 +287,8 @@ def _words(capture: Capture) -> str:
 
 
 Address = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="As in `https://api.openai.com`.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="The address, such as `https://api.openai.com`."),
 ]
 
 
@@ -292,7 +297,7 @@ async def bindings_embedding(
     key: BindingKey,
     *,
     build: Annotated[
-        bool, typer.Option("--build", help="Embed now what has no vector yet, to the end.")
+        bool, typer.Option("--build", help="Embed all texts that have no vector yet.")
     ] = False,
     allow: Address = None,
     disallow: Address = None,
@@ -300,11 +305,11 @@ async def bindings_embedding(
         OnOff | None, typer.Option(help="Whether the app embeds new texts automatically.")
     ] = None,
 ) -> int:
-    """Say how far a binding's texts are embedded, to be found by meaning.
+    """Show how many texts of a binding are embedded, so that they are found by meaning.
 
-    The model is its setting `embedding`. --allow agrees that its texts, without their secrets, go
-    to another machine for that; --disallow undoes it. Exit 1 if --build could not end, as
-    another program is at it.
+    The model is the binding's setting `embedding`. --allow agrees that texts, without their
+    secrets, are sent to another machine for embedding; --disallow withdraws that. Exit 1 if --build
+    did not finish because another program is embedding.
     """
     service = session.service
     if disallow is not None:
@@ -362,7 +367,7 @@ async def bindings_target_clear(
 ) -> None:
     """Remove the binding of a target.
 
-    What it resolves to then is the next in line: the agent's binding, or the company's.
+    The target then resolves to the next binding: the agent's, or the company's.
     """
     named = target_id_of(session, target_type, target_id)
     await session.service.bindings.clear_target(session.caller, target_type, named)
@@ -429,7 +434,7 @@ def _value(text: str) -> object:
 
 
 async def bindings_resolve(session: Session, scope: ScopeOptions) -> None:
-    """Say which binding serves a scope, and why."""
+    """Show which binding serves a scope, and why."""
     found = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
     session.out.answer(found, [f"{found.binding_key}  {found.provider_key}  {found.reason}"])
 
@@ -464,13 +469,13 @@ async def bindings_providers(
     key: Annotated[
         str | None,
         typer.Argument(
-            metavar="PROVIDER", help="The provider, in full; left out: all, a line each."
+            metavar="PROVIDER", help="The provider to show in full; left out: all, one a line."
         ),
     ] = None,
 ) -> int:
-    """Say what the installed providers open, their settings and their abilities.
+    """Show what the installed providers open, their settings and their abilities.
 
-    A provider that is not used says why. Exit 1 if that is the one that was asked for.
+    It says why a provider cannot be used; exit 1 if that is PROVIDER.
     """
     from memtui.service.providers import Providers
     from memtui.threads import use_loose_threads
@@ -521,10 +526,10 @@ def _provider(view: ProviderView) -> Iterator[Line]:
 
 
 async def bindings_sync(session: Session, key: BindingKey, part: SourceOptions) -> None:
-    """Read a provider's outside source again.
+    """Let a provider read its source again, or rebuild its index and vectors.
 
-    Or rebuild what it derives from it, such as an index and its vectors. A source names the part
-    to read, for a provider that reads parts; without one it reads all.
+    The source options name the part to read, for a provider that reads parts; without them it reads
+    everything.
     """
     scope = Scope(company_id=session.company.company_id)
     source = None if part == SourceOptions() else part.reference(scope)
@@ -537,7 +542,7 @@ async def bindings_sync(session: Session, key: BindingKey, part: SourceOptions) 
 
 
 async def bindings_namespaces(session: Session, key: BindingKey) -> None:
-    """List the partitions of a provider."""
+    """List the namespaces of a provider."""
     found = await session.service.namespaces.all(session.caller, key)
     rows = [
         [
@@ -578,14 +583,14 @@ async def bindings_namespace_put(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When it expires: 30d, 2027-01-31; left out: never. What becomes of its records "
-            "then is the provider's affair: some hide them, others keep them.",
+            help="When it expires: 30d, 2027-01-31; left out: never. Some providers then hide its "
+            "records, others keep them.",
         ),
     ] = None,
 ) -> None:
     """Make a namespace, or set its expiry.
 
-    Without --expires it never expires: an expiry that it had is taken away.
+    Without --expires it never expires, and an expiry that it had is removed.
     """
     moment = session.ahead(expires or None)
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
@@ -599,20 +604,22 @@ async def bindings_namespace_delete(
     key: BindingKey,
     name: Name,
     confirm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The name once more, instead of typing it.")
+        str | None,
+        typer.Option(metavar="NAME", help="The name again, instead of typing it when asked."),
     ] = None,
     *,
     unseen: Annotated[
         bool,
         typer.Option(
-            "--unseen", help="Also where it holds more than can be listed and brought back."
+            "--unseen",
+            help="Delete it even if it holds records that cannot be listed and brought back.",
         ),
     ] = False,
 ) -> None:
-    """Remove a namespace with all that is in it.
+    """Delete a namespace with all its records.
 
-    Its records are forgotten first, which undo brings back. Refused with exit 5 where it holds
-    more than can be listed, unless --unseen.
+    The records are forgotten first, and undo brings them back. Exit 5 if it holds more records than
+    can be listed, unless --unseen is given.
     """
     warning = ""
     if confirm is None:
@@ -650,7 +657,8 @@ async def bindings_discover(
 ) -> int:
     """List the memories found on this machine.
 
-    Nothing is added without --add or --add-all, and that read-only: bindings read-only turns it.
+    It adds nothing without --add or --add-all. What it adds is read-only until `memtui bindings
+    read-only KEY off`.
     """
     import asyncio
 

@@ -39,24 +39,25 @@ async def budget_set(
     target_id: TargetId = None,
     *,
     usd: Annotated[
-        str | None, typer.Option(metavar="DOLLARS", help="At most so many US dollars: 5, 0.25.")
+        str | None, typer.Option(metavar="DOLLARS", help="The most US dollars: 5, 0.25.")
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many tokens, of input, output and embedding."),
+        typer.Option(min=1, help="The most tokens of input, output and embedding."),
     ] = None,
     per: Annotated[PeriodName, typer.Option(help="In each day or month of your time zone.")],
     then: Annotated[
         Literal["warn", "no-search", "read-only", "refuse"] | None,
-        typer.Option(help="What happens once it is passed; left out, as before, or warn."),
+        typer.Option(help="What happens once it is passed; left out: as before, or warn."),
     ] = None,
 ) -> None:
     """Set a spending limit.
 
-    It takes the place of the one of the same target, measure and period. Once a limit is passed,
-    the header shows it and budget check fails; --then says what is refused too, until the day or
-    month ends. no-search: queries and embedding, and contexts have the facts alone. read-only:
-    writes and corrections. refuse: all of these, and contexts. Forgetting and undo always work.
+    It replaces the limit of the same target, measure and period. Once a limit is passed, the header
+    shows it and `memtui budget check` fails. --then also refuses operations until the day or month
+    ends: no-search refuses queries and embedding, and contexts have only the facts; read-only
+    refuses writes and corrections; refuse refuses all of these, and contexts. Forgetting and undo
+    always work.
     """
     from memtui.service.spending import (
         LimitAction,
@@ -98,7 +99,7 @@ async def budget_remove(
 ) -> None:
     """Remove the spending limits of a target.
 
-    All of them, unless an option says which.
+    It removes all of them, unless an option is given.
     """
     from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget
 
@@ -124,13 +125,13 @@ async def budget_check(
         ),
     ] = None,
     warn: Annotated[
-        float, typer.Option(min=0, max=1, help="From this share of a limit on it is near.")
+        float, typer.Option(min=0, max=1, help="The share of a limit from which its state is near.")
     ] = 0.8,
 ) -> int:
     """Check what was spent against the spending limits.
 
-    Exit 1 if a limit is passed. Where calls have no price, what was spent in dollars is the least
-    that it can be (≥). Days and months are those of your time zone.
+    Exit 1 if a limit is passed. If calls have no price, the dollars are a lower bound (≥). Days and
+    months are those of your time zone.
     """
     from decimal import Decimal
 

@@ -38,8 +38,8 @@ async def changes(
 ) -> None:
     """Show what changed since a moment, who changed it, and why.
 
-    It compares what was there then with what is there now, or was at --until: what came and went
-    in between is in neither. --days counts that too. The first line sums up what agents wrote.
+    It compares the memories at that moment with those of now, or of --until. Records that came and
+    went in between are not shown; --days counts them. The first line sums up what agents wrote.
     """
     from memtui.service.usecases.agent_writes import agent_writes
 

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 YesTo = Annotated[
     str | None,
-    typer.Option("--yes", metavar="CODE", help="Do it without asking; the code is shown before."),
+    typer.Option(
+        "--yes", metavar="CODE", help="Do it without asking; a run without --yes shows the code."
+    ),
 ]
 ClientAgent = Annotated[
-    str | None, typer.Option(help="The agent's name in the log; the client's where it is left out.")
+    str | None, typer.Option(help="The agent's name in the log; left out: the client's name.")
 ]
 
 

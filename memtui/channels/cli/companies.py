@@ -40,9 +40,7 @@ async def companies_list(session: Session) -> None:
 async def companies_add(
     session: FirstSession,
     company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, used in scopes.")],
-    name: Annotated[
-        str | None, typer.Option(help="Its name for people; the id where it is left out.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Its name for people; left out: the id.")] = None,
     link: Links = None,
     *,
     read_only: Annotated[
@@ -64,7 +62,7 @@ CompanyId = Annotated[
 
 
 async def companies_show(session: Session, company_id: CompanyId = None) -> None:
-    """Show one company: its name, its access, its spending limits, and how its sources open."""
+    """Show one company: its name, its access, its spending limits and its link templates."""
     from memtui.channels.cli.budget import limits_of
 
     company = await session.service.companies.get(_in(session, company_id))
@@ -88,7 +86,7 @@ async def companies_configure(
         typer.Option(help="Whether a second owner or admin agrees to changes of bindings."),
     ] = None,
 ) -> None:
-    """Change a company's name, how its sources open, and whether a second person agrees.
+    """Change a company's name, its link templates, and whether changes need a second person.
 
     Options left out change nothing; `memtui undo` undoes it. A link template is an address with
     parts of a source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
@@ -146,13 +144,14 @@ async def companies_remove(
     session: Session,
     company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
     confirm: Annotated[
-        str | None, typer.Option(metavar="ID", help="The id once more, instead of typing it.")
+        str | None,
+        typer.Option(metavar="ID", help="The id again, instead of typing it when asked."),
     ] = None,
 ) -> None:
     """Remove a company that an import made.
 
-    Deletes its operations for good, including sealed ones and their copy in the object store: no
-    undo brings them back, but the log can be imported again. Your own company records it.
+    It deletes the company's operations for good, including sealed ones and their copy in the object
+    store: no undo brings them back, but the log can be imported again. Your own company logs it.
     """
     warning = ""
     if confirm is None:
@@ -203,8 +202,8 @@ async def companies_members_add(
 ) -> None:
     """Give a person a role.
 
-    It replaces the person's earlier role there. The first member must be an owner of
-    the whole company; from then on roles count.
+    It replaces the person's earlier role there. The first member must be an owner of the whole
+    company; from then on roles apply.
     """
     from memtui.service import Membership
 
@@ -235,7 +234,7 @@ Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the 
 async def companies_tokens_list(session: Session) -> None:
     """List the company's bearer tokens.
 
-    The tokens themselves are not kept.
+    The tokens themselves are not stored.
     """
     tokens = await session.service.tokens.all(session.caller)
     rows = [
@@ -272,9 +271,9 @@ async def companies_tokens_add(
         ),
     ] = None,
 ) -> None:
-    """Make a bearer token and print it, this once.
+    """Make a bearer token and print it.
 
-    It cannot be read again.
+    It cannot be shown again.
     """
     token = await session.service.tokens.add(
         session.caller, label, holder, acts_for=acts_for, project_id=project

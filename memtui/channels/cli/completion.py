@@ -27,7 +27,7 @@ Shell = Annotated[
 
 
 def config_completion_show(invocation: Invocation, shell: Shell = None) -> None:
-    """Print the script that a shell reads, to put it somewhere by hand."""
+    """Print the completion script of a shell, to install it by hand."""
     chosen = _chosen(shell)
     script = _script(chosen)
     invocation.out.answer({"shell": chosen, "script": script}, script.splitlines())
@@ -36,10 +36,9 @@ def config_completion_show(invocation: Invocation, shell: Shell = None) -> None:
 def config_completion_install(
     invocation: Invocation, shell: Shell = None, *, yes: YesTo = None
 ) -> int:
-    """Let a shell complete memtui, from its next start on.
+    """Let a shell complete memtui's commands from its next start on.
 
-    Shows first which files it would write and change. Exit 2 where nobody could say
-    yes.
+    It first shows which files it would write and change. Exit 2 if nobody could be asked.
     """
     from memtui.channels.clients import ClientPlan, FileChange, read
 
@@ -57,7 +56,7 @@ def config_completion_install(
 def config_completion_remove(
     invocation: Invocation, shell: Shell = None, *, yes: YesTo = None
 ) -> int:
-    """Take away what `config completion install` wrote. Exit 2 where nobody could say yes."""
+    """Remove what `config completion install` wrote. Exit 2 if nobody could be asked."""
     from memtui.channels.clients import ClientPlan, FileChange, read
 
     chosen = _chosen(shell)

@@ -44,7 +44,7 @@ def config_show(invocation: Invocation) -> None:
 def config_check(invocation: Invocation) -> int:
     """Check that the settings fit: names, values, theme and keymap.
 
-    Exit 1 says what is wrong, and what to do.
+    Exit 1 if something is wrong; it says what to do.
     """
     problem = None
     try:
@@ -73,9 +73,9 @@ def fitting_settings(invocation: Invocation) -> Settings:
 
 
 def config_schema(invocation: Invocation) -> None:
-    """Print the JSON schema of config.toml, by which an editor completes and checks it.
+    """Print the JSON schema of config.toml, for editors that complete and check it.
 
-    Each action's keys and each theme stand in it by name.
+    It names each action and each theme.
     """
     schema = settings_schema()
     invocation.out.answer(schema, json.dumps(schema, indent=2, ensure_ascii=False).splitlines())

@@ -41,7 +41,7 @@ async def bindings_conformance(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Run this check only, or those whose names begin so; give it several times.",
+            help="Run this check only, or those whose names begin with NAME; may be repeated.",
         ),
     ] = None,
     list_checks: Annotated[

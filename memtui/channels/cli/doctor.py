@@ -459,32 +459,31 @@ async def doctor(
     *,
     secrets: Annotated[
         bool,
-        typer.Option("--secrets", help="Look for secrets in what is stored already, instead."),
+        typer.Option("--secrets", help="Instead, look for secrets in what is stored."),
     ] = False,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Put a new database in the place of a lost one, instead."),
+        typer.Option("--repair", help="Instead, replace a lost database by a new one."),
     ] = False,
     risks: Annotated[
         bool,
         typer.Option(
             "--risks",
-            help="Look through all memories for those that are poisoned, secret, "
-            "contradicted or doubled, instead.",
+            help="Instead, look for memories that are poisoned, secret, contradicted or doubled.",
         ),
     ] = False,
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="With --risks: exit 1 where there is one, or something is not checked."
+            "--check", help="With --risks: exit 1 if there is a risk, or something is not checked."
         ),
     ] = False,
     yes: Yes = False,
 ) -> int:
     """Check that everything works, and say what to do.
 
-    Exit 1 if something is broken, or a secret is stored. --repair says first what it will do:
-    docs/recovery.md tells what can be got back. --risks tells memories that a person should look
+    Exit 1 if something is broken, or a secret is stored. --repair first says what it will do;
+    docs/recovery.md says what can be recovered. --risks lists memories that a person should look
     at; `memtui review dismiss` remembers that one is no risk.
     """
     if secrets + repair + risks > 1:
@@ -624,14 +623,14 @@ async def backup_create(
     file: _Target,
     *,
     vaults: Annotated[
-        bool, typer.Option("--vaults", help="Take in the vaults that lie outside the home too.")
+        bool, typer.Option("--vaults", help="Include the vaults outside the home.")
     ] = False,
 ) -> None:
     """Write everything that this home holds to one new file.
 
-    The database, the archive, the bindings' own folders and the settings, also while memtui runs.
-    Secrets in the system's keyring are not in it. It names what it leaves out. The log of each
-    company says afterwards that it was made.
+    It holds the database, the archive, the bindings' own folders and the settings, and can be
+    written while memtui runs. Secrets in the system's keyring are not in it. It names what it
+    leaves out, and each company's log records it.
     """
     from memtui.service.home.backup import backup as write
 
@@ -682,13 +681,14 @@ def backup_restore(
     invocation: Invocation,
     file: _Source,
     to: Annotated[
-        Path | None, typer.Option(help="An empty folder, in place of this home.", file_okay=False)
+        Path | None,
+        typer.Option(help="An empty folder to restore to, instead of this home.", file_okay=False),
     ] = None,
 ) -> None:
     """Restore a backup to a home that does not exist yet.
 
-    Before anything is in place each operation is proved by its digest and its place in the chain.
-    Of files the backup itself has the SHA-256: they are as they were packed, no more is known.
+    First it checks the digest of each operation and its place in the chain. It compares files with
+    the SHA-256 in the backup, which proves only that they are as they were packed.
     """
     from memtui.config import find_paths
     from memtui.service.home.backup import restore as read

@@ -72,8 +72,8 @@ async def facts_list(
 ) -> None:
     """List facts: who added them, when, and what each costs.
 
-    Without a scope it lists everybody's. Tokens are counted line by line and added up. A context
-    counts headings too, and its text as one, so that what it says of the same facts is close by.
+    Without a scope it lists everybody's. Tokens are counted for each fact and added up. `memtui
+    context` counts the whole text with its headings, so its sum is slightly different.
     """
     from memtui.context.assembly import fact_tokens
     from memtui.context.cost import TokenCounter
@@ -121,9 +121,9 @@ facts_add = short_form(
     note,
     """Add a fact and print its id.
 
-    It is the user's or project's where one is named, and an agent beside them is the one that
-    it comes from. A fact is one line of at most 200 characters, and a user or project has at
-    most 50; the settings fact_max_chars and fact_max_count change that.
+    It belongs to the named user or project; an agent that is named too is where it comes from.
+    A fact is one line of at most 200 characters, and a user or project has at most 50; the
+    settings fact_max_chars and fact_max_count change that.
     """,
     scope=AddedFact,
     kind=FACT,
@@ -143,7 +143,7 @@ facts_delete = short_form(
     """Delete facts; undo brings them back.
 
     With --impact nothing is deleted: the log's last queries and contexts are answered again, with
-    the facts and without them. Exit 1 if one was not there, or is still found afterwards.
+    the facts and without them. Exit 1 if one was missing, or is still found afterwards.
     """,
     scope=FactScope,
     kind=FACT,
@@ -171,13 +171,15 @@ async def facts_clear(
     *,
     yes: Annotated[
         str | None,
-        typer.Option("--yes", metavar="NAME", help="Do it without asking; names whose facts go."),
+        typer.Option(
+            "--yes", metavar="NAME", help="The name of the facts' owner; nothing is asked."
+        ),
     ] = None,
 ) -> int:
     """Delete all facts of one user, project or agent.
 
-    It is one operation, and undo brings them back. On a terminal it asks for the name of whose
-    facts go; elsewhere --yes NAME says it.
+    It is one operation, and undo brings them back. On a terminal it asks for the owner's name;
+    elsewhere give it with --yes NAME.
     """
     from memtui.service.usecases import forgetting
 
@@ -212,13 +214,13 @@ async def facts_merge(
     ],
     scope: FactScope,
     *,
-    text: Annotated[str | None, typer.Option(help="What the survivor says from now on.")] = None,
+    text: Annotated[str | None, typer.Option(help="The new text of the fact that stays.")] = None,
 ) -> int:
     """Keep one of several facts that say the same.
 
     The others are deleted, and the one that stays gets the pins and tags of all, and the latest
-    expiry. Where that is refused the others come back; one undo takes all of it back. An agent
-    whose writes are reviewed cannot change the one that stays.
+    expiry. If that is refused the others are restored; one undo undoes all of it. An agent whose
+    writes are reviewed cannot change the one that stays.
     """
     from memtui.service.usecases.merging import merge
 
@@ -256,7 +258,7 @@ async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> 
 
 
 async def facts_unpin(session: Session, record_ids: FactIds, scope: FactScope) -> int:
-    """Take the pin off facts."""
+    """Unpin facts."""
     return await _change_each(session, record_ids, scope, pinned=False)
 
 
@@ -267,7 +269,7 @@ async def facts_expire(
         str,
         typer.Argument(
             metavar="WHEN",
-            help="From then on it is gone: 30d from now, tomorrow, a date, or never.",
+            help="When it expires: 30d from now, tomorrow, a date, or never.",
         ),
     ],
     scope: FactScope,
@@ -321,8 +323,8 @@ async def facts_get(
     """Print the value of a key, the nearest scope's first.
 
     A project's value comes before a user's, an agent type's, the orchestrator's and the company's;
-    which one counts and what it hides is said on stderr. With --json the value is a number, a truth
-    value or a list where its text says nothing else: 47, true, [a, b].
+    stderr says which value counts and which ones it hides. With --json the value is a number, a
+    truth value or a list if its text is one: 47, true, [a, b].
     """
     session = session.at(as_of)
     request = _request(session, scope, namespace, all_bindings=all_bindings)
@@ -370,8 +372,7 @@ async def facts_set(
 ) -> None:
     """Give a key a value and print the fact's id.
 
-    A value that it has already in this scope is replaced; where the provider keeps the past, the
-    old one stays there.
+    It replaces the key's value in this scope; a provider that keeps history keeps the old value.
     """
     text = fact_text(key, value)
     mode = WriteMode.UPSERT
@@ -417,8 +418,8 @@ async def facts_stats(
 ) -> None:
     """Show how facts are used, and by whom.
 
-    Over the last 30 days unless --since says otherwise, and everybody's unless an option says
-    whose. Days are UTC.
+    It covers the last 30 days unless --since is given, and everybody's facts unless an owner is
+    given. Days are UTC.
     """
     metrics = await session.service.metrics.facts(
         session.caller,

@@ -54,7 +54,7 @@ async def forget(
     """Remove records; undo brings them back.
 
     With --impact nothing is removed: the log's last queries and contexts are answered again, with
-    the records and without them. Exit 1 if one was not there, or is still found afterwards.
+    the records and without them. Exit 1 if one was missing, or is still found afterwards.
     """
     impact.refuse_alone(impact=tried, last=last, check=check)
     ids = ids_of(record_ids)
@@ -106,11 +106,11 @@ async def undo(
 ) -> int:
     """Undo a change.
 
-    Without an operation that is the last change, of memories or of settings; with a scope, the
-    last one in that scope. Where somebody else made it, it asks before. A change that cannot be
+    Without OPERATION it undoes the last change of memories or settings, or with a scope the last
+    one in that scope. It asks first if somebody else made the change. A change that cannot be
     undone is never skipped. Undoing an undo redoes the change. What was forgotten from several
-    bindings, stored from one file or merged is undone at once; with --record only those records of
-    it, and a later undo of it restores the others.
+    bindings, stored from one file or merged is undone together; with --record only these records
+    are restored, and a later undo restores the others.
     """
     if listing:
         if operation_id is not None or record or asdict(scope) != asdict(ScopeOptions()):

@@ -21,13 +21,14 @@ def hook_helper(
     invocation: Invocation,
     *,
     stop: Annotated[
-        bool, typer.Option("--stop", help="End it; hooks that run are answered.")
+        bool, typer.Option("--stop", help="Stop it, once the hooks that run are answered.")
     ] = False,
 ) -> None:
-    """Say whether the helper of this home runs, or stop it.
+    """Show whether the helper of this home runs, or stop it.
 
-    It is a process that has imported what agents' hooks need. A hook starts it for those to come,
-    and it ends when none has come for the seconds of the setting helper_idle_s.
+    The helper is a process that has already imported what hooks need, so that they answer fast. A
+    hook starts it, and it ends when no hook has called it for the seconds of the setting
+    helper_idle_s.
     """
     place = HelperSocket.of(str(invocation.home or ""))
     idle_s = invocation.settings().helper_idle_s

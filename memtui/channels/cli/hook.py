@@ -46,7 +46,7 @@ class AgentOptions:
     agent: Annotated[
         str | None,
         typer.Option(
-            help="The agent's name in the log; a client's own where it is left out.",
+            help="The agent's name in the log; left out: the client's name.",
             autocompletion=complete_name("agent"),
         ),
     ] = None
@@ -65,16 +65,16 @@ class ClientOptions(AgentOptions):
     project_from_folder: FromFolder = False
     run: Annotated[
         str | None,
-        typer.Option(help="The run's id; the client's session where it is left out."),
+        typer.Option(help="The run's id; left out: the client's session."),
     ] = None
 
 
 def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
-    """Tell an agent what is remembered, when its session starts and at each prompt.
+    """Give an agent memories when its session starts and at each prompt.
 
-    What the client says comes on stdin. At the start the answer is the facts and the profile; at a
-    prompt what the run was not given yet, found for that prompt. Without anything on stdin it is
-    plain text.
+    The client's JSON comes on stdin. When the session starts the answer has the facts and the
+    profile; at a prompt it has what is found for the prompt and was not given to the run before.
+    Without anything on stdin the answer is plain text.
     """
     from memtui.channels.hooks.calls import MOST_CHARACTERS, Moment, answer_to
     from memtui.channels.hooks.transcript import prompt_tokens
@@ -125,10 +125,10 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
 
 
 def hook_post_run(invocation: Invocation, options: ClientOptions) -> None:
-    """Leave a note of a run: what was asked, what came of it, which files were changed.
+    """Write a note of a run: what was asked, the result, and which files were changed.
 
-    Only where the binding captures it (`memtui bindings capture`). A run has one note, which each
-    answer of the agent brings up to date; a trivial exchange leaves none.
+    It writes only if the binding captures runs (`memtui bindings capture`). A run has one note,
+    which each answer of the agent updates; a trivial exchange leaves none.
     """
 
     async def leave(session: Session, agent: Agent, call: HookCall) -> None:
@@ -144,19 +144,19 @@ def hook_post_run(invocation: Invocation, options: ClientOptions) -> None:
 
 
 def hook_comment(invocation: Invocation, options: AgentOptions) -> None:
-    """Keep a comment of an issue; the same comment again brings the memory up to date.
+    """Store a comment of an issue; the same comment again updates its memory.
 
-    On stdin comes JSON with issue_id, comment_id and text, and author and url if they are known.
-    Only where the binding captures it.
+    stdin has JSON with issue_id, comment_id and text, and author and url if they are known. It
+    writes only if the binding captures comments.
     """
     _for_text(invocation, options, "comment_id")
 
 
 def hook_document(invocation: Invocation, options: AgentOptions) -> None:
-    """Keep a document of an issue; the same document again brings the memory up to date.
+    """Store a document of an issue; the same document again updates its memory.
 
-    On stdin comes JSON with issue_id, document_key and text, and author, title and url if they are
-    known. Only where the binding captures it.
+    stdin has JSON with issue_id, document_key and text, and author, title and url if they are
+    known. It writes only if the binding captures documents.
     """
     _for_text(invocation, options, "document_key")
 

@@ -24,7 +24,7 @@ ClientKey = Annotated[
 
 
 def hook_clients(invocation: Invocation) -> None:
-    """List the clients whose hooks memtui knows, and which call it."""
+    """List the clients whose hooks memtui knows, and which of them call memtui."""
     from memtui.channels.hooks.clients import CLIENTS
 
     answer_clients(invocation, CLIENTS, lambda one: {"events": list(one.events)})
@@ -39,10 +39,10 @@ def hook_install(
     project_from_folder: FromFolder = False,
     yes: YesTo = None,
 ) -> int:
-    """Have a client call memtui when a session starts, at each prompt and after each answer.
+    """Let a client call memtui when a session starts, at each prompt and after each answer.
 
     It shows the change to the client's file and makes it after a yes; everything else in the file
-    stays. Exit 2 where nobody could say yes.
+    stays. Exit 2 if nobody could be asked.
     """
     from memtui.channels.clients import ClientPlan, find_client
     from memtui.channels.hooks.clients import CLIENTS, EVENT, installing
@@ -67,7 +67,7 @@ def hook_install(
 
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
-    """Take memtui's hooks out of a client again. Exit 2 where nobody could say yes."""
+    """Remove memtui's hooks from a client. Exit 2 if nobody could be asked."""
     from memtui.channels.clients import ClientPlan, find_client
     from memtui.channels.hooks.clients import CLIENTS, uninstalling
 

@@ -23,7 +23,7 @@ Tried = Annotated[
     bool,
     typer.Option(
         "--impact",
-        help="Say which of the last answers would differ without them, and change nothing.",
+        help="Show which of the last answers would differ without them, and change nothing.",
     ),
 ]
 Last = Annotated[
@@ -32,7 +32,7 @@ Last = Annotated[
         "--last",
         min=1,
         max=10_000,
-        help="With --impact: so many queries and contexts, the newest; 500.",
+        help="With --impact: how many of the newest queries and contexts are tried; left out: 500.",
     ),
 ]
 Check = Annotated[

@@ -50,21 +50,24 @@ async def mcp_serve(
     agent: Annotated[
         str | None,
         typer.Option(
-            help="The agent's name, for the log and the roles; assistant where it is left out. "
-            "Over HTTP the token says it.",
+            help="The agent's name in the log and for roles; left out: assistant. Over HTTP the "
+            "token names the agent.",
             autocompletion=complete_name("agent"),
         ),
     ] = None,
     project: WorksIn = None,
     project_from_folder: FromFolder = False,
     run: Annotated[
-        str | None, typer.Option(help="The run's id; each MCP session is one where it is left out.")
+        str | None, typer.Option(help="The run's id; left out: each MCP session is a run.")
     ] = None,
     binding: UseBinding = None,
     allow_destructive: AllowDestructive = False,
     all_bindings: SearchesAll = False,
     http: Annotated[
-        bool, typer.Option("--http", help="Serve streamable HTTP with a token each, not stdio.")
+        bool,
+        typer.Option(
+            "--http", help="Serve streamable HTTP to clients with tokens, instead of stdio."
+        ),
     ] = False,
     host: Annotated[str, typer.Option(help="Listen on this address, with --http.")] = HOST,
     port: Annotated[
@@ -73,9 +76,9 @@ async def mcp_serve(
 ) -> None:
     """Serve memories to agents as an MCP server.
 
-    Over stdio to the client that starts it, until that closes it; with --http to every client that
-    has a token. An agent that this starts acts for you. It reads and adds; what changes or removes
-    memories takes --allow-destructive.
+    It serves the client that starts it over stdio until that client ends, or with --http every
+    client that has a token. Over stdio the agent acts for you. Agents may read and add memories;
+    with --allow-destructive they may also change and remove them.
     """
     _require_extra()
     if all_bindings and binding is not None:
@@ -132,7 +135,7 @@ ClientKey = Annotated[
 
 
 def mcp_clients(invocation: Invocation) -> None:
-    """List the MCP clients that memtui knows, and which have it as a server."""
+    """List the MCP clients that memtui knows, and which of them use memtui."""
     from memtui.channels.mcp.clients import CLIENTS
 
     answer_clients(invocation, CLIENTS)
@@ -149,11 +152,11 @@ def mcp_install(
     all_bindings: SearchesAll = False,
     yes: YesTo = None,
 ) -> int:
-    """Tell an MCP client of memtui, and when to use it.
+    """Add memtui to an MCP client, with a guide when to use it.
 
-    It runs the client's own command where there is one, and otherwise shows the change to the
-    client's file and makes it after a yes; everything else in the file stays. Exit 2 where nobody
-    could say yes.
+    It runs the client's own command if there is one. Otherwise it shows the change to the client's
+    file and makes it after a yes; everything else in the file stays. Exit 2 if nobody could be
+    asked.
     """
     from memtui.channels.clients import find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_install
@@ -188,7 +191,7 @@ def _hooks_too(key: str, works_in: list[str]) -> str:
 
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
-    """Take memtui out of an MCP client again. Exit 2 where nobody could say yes."""
+    """Remove memtui from an MCP client. Exit 2 if nobody could be asked."""
     from memtui.channels.clients import find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_uninstall
 

@@ -40,10 +40,10 @@ _NAMED = 3
 async def migrate_plan(
     session: Session, source: _Source, destination: _Destination, scope: OwnerOptions
 ) -> int:
-    """Say what `migrate apply` would move, and what DST cannot keep.
+    """Show what `migrate apply` would move, and what DST cannot keep.
 
-    Of the whole company, unless a project, agent or user is given. Exit 1 if a file of SRC cannot
-    be read completely, which is named.
+    It covers the whole company, unless a project, agent or user is given. Exit 1 if a file of SRC
+    cannot be read completely; it is named.
     """
     from memtui.migration.planning import plan
 
@@ -59,9 +59,9 @@ async def migrate_apply(
 ) -> int:
     """Copy a binding's records into another.
 
-    Of the whole company, unless a project, agent or user is given. SRC is only read. Stopped at any
-    moment and run again, it continues and copies nothing twice. Exit 1 if a record could not be
-    moved, or a file of SRC cannot be read completely, which is named.
+    It covers the whole company, unless a project, agent or user is given. SRC is only read. If it
+    was stopped, run it again: it continues, and copies nothing twice. Exit 1 if a record could not
+    be moved, or a file of SRC cannot be read completely; it is named.
     """
     from memtui.migration.moving import apply
 
@@ -119,12 +119,15 @@ async def migrate_cutover(
     source: _Source,
     destination: _Destination,
     *,
-    back: Annotated[bool, typer.Option("--back", help="Give back what was switched.")] = False,
+    back: Annotated[
+        bool,
+        typer.Option("--back", help="Let SRC serve again what DST serves, and make it writable."),
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Switch although both sides were not proven equal.")
+        bool, typer.Option("--force", help="Switch even if the two sides were not proven equal.")
     ] = False,
 ) -> None:
-    """Let DST serve what SRC serves, or give it back.
+    """Let DST serve what SRC serves, or undo that.
 
     Refused unless `memtui migrate verify` passed since the last `migrate apply`. SRC becomes
     read-only, and --back opens it again. No record is touched, and what was written to DST

@@ -35,7 +35,7 @@ _SIMILAR_CHARS = 80
 
 Summary = Annotated[
     str | None,
-    typer.Option(help="A shorter form: it is searched and shown, and TEXT is what opens."),
+    typer.Option(help="A shorter form, which is searched and listed instead of TEXT."),
 ]
 Topic = Annotated[str | None, typer.Option(help="Its topic.")]
 Tags = Annotated[
@@ -43,16 +43,18 @@ Tags = Annotated[
 ]
 Expires = Annotated[
     str | None,
-    typer.Option(help="From when on it is not returned: 30d from now, tomorrow, or a date."),
+    typer.Option(
+        help="When it expires and is no longer returned: 30d from now, tomorrow, or a date."
+    ),
 ]
 
 
 ValidFrom = Annotated[
     str | None,
-    typer.Option(help="Since when it holds, if not from now on: 7d before now, or a date."),
+    typer.Option(help="When it began to be valid, if not now: 7d before now, or a date."),
 ]
 ValidTo = Annotated[
-    str | None, typer.Option(help="From when on it no longer holds: 30d from now, or a date.")
+    str | None, typer.Option(help="When it stops being valid: 30d from now, or a date.")
 ]
 
 
@@ -95,12 +97,12 @@ async def note(
 ) -> int:
     """Store TEXT as a memory and print the new record's id.
 
-    What says the same already, or nearly, is named with it. With --file each object of a JSON
-    document or line is a note (text, and where it has them title, summary, topic, tags, kind,
-    pinned, source, metadata and times), and in markdown each heading of the highest level begins
-    one; the frontmatter says topic, tags and kind of all. --kind, --topic, --tag and a source are
-    those of notes that name none. A text that is there already is skipped, so that a file can be
-    loaded again; one undo undoes all of it. Exit 1 if a note was refused.
+    It names the records that already say the same, or nearly the same. With --file each object of a
+    JSON document, or of a line, becomes a note: its text and, where given, title, summary, topic,
+    tags, kind, pinned, source, metadata and times. In markdown each heading of the highest level
+    begins a note, and the frontmatter gives topic, tags and kind of all. --kind, --topic, --tag and
+    a source apply to notes that name none. A text that is already stored is skipped, so that a file
+    can be loaded again; one undo undoes all of it. Exit 1 if a note was refused.
     """
     whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
     if file is not None:
@@ -239,16 +241,14 @@ async def correct(
     revision: Revision = None,
     kind: OfKind = None,
     summary: Annotated[
-        str | None, typer.Option(help="Its summary from now on; an empty one removes it.")
+        str | None, typer.Option(help="Its new summary; an empty one removes it.")
     ] = None,
     topic: Topic = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Its tags from now on; an empty one clears."),
+        typer.Option("--tag", metavar="TAG", help="Its new tags; an empty one removes them all."),
     ] = None,
-    pin: Annotated[
-        bool | None, typer.Option("--pin/--no-pin", help="Pin it, or take the pin off.")
-    ] = None,
+    pin: Annotated[bool | None, typer.Option("--pin/--no-pin", help="Pin it, or unpin it.")] = None,
     expires: Expires = None,
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Remove its expiry.")] = False,
     editor: Annotated[

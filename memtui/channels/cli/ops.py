@@ -58,13 +58,15 @@ async def ops_list(
     before: Before = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on with new ones, as JSON one document a line."),
+        typer.Option(
+            "--follow", "-f", help="Continue with new operations; with --json one document a line."
+        ),
     ] = False,
 ) -> int:
     """List operations, newest first.
 
-    The scope options narrow the list. With --follow it goes on until ctrl+c. Exit 1 if one of them
-    is damaged; it is named, and the others are listed.
+    The scope options narrow the list. With --follow it continues until ctrl+c. Exit 1 if an
+    operation is damaged; it is named, and the others are listed.
     """
     chosen = which.filter(session, line, scope)
     page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
@@ -154,9 +156,9 @@ async def ops_sources(
     *,
     limit: Limit = 50,
 ) -> int:
-    """List what wrote memories lately: runs, issues, comments, documents; the newest first.
+    """List the sources of recent writes (runs, issues, comments, documents), newest first.
 
-    The filter and the options narrow the writes that count. Exit 1 if the last write of one is
+    The filter and the options narrow the writes that count. Exit 1 if the last write of a source is
     damaged; it is named.
     """
     chosen = which.filter(session, line, scope)
@@ -190,8 +192,8 @@ async def ops_sources(
 async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 
-    The check is logged as an operation; a change that happened can be undone from then on. What a
-    check found out stays, and is shown again without another check.
+    The check is logged as an operation; a change that happened can be undone from then on. The
+    result stays, and is shown again without another check.
     """
     log, caller = session.service.log, session.caller
     checked = (await log.get(caller, operation_id)).operation_id
@@ -369,8 +371,8 @@ async def ops_export(
 ) -> int:
     """Write operations, sealed ones too, to a file, in the order of their numbers.
 
-    All of them, unless the filter and the options narrow it. What is in the file is in
-    docs/audit.md. Exit 1 if one of them is damaged; it is written as it stands.
+    It writes all of them, unless the filter and the options narrow it. docs/audit.md describes the
+    file. Exit 1 if an operation is damaged; it is written as it is stored.
     """
     from memtui.analytics.export import ExportFormat, format_of
 
@@ -425,14 +427,14 @@ async def ops_import(
     *,
     company: Annotated[
         str | None,
-        typer.Option(help="The company they become; named after the first file if left out."),
+        typer.Option(help="The company to import into; left out: one named after the first file."),
     ] = None,
     expressions: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
             metavar="FIELD=EXPRESSION",
-            help="What a field is, in DuckDB's SQL over the file's columns; if left out, the "
+            help="A field as an expression in DuckDB's SQL over the file's columns; left out: the "
             "column of its name.",
         ),
     ] = None,
@@ -446,7 +448,7 @@ async def ops_import(
     ] = None,
     form: Annotated[
         FormatName | None,
-        typer.Option("--format", help="Where the file's name and content do not tell."),
+        typer.Option("--format", help="The format, if the file's name and content do not tell."),
     ] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out rows that do not fit.")
@@ -455,9 +457,9 @@ async def ops_import(
 ) -> int:
     """Import another system's operation log as a new company.
 
-    A company that is not there is made, read-only. What was imported before is not added again, so
-    that a log which has grown can be imported once more. If a row does not fit nothing is imported,
-    unless --skip-bad. docs/import.md lists the fields.
+    A company that does not exist is created, read-only. Operations that were imported before are
+    not added again, so that a log that has grown can be imported again. If a row does not fit,
+    nothing is imported, unless --skip-bad is given. docs/import.md lists the fields.
     """
     from memtui.importing.importer import Import, company_for
 

@@ -138,11 +138,15 @@ UseBinding = Annotated[
 ]
 WorksIn = Annotated[
     str | None,
-    typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
+    typer.Option(
+        help="The project that the agent works in.", autocompletion=complete_name("project")
+    ),
 ]
 TargetId = Annotated[
     str | None,
-    typer.Argument(metavar="ID", help="Its id, of a binding its key; the company needs none."),
+    typer.Argument(
+        metavar="ID", help="The target's id, or the binding's key; the company needs none."
+    ),
 ]
 Since = Annotated[
     str | None,
@@ -167,14 +171,14 @@ DryRun = Annotated[
 FromFolder = Annotated[
     bool,
     typer.Option(
-        "--project-from-folder", help="The project has the name of the folder it works in."
+        "--project-from-folder", help="Name the project after the folder that the agent works in."
     ),
 ]
 Revision = Annotated[
     str | None, typer.Option(help="Refuse unless the record still has this revision.")
 ]
 OfKind = Annotated[str | None, typer.Option("--kind", help="Refuse a record of another sort.")]
-Force = Annotated[bool, typer.Option("--force", help="Put it in place of a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Exact = Annotated[
     bool,
     typer.Option(
@@ -185,8 +189,7 @@ AllBindings = Annotated[
     bool,
     typer.Option(
         "--all-bindings",
-        help="Ask every binding at once; one that is slow or fails is named, and the others' "
-        "answers stand.",
+        help="Ask all bindings; one that is slow or fails is named, and the others' answers stand.",
     ),
 ]
 FilterLine = Annotated[
@@ -273,7 +276,7 @@ class OperationOptions:
     internal: Annotated[
         bool,
         typer.Option(
-            "--internal", help="Also what memtui read to draw its screens, or for another answer."
+            "--internal", help="Include what memtui read for its screens or for another answer."
         ),
     ] = False
 

@@ -47,8 +47,7 @@ async def facts_prune(
         bool,
         typer.Option(
             "--everything",
-            help="Look through every user's, project's, agent's and the company's records, notes "
-            "as well, in all bindings at once.",
+            help="Look through all records of all owners, notes too, in all bindings.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -73,12 +72,14 @@ async def facts_prune(
     ] = 30,
     unread_days: Annotated[
         int,
-        typer.Option(min=0, max=36_500, help="Days for which a new record is not called unread."),
+        typer.Option(
+            min=0, max=36_500, help="Days for which a new record does not count as unread."
+        ),
     ] = 7,
     kind: Annotated[
         str | None,
         typer.Option(
-            help="The sort of record; all takes every one, as --everything does.",
+            help="The sort of record; all: every sort, as with --everything.",
             show_default="fact",
         ),
     ] = None,
@@ -102,13 +103,13 @@ async def facts_prune(
     last: Last = None,
     check: Check = False,
 ) -> int:
-    """Show which facts could go, and why; --apply lets them go.
+    """Show which facts could go, and why; --apply forgets them.
 
-    Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
-    ones, none of them pinned), those of the given reasons, or with --to-budget the ones that are
-    worth least to a context; exit 1 where no such plan meets the budget. A filter narrows what
-    could go. undo brings back what was applied. It asks before it applies to several bindings or
-    owners at once; a binding that is slow or down is named while the others' plans stand.
+    It marks facts whose loss loses nothing: duplicates, expired, contradicted and once deleted
+    ones, never pinned ones. --reason marks facts for these reasons instead, and --to-budget those
+    that are worth least to a context; exit 1 if no such plan meets the budget. A filter narrows
+    what could go. It asks before it applies a plan to several bindings or owners; undo brings the
+    facts back. A binding that is slow or down is named, and the plans of the others stand.
     """
     from memtui.service.context.pruning import PruneRequest
     from memtui.service.usecases.pruning import rules_of

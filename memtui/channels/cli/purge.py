@@ -49,25 +49,24 @@ async def purge(
         typer.Option(help="The record's binding.", autocompletion=complete_binding),
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Forget what still lives first; it stays otherwise.")
+        bool, typer.Option("--forget", help="First forget the records that still exist.")
     ] = False,
     keep_doing: Annotated[
         bool,
         typer.Option(
             "--keep-doing",
-            help="With --texts-older-than 90d: from now on let the setting purge_after_days do it.",
+            help="With --texts-older-than 90d: let the setting purge_after_days do this from now "
+            "on.",
         ),
     ] = False,
-    stop_doing: Annotated[
-        bool, typer.Option("--stop-doing", help="Take --keep-doing back.")
-    ] = False,
+    stop_doing: Annotated[bool, typer.Option("--stop-doing", help="Undo --keep-doing.")] = False,
     yes: Yes = False,
 ) -> int:
     """Erase memtui's own copies of what is gone, for good.
 
-    Without --yes it shows what would go and changes nothing. What lives stays, unless --forget is
-    given. Afterwards it looks for the texts; exit 1 where one is still found, and where nobody
-    knows what is named.
+    Without --yes it shows what would go and changes nothing. Records that still exist stay, unless
+    --forget is given. Afterwards it searches for the erased texts; exit 1 if one is still found, or
+    if what is named is unknown.
     """
     from memtui.service.home.survey import PurgeRequest
 

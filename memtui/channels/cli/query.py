@@ -52,10 +52,14 @@ async def query(
         QueryIntent, typer.Option(help="What the answer is for.")
     ] = QueryIntent.ANSWER,
     max_tokens: Annotated[
-        int, typer.Option(min=1, help="What the texts of an agent_preamble may come to.")
+        int,
+        typer.Option(
+            min=1, help="With --intent agent_preamble: the most tokens of the texts together."
+        ),
     ] = 500,
     topic: Annotated[
-        str | None, typer.Option(help="This topic first; all topics where it has under three.")
+        str | None,
+        typer.Option(help="Search this topic first; all topics if it finds fewer than three."),
     ] = None,
     tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
@@ -69,11 +73,14 @@ async def query(
     as_agents: Annotated[
         bool,
         typer.Option(
-            "--as-agents", help="Search as the provider's own agents do, who do not ask memtui."
+            "--as-agents", help="Search as agents do that call the provider without memtui."
         ),
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show how the provider finds its answer instead.")
+        bool,
+        typer.Option(
+            "--explain", help="Show how the provider finds the answer, instead of the answer."
+        ),
     ] = False,
     all_bindings: AllBindings = False,
 ) -> None:
@@ -133,7 +140,7 @@ def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
 
 
 async def bindings_profile(session: Session, scope: BindingOptions) -> None:
-    """Show what a provider says of a scope as a whole, where it can."""
+    """Show the provider's profile of a scope, if it makes profiles."""
     whole = scope.scope(session)
     answer = await session.service.profile(session.caller, whole, binding_key=scope.binding)
     summary = answer.profile.summary
@@ -203,62 +210,74 @@ async def context(
     prompt: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="What the model is asked: bring what a search finds for it too."
+            metavar="TEXT", help="What the model is asked; what a search finds for it is added."
         ),
     ] = None,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Bring what the provider says of the scope as a whole."),
+        typer.Option("--profile", help="Add the provider's profile of the scope."),
     ] = False,
     by_relevance: Annotated[
         bool | None,
         typer.Option(
             "--by-relevance/--all-facts",
-            help="Bring only the facts that the prompt needs, pinned ones and rules; the setting "
-            "facts_by_relevance if left out.",
+            help="Add only facts that the prompt needs, pinned facts and rules; left out: as the "
+            "setting facts_by_relevance says.",
             show_default=False,
         ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Bring the project's notes of this topic too.")
+        str | None, typer.Option(help="Add the project's notes of this topic.")
     ] = None,
-    run: Annotated[str | None, typer.Option(help="The id of the run that it is for.")] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The id of the run that is given the context.")
+    ] = None,
     new_only: Annotated[
         bool,
-        typer.Option("--new-only", help="Leave out what the run was given already; with --run."),
+        typer.Option("--new-only", help="With --run: leave out what the run was already given."),
     ] = False,
     within_ms: Annotated[
         int | None,
         typer.Option(
             metavar="MILLISECONDS",
             min=1,
-            help="Go without what is not found by then; facts have twice as long.",
+            help="Leave out what is not found within this time; facts have twice as long.",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Count and price for it, instead of context_model.")
+        str | None,
+        typer.Option(
+            help="Count tokens and price for this model instead of the setting context_model."
+        ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=0, help="Tokens, instead of context_budget.")
+        int | None,
+        typer.Option(min=0, help="The budget in tokens, instead of the setting context_budget."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Cut the text to so many tokens, and say what went.")
+        int | None,
+        typer.Option(min=0, help="Cut the text to this many tokens, and say what was left out."),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Exit 1 if it, or a section of it, is over its budget."),
+        typer.Option(
+            "--check", help="Exit 1 if the context or one of its sections is over its budget."
+        ),
     ] = False,
     delivered: Annotated[
-        bool, typer.Option("--delivered", help="A model gets it: its records count as read.")
+        bool,
+        typer.Option(
+            "--delivered", help="Say that a model is given it, so that its records count as read."
+        ),
     ] = False,
     text: Annotated[
-        bool, typer.Option("--text", help="Print the text alone, every byte as it is.")
+        bool, typer.Option("--text", help="Print only the text, byte for byte.")
     ] = False,
     as_of: AsOf = None,
 ) -> int:
     """Show what a model is given before a run, and its price.
 
-    Its records count as read only with --delivered, and only then the log keeps the text.
+    With --delivered its records count as read, and the log keeps the text; otherwise neither.
     """
     from memtui.context.assembly import WarningKind
     from memtui.service.context.contexts import ContextRequest

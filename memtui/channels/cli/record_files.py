@@ -279,14 +279,15 @@ async def facts_export(
         typer.Option(metavar="FILE", help="A new file, .jsonl or .md; stdout if left out."),
     ] = None,
     form: Annotated[
-        FormatName | None, typer.Option("--format", help="On stdout; a file's name tells its own.")
+        FormatName | None,
+        typer.Option("--format", help="The format on stdout; a file's follows from its name."),
     ] = None,
     force: Force = False,
 ) -> None:
     """Write facts to a new file or to stdout.
 
-    JSON Lines keeps everything; markdown keeps the text and the topic. A terminal gets control
-    characters as marks.
+    JSON Lines keeps everything; markdown keeps the text and the topic. On a terminal control
+    characters are shown as marks.
     """
     from memtui.analytics.export import replacing
 
@@ -318,9 +319,9 @@ async def facts_import(
 ) -> int:
     """Add the facts of a file.
 
-    A text that is there already is skipped, so that the same file can be imported again, and a line
-    of a key that is there changes its value. Exit 1 if a line was refused; what was done is said
-    line by line, and one undo undoes all of it.
+    A text that is already stored is skipped, so that a file can be imported again; a line with a
+    known key changes its value. It prints what was done with each line, and one undo undoes all of
+    it. Exit 1 if a line was refused.
     """
     scope.owner()
     source, defaults = SourceOptions(), {"kind": FACT}

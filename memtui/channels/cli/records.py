@@ -75,7 +75,9 @@ async def get(
     ] = False,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Show how it came to be instead, newest first."),
+        typer.Option(
+            "--history", help="Show the record's changes and versions instead, newest first."
+        ),
     ] = False,
     as_of: AsOf = None,
 ) -> None:
@@ -135,7 +137,9 @@ async def browse(
     sort: Annotated[
         str, typer.Option(help="created_at, updated_at, title or size; - before it descends.")
     ] = _NEWEST,
-    cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(help="The cursor that the page before printed.")
+    ] = None,
     limit: Limit = _PAGE,
     as_of: AsOf = None,
     all_bindings: AllBindings = False,

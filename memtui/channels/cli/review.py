@@ -40,20 +40,21 @@ if TYPE_CHECKING:
     from memtui.service.review.queue import PendingDetails, PendingWrite
 
 PendingId = Annotated[
-    str, typer.Argument(metavar="ID", help="What waits, or the beginning of its id.")
+    str, typer.Argument(metavar="ID", help="The held write's id, or the beginning of it.")
 ]
 PendingIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="What waits, or the beginnings of their ids."),
+    typer.Argument(metavar="ID", help="The held writes' ids, or the beginnings of them."),
 ]
 Always = Annotated[
     Literal["agent", "channel", "text", "subject"] | None,
     typer.Option(
-        "--always", help="Do so from now on with all of the same agent, channel, text or subject."
+        "--always",
+        help="From now on do the same with every write of this agent, channel, text or subject.",
     ),
 ]
 Binding = Annotated[
-    str | None, typer.Option("--binding", metavar="KEY", help="Only what waits for this binding.")
+    str | None, typer.Option("--binding", metavar="KEY", help="Only writes to this binding.")
 ]
 
 _SHORT = 8
@@ -64,7 +65,7 @@ _LATELY = timedelta(days=7)
 
 
 async def review_list(session: Session, *, binding: Binding = None) -> None:
-    """List what agents wrote that waits for a person, the oldest first."""
+    """List agents' writes that wait for a person, the oldest first."""
     found = await session.service.review.waiting(session.caller, binding)
     titles = columns("id", "waits>", "by", "asks to", "of", "why", "text*")
     rows = [_row(session, one) for one in found]
@@ -81,7 +82,7 @@ async def review_list(session: Session, *, binding: Binding = None) -> None:
 
 
 async def review_show(session: Session, pending_id: PendingId) -> None:
-    """Show the difference that it would make to what is there now, who asked for it, and why."""
+    """Show what a held write would change, who asked for it, and why."""
     found = await session.service.review.show(session.caller, pending_id)
     session.out.answer(found, _details(session, found), _how(found))
 
@@ -93,16 +94,17 @@ async def review_accept(
     seen: Annotated[
         str | None,
         typer.Option(
-            help="The state that `review show` gave: accept a change whose records changed since."
+            help="The state that `review show` printed: accept a write whose records changed since "
+            "it was held."
         ),
     ] = None,
     always: Always = None,
     binding: Binding = None,
-    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All held writes.")] = False,
 ) -> int:
-    """Accept it: it is stored, changed or removed in your name.
+    """Accept held writes: they are carried out in your name.
 
-    Exit 5 if what it would change is not what it was when it was held. With several, the others are
+    Exit 5 if a record that a write would change has changed since it was held. The other writes are
     still decided on.
     """
     if seen is not None and (every or len(pending_ids or ()) != 1):
@@ -116,14 +118,14 @@ async def review_fix(
     pending_id: PendingId,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="What it is to say; - reads it from stdin."),
+        typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin."),
     ] = None,
     *,
-    seen: Annotated[str | None, typer.Option(help="As with accept.")] = None,
+    seen: Annotated[str | None, typer.Option(help="As for `review accept`.")] = None,
 ) -> int:
-    """Edit its text and accept it; without TEXT in your editor.
+    """Edit a held write's text and accept it; without TEXT in your editor.
 
-    The agent's summary goes with its text; what else it gave stays and is named.
+    The agent's summary is dropped with its text; its other fields stay and are named.
     """
     [one] = await _chosen(session, [pending_id])
     if text is not None:
@@ -154,11 +156,11 @@ async def review_refuse(
     always: Always = None,
     binding: Binding = None,
     older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="All that waits for longer: 30d.")
+        str | None, typer.Option(metavar="AGE", help="All writes that are held for longer: 30d.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All held writes.")] = False,
 ) -> int:
-    """Take it out of the queue; nothing is stored. Undo brings it back."""
+    """Refuse held writes: nothing is stored. Undo brings them back into the queue."""
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
     return await _decide(session, chosen, "refuse", always, reason=reason)
@@ -172,16 +174,16 @@ async def review_dismiss(
     ],
     risk: Annotated[
         list[str] | None,
-        typer.Option("--risk", help="Only this risk, as in risk:secret; several: again."),
+        typer.Option("--risk", help="Only this risk, such as secret; may be repeated."),
     ] = None,
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Take it for a risk again that was dismissed.")
+        bool, typer.Option("--again", help="Let dismissed risks count again.")
     ] = False,
 ) -> None:
-    """Remember that what is risky about a stored record is no risk, until its text changes.
+    """Remember that the risks of a stored record are none, until its text changes.
 
-    `memtui doctor --risks` shows what is. It is a change in your name that undo takes back.
+    `memtui doctor --risks` lists the risks. Undo makes them count again.
     """
     if stray := next((one for one in risk or () if one not in RISK_WORDS), None):
         raise Invalid(unknown("risk", stray, RISK_WORDS))
@@ -201,7 +203,7 @@ async def review_dismiss(
 async def review_rules(
     session: Session,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="The binding's; left out: all of them.")
+        str | None, typer.Argument(metavar="KEY", help="The binding's key; left out: all bindings.")
     ] = None,
 ) -> None:
     """List the rules that hold, accept or refuse what agents write."""
@@ -243,10 +245,10 @@ async def review_rule(
     *,
     remove: Annotated[bool, typer.Option("--remove", help="Remove this rule.")] = False,
 ) -> None:  # fmt: skip
-    """Say what happens with what agents write to a binding.
+    """Set what happens with agents' writes to a binding.
 
-    A rule that refuses comes before one that accepts, and that before one that holds. What no rule
-    is about is stored at once.
+    Rules that refuse come first, then those that accept, then those that hold. A write that no rule
+    matches is stored at once.
     """
     from memtui.service import ReviewRule
     from memtui.service.review.queue import passed_over

@@ -49,10 +49,10 @@ async def runs_list(
     before: Before = None,
     as_of: AsOf = None,
 ) -> int:
-    """List the runs of agents, the last to do something first.
+    """List the runs of agents, the most recently active first.
 
-    A run is listed where one of its operations passes the filter and the options; what is counted
-    is all of it. Exit 1 if an operation of one is damaged; it is named.
+    A run is listed if one of its operations passes the filter and the options; all of its
+    operations are counted. Exit 1 if one of them is damaged; it is named.
     """
     session = session.at(as_of)
     chosen = which.filter(session, line, scope)
@@ -105,10 +105,10 @@ async def runs_show(
     ] = 0,
     as_of: AsOf = None,
 ) -> int:
-    """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
+    """Replay one run: what it was given, asked, got and wrote, and what is still stored of it.
 
-    With --diff each context that it was given is assembled again, for nobody, and compared with
-    what was delivered then. Exit 1 if an operation of it is damaged; it is named.
+    With --diff each context that it was given is assembled again, without being delivered, and
+    compared with the delivered one. Exit 1 if an operation of the run is damaged; it is named.
     """
     session = session.at(as_of)
     service, caller = session.service.runs, session.caller

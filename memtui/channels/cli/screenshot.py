@@ -27,7 +27,7 @@ async def views_screenshot(
     owner: OwnerOptions,
     line: FilterLine = None,
     *,
-    to: Annotated[Path, typer.Option(metavar="FILE.svg", help="Where the picture goes.")],
+    to: Annotated[Path, typer.Option(metavar="FILE.svg", help="The file to write.")],
     size: Annotated[str, typer.Option(help="Columns and rows.")] = "120x40",
     theme: Annotated[str, typer.Option(help="The theme; default: the app's.")] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,

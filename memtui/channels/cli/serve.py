@@ -29,16 +29,14 @@ _RISKS = {
 """What other machines that reach a server of a contract mean."""
 
 
-_Host = Annotated[
-    str | None, typer.Option(help=f"Listen on this address; {HOST} where it is left out.")
-]
+_Host = Annotated[str | None, typer.Option(help=f"Listen on this address; left out: {HOST}.")]
 _Port = Annotated[
     int | None,
     typer.Option(
         min=0,
         max=65535,
-        help="Listen on this port; {facts} for facts and {plugin} for a plugin where it is left "
-        "out.".format_map(PORTS),
+        help="Listen on this port; left out: {facts} for facts and {plugin} for a "
+        "plugin.".format_map(PORTS),
     ),
 ]
 _Uds = Annotated[Path | None, typer.Option(help="Listen on a unix socket of this path instead.")]
@@ -49,7 +47,7 @@ async def serve_facts(
 ) -> None:
     """Serve facts of users and projects to programs with a token.
 
-    Prints the address once it answers, and runs until ctrl+c or SIGTERM.
+    It prints the address once it answers, and runs until ctrl+c or SIGTERM.
     """
     _require_extra()
     await require_tokens(session)
@@ -65,7 +63,7 @@ async def serve_plugin(
     session: FirstSession,
     *,
     binding: Annotated[
-        str | None, typer.Option(help="The binding to serve; the company's where it is left out.")
+        str | None, typer.Option(help="The binding to serve; left out: the company's.")
     ] = None,
     host: _Host = None,
     port: _Port = None,
@@ -73,14 +71,13 @@ async def serve_plugin(
     principal: Annotated[
         str | None,
         typer.Option(
-            help="Who calls the plugin, for the log and the roles; plugin:anonymous where it is "
-            "left out."
+            help="Who calls the plugin, in the log and for roles; left out: plugin:anonymous."
         ),
     ] = None,
 ) -> None:
     """Serve a binding as a memory plugin, which asks for no token.
 
-    Prints the address once it answers, and runs until ctrl+c or SIGTERM.
+    It prints the address once it answers, and runs until ctrl+c or SIGTERM.
     """
     _require_extra()
     with _listener(host, port, "plugin", uds) as listener:

@@ -68,13 +68,13 @@ async def stats(
     ] = None,
     bucket: Annotated[
         Literal["hour", "day", "week", "month"] | None,
-        typer.Option(help="Group by time too, cut in your time zone."),
+        typer.Option(help="Also group by time, in your time zone."),
     ] = None,
     hit_sign: Annotated[
         Literal["used", "score"] | None,
         typer.Option(
-            help="What makes a query a hit: a record of it was opened afterwards, or scored high "
-            "enough. Without it: used, where the log has any opening."
+            help="What counts as a hit. used: a result was opened afterwards; score: a result "
+            "scored high enough. Left out: used, if the log has any such opening."
         ),
     ] = None,
     patterns: Annotated[
@@ -96,8 +96,8 @@ async def stats(
 ) -> None:
     """Show what the operations did, took and cost.
 
-    The whole log, sealed operations included, unless the filter and the options narrow it. The
-    figures of facts are in `memtui facts stats`.
+    It covers the whole log, sealed operations included, unless the filter and the options narrow
+    it. The figures of facts are in `memtui facts stats`.
     """
     if patterns or insights:
         if line or by or bucket or hit_sign or any(asdict(which).values()):
@@ -331,7 +331,7 @@ async def sql(
     session: Session,
     statement: Annotated[
         str | None,
-        typer.Argument(metavar="SQL", help="One statement that reads; - takes it from stdin."),
+        typer.Argument(metavar="SQL", help="One statement that only reads; - reads it from stdin."),
     ] = None,
     *,
     views: Annotated[
@@ -351,7 +351,7 @@ async def sql(
     """Query the operation log in SQL, in DuckDB's dialect.
 
     The views operations, usage, handles, records and bindings can be read, and nothing else;
-    --views lists their columns. Days are cut in your time zone.
+    --views lists their columns. Days are those of your time zone.
     """
     if views:
         await _list_views(session)

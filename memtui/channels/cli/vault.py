@@ -26,14 +26,14 @@ _Binding = Annotated[
     str,
     typer.Argument(
         metavar="BINDING",
-        help="What the vault is kept in sync with.",
+        help="The binding that the vault is kept in sync with.",
         autocompletion=complete_binding,
     ),
 ]
 _Vault = Annotated[
     str | None,
     typer.Option(
-        "--vault", help="The vault's binding; the only one, where there is one.",
+        "--vault", help="The vault's binding; left out: the only vault.",
         autocompletion=complete_binding,
     ),
 ]  # fmt: skip
@@ -48,24 +48,24 @@ async def vault_sync(
     dry_run: DryRun = False,
     delete: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Let the N deletions pass that were held back."),
+        typer.Option(min=1, metavar="N", help="Allow the N deletions that were held back."),
     ] = None,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Write what BINDING lacks again, with its history."),
+        typer.Option("--rebuild", help="Write again what BINDING lacks, with its history."),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until ctrl+c.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Continue until ctrl+c.")] = False,
     every: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="With --watch: how often to look.")
     ] = 30.0,
 ) -> int:
     """Sync a vault and BINDING, both ways.
 
-    What changed on one side goes to the other. What changed on both is a conflict, which
-    `memtui vault conflicts` shows and `memtui vault resolve` decides; until then each side keeps
-    its own. Deletions wait for a yes where a side is empty, was recreated or could not be read
-    whole, or where more than 5% would go. Each change can be undone. Exit 1 if something is not
-    in sync afterwards.
+    A change on one side is copied to the other. A change on both is a conflict, which `memtui vault
+    conflicts` shows and `memtui vault resolve` decides; until then each side keeps its own.
+    Deletions wait for a yes if a side is empty, was recreated or could not be read completely, or
+    if more than 5% would go. Each change can be undone. Exit 1 if something is not in sync
+    afterwards.
     """
     from memtui.migration.endpoints import check_takes
     from memtui.migration.syncing import sync
@@ -114,20 +114,18 @@ async def vault_conflicts(session: Session, binding: _Binding, *, vault: _Vault 
 async def vault_resolve(
     session: Session,
     binding: _Binding,
-    record: Annotated[str, typer.Argument(metavar="ID", help="The record, by its id in either.")],
+    record: Annotated[str, typer.Argument(metavar="ID", help="The record's id on either side.")],
     *,
     keep: Annotated[
         str,
-        typer.Option(
-            metavar="KEY", help="The binding whose version stays; the other gets it. Or both."
-        ),
+        typer.Option(metavar="KEY", help="The binding whose version stays, or both."),
     ],
     vault: _Vault = None,
 ) -> int:
-    """Decide a conflict: what one side has, or has no more, goes to the other.
+    """Decide a conflict: the version of one side, or its deletion, is copied to the other.
 
-    With --keep both each side gets the other's version as a record of its own; of a fact's key one
-    value stays.
+    With --keep both each side also gets the other's version as a second record; a fact's key keeps
+    one value.
     """
     from memtui.migration.syncing import resolve
 

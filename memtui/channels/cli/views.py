@@ -40,9 +40,9 @@ def views_save(
     *,
     screen: Annotated[Screen, typer.Option(help="The screen that shows it.")] = "operations",
 ) -> None:
-    """Keep a filter under NAME, in place of the view that has the name.
+    """Save a filter under NAME; it replaces the view of that name.
 
-    The app keeps order and columns with it, under the same key on every screen.
+    In the app V saves the order and the columns too.
     """
     from memtui.screens.kept import SavedView, checked_name, save_named
 
@@ -61,11 +61,11 @@ async def views_use(
         str | None, typer.Argument(metavar="TEXT", help="The question; with a view of Query.")
     ] = None,
 ) -> int:
-    """Show what a view shows.
+    """Show what a saved view selects.
 
-    Operations and records in the view's order, the figures of Analytics, or for Budget the facts. A
-    view of Query answers TEXT; without TEXT it lists the records that a question finds its answer
-    in.
+    It lists operations or records in the view's order, the figures of Analytics, or the facts of
+    Budget. A view of Query answers TEXT; without TEXT it lists the records that a question is
+    answered from.
     """
     view = _named(session.paths.views_file, name)
     line = [view.filter_line] if view.filter_line else None
@@ -119,7 +119,7 @@ def _sort_of(view: SavedView) -> str:
 
 
 def views_delete(invocation: Invocation, name: Name) -> None:
-    """Delete a view; what it shows stays."""
+    """Delete a saved view; the memories that it shows stay."""
     from memtui.screens.kept import SavedView, delete_named
 
     path = _writable(invocation).views_file

@@ -26,8 +26,8 @@ async def serve_web(
 ) -> None:
     """Open the terminal app in a browser of this machine.
 
-    Prints an address that lets one browser in, once; nothing but this machine reaches it. It runs
-    until the app is left with q, its last tab has been closed for a minute, or ctrl+c.
+    It prints an address that works once, for one browser on this machine. It runs until you leave
+    the app with q, its last tab has been closed for a minute, or ctrl+c.
     """
     if find_spec("textual_serve") is None:
         raise missing_extra("The app in a browser", "web")
