@@ -51,7 +51,7 @@ def test_a_reason_that_many_keys_share_stands_once() -> None:
     assert changes.startswith("  ¹ Nothing is selected.\n")
     assert shown.count("Nothing is selected.") == 1
     assert shown.count(" ¹") == 1 + 3
-    assert "shown first.  (Not this one.)" in shown
+    assert "shows them first.  (Not this one.)" in shown
 
 
 async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(
