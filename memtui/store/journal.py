@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
 from memtui.store import pending, statements
 from memtui.store.appending import Step, keep, record
-from memtui.store.database import IDS_AT_ONCE, DatabaseConnection
+from memtui.store.database import DatabaseConnection
 from memtui.store.operation import Operation, OperationDraft, as_member
 from memtui.store.settings import PENDING, SettingChange
 
@@ -413,9 +413,7 @@ def last_left(
 ) -> dict[str, Record]:
     """Return by id the records after their last change since a moment; deleted ones are absent."""
     found: dict[str, Record | None] = {}
-    for start in range(0, len(ids), IDS_AT_ONCE):
-        # The statement takes a fixed number of ids: the last one is repeated.
-        asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
+    for asked in statements.id_lists(ids):
         rows = statements.LAST_STEPS.rows(
             connection, company_id=company_id, binding_key=binding_key, since=since, **asked
         )
@@ -450,26 +448,29 @@ class TakenBack(NamedTuple):
 def taken_back(
     connection: DatabaseConnection,
     company_id: str,
-    operation_id: str,
+    operation_ids: Sequence[str],
     until: datetime | None = None,
-) -> TakenBack | None:
-    """Return what undos took back of an operation; None: nothing.
+) -> dict[str, TakenBack]:
+    """Return by id what undos took back of operations, without those of which they took nothing.
 
     Only undos up to `until` count, if it is given.
     """
-    if not statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
-        return None
-    left, undo_id = _left(connection, company_id, operation_id, until)
-    if undo_id is None:
-        return None
-    touched = _touched(connection, company_id, operation_id).keys()
-    return TakenBack(undo_id, frozenset(touched - left - {SETTINGS}), not any(left.values()))
+    found = {}
+    for asked in statements.id_lists(operation_ids):
+        for (one,) in statements.UNDONE.rows(connection, company_id=company_id, **asked):
+            left, undo_id = _left(connection, company_id, one, until)
+            if undo_id is not None:
+                gone = _touched(connection, company_id, one).keys() - left - {SETTINGS}
+                found[one] = TakenBack(undo_id, frozenset(gone), not any(left.values()))
+    return found
 
 
 def undone_by(connection: DatabaseConnection, company_id: str, operation_id: str) -> str | None:
     """Return the undo that took back all of an operation; None: some of it is in force."""
-    found = taken_back(connection, company_id, operation_id)
-    return found.undo_id if found and found.whole else None
+    if not statements.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
+        return None
+    left, undo_id = _left(connection, company_id, operation_id, None)
+    return None if any(left.values()) else undo_id
 
 
 def in_force(connection: DatabaseConnection, company_id: str, operation_id: str) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from memtui.contract import Record, Snapshot
 from memtui.store import statements
-from memtui.store.database import IDS_AT_ONCE, DatabaseConnection, stored
+from memtui.store.database import DatabaseConnection, stored
 from memtui.store.rows import RiskCheckRow, RiskRow
 
 WHOLE = "-"
@@ -100,9 +100,7 @@ def of_records(
     """Return the rows of some records by id, and their risks."""
     rows: dict[str, RiskCheckRow] = {}
     risks: list[KnownRisk] = []
-    for start in range(0, len(ids), IDS_AT_ONCE):
-        # The statements take a fixed number of ids: the last one is repeated.
-        asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
+    for asked in statements.id_lists(ids):
         asked |= {"company_id": company_id, "binding_key": binding_key}
         found = statements.RISK_CHECKS_OF.found(connection, RiskCheckRow, **asked)
         rows |= {row.record_id: row for row in found}

@@ -6,7 +6,7 @@ depends on a filter, or that DuckDB runs too, is made by SQLAlchemy where it is 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -379,6 +379,17 @@ REMOVE_PENDING = Statement(
 )
 
 _ID_LIST = f"({', '.join(f':id_{n}' for n in range(IDS_AT_ONCE))})"
+
+
+def id_lists(ids: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield ids as arguments of a statement that takes a fixed number of them.
+
+    The last id is repeated.
+    """
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        yield {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
+
+
 _OF_BINDING = "company_id = :company_id AND binding_key = :binding_key"
 _RISKS = (
     "SELECT risk.binding_key, risk.record_id, risk.reason, risk.other_id, risk.mark, "
@@ -508,7 +519,7 @@ LAST_STEP = Statement(
 LAST_STEPS = Statement(
     "SELECT provider_record_id, after FROM memory_undo_journal "
     "WHERE company_id = :company_id AND binding_key = :binding_key "
-    f"AND provider_record_id IN ({', '.join(f':id_{n}' for n in range(IDS_AT_ONCE))}) "
+    f"AND provider_record_id IN {_ID_LIST} "
     "AND started_at >= :since AND erased_by IS NULL ORDER BY seq, ordinal",
     "text json",
 )
@@ -533,6 +544,11 @@ UNDOING = Statement(
     "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'undo' "
     "AND ordinal = 0 AND status IN ('ok', 'unknown') ORDER BY seq DESC",
     "text moment text",
+)
+UNDONE = Statement(
+    "SELECT DISTINCT undoes FROM memory_undo_journal WHERE company_id = :company_id "
+    f"AND undoes IN {_ID_LIST} AND operation_type = 'undo'",
+    "text",
 )
 CHANGES = Statement(
     "SELECT operation_id, operation_type, status FROM memory_undo_journal "

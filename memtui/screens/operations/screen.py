@@ -48,7 +48,6 @@ from memtui.screens.operations.view import (
     names_of,
     operation_columns,
 )
-from memtui.screens.session import ServiceSession
 from memtui.screens.state import (
     AppState,
     GoTo,
@@ -201,11 +200,7 @@ class OperationsScreen(ListScreen[Operation]):
         """Read in the background the risks of the records of rows, and what was undone of them."""
         rows, session = list(rows), self.state.session
         super().read_marks(rows)
-        if session is not None:
-            self._read_undone(session, [one for one in rows if one.operation_type.mutates])
-
-    def _read_undone(self, session: ServiceSession, changes: Sequence[Operation]) -> None:
-        asked = [one.operation_id for one in changes]
+        asked = [one.operation_id for one in rows if one.operation_type.mutates]
 
         def show(found: Mapping[str, TakenBackBy]) -> None:
             before = {one: self._undone.pop(one) for one in asked if one in self._undone}
@@ -215,8 +210,8 @@ class OperationsScreen(ListScreen[Operation]):
                     self.rows_list.redraw()
                     self.draw_detail()
 
-        read = partial(session.service.log.undone, session.caller, asked)
-        if asked:
+        if session is not None and asked:
+            read = partial(session.service.log.undone, session.caller, asked)
             self._undoing.every(read, show, self.fail)
 
     # The log.

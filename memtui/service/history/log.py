@@ -164,15 +164,11 @@ class LoggedOperations(ServiceModule):
             }
 
     @in_thread
-    def undone(self, caller: Caller, operation_ids: Iterable[str]) -> dict[str, TakenBackBy]:
+    def undone(self, caller: Caller, operation_ids: Sequence[str]) -> dict[str, TakenBackBy]:
         """Return by id what was undone of operations, now or at `as_of`; visible ones only."""
         log = self._of(caller)
         with self._runtime.database.read() as database:
-            found = {
-                one: back
-                for one in operation_ids
-                if (back := journal.taken_back(database, caller.company_id, one, caller.as_of))
-            }
+            found = journal.taken_back(database, caller.company_id, operation_ids, caller.as_of)
         named = [*found, *(back.undo_id for back in found.values())]
         seen = {one.operation_id: one for one in log.by_ids(named, strict=False)} if found else {}
         return {
