@@ -28,6 +28,7 @@ from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.worker import WorkerFailed
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, actions_of, groups_on
 from memtui.log_file import LogFile
@@ -976,10 +977,11 @@ class MemtuiApp(App[None]):
     def _handle_exception(self, error: Exception) -> None:
         """Ignore `NoMatches` while the app ends.
 
-        Textual no longer gives widgets to a screen that is mounted then.
+        Textual no longer gives widgets to a screen that is mounted or prepared then.
         """
-        if self._exit and isinstance(error, NoMatches):
-            _log.info("A screen was mounted without its widgets as memtui ended: %s", error)
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if self._exit and isinstance(cause, NoMatches):
+            _log.info("A screen was drawn without its widgets as memtui ended: %s", cause)
             return
         super()._handle_exception(error)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from textual.widgets import Input
+from textual.worker import WorkerState
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
@@ -44,6 +46,25 @@ async def test_a_dialog_that_was_not_mounted_yet_keeps_nothing(
         assert not app.screen.is_mounted
         end(app)
     assert folders(paths) == []
+    assert app.return_code == 128 + signal.SIGHUP
+
+
+async def test_a_screen_prepared_as_memtui_ends_leaves_its_exit_code(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings, "records") as (app, _):
+
+        async def draw_too_late() -> None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            app.screen.query_one("#gone")
+
+        late = app.run_worker(draw_too_late())
+        await asyncio.sleep(0)
+        end(app)
+        while not late.is_finished:
+            await asyncio.sleep(0)
+    assert late.state is WorkerState.ERROR
     assert app.return_code == 128 + signal.SIGHUP
 
 
