@@ -803,7 +803,7 @@ class Filter(Model):
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
     """All of them must hold, as must the fields. At most two per field, one of them excluding."""
     uses: tuple[UseTest, ...] = ()
-    """All of them must hold; for records only."""
+    """All of them must hold; of operations only risks, those of the records that they changed."""
     alternatives: Annotated[tuple["Filter", ...], AfterValidator(_few)] = ()
     """One of them must hold too, if there are any; none of them has alternatives itself."""
     internal: bool = False

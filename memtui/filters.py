@@ -95,20 +95,20 @@ _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
 _LOGGED = {"operation_type", "status", "channel", "principal"}
-_OF_OPERATIONS = {"binding_key", "comparisons", "alternatives", "internal"}
-_OF_RECORDS = {"topic", "tag", "binding_key", "uses", "alternatives"}
+_OF_OPERATIONS = {"binding_key", "comparisons", "alternatives", "internal", Use.RISK}
+_OF_RECORDS = {"topic", "tag", "binding_key", "alternatives", *Use}
 SUPPORTED: dict[FilterTarget, frozenset[str]] = {
     FilterTarget.OPERATIONS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _LOGGED | _OF_OPERATIONS),
     FilterTarget.RECORDS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _OF_RECORDS | {"kind"}),
     FilterTarget.FACTS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | _OF_RECORDS),
     FilterTarget.BUDGET: frozenset(
-        _WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key", "uses"}
+        _WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key", *Use}
     ),
     FilterTarget.QUESTIONS: frozenset(
-        _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
+        _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key", Use.RISK}
     ),
 }
-"""The `Filter` fields that each target supports; defined only here."""
+"""The `Filter` fields and the uses of records that each target supports; defined only here."""
 
 
 _CHOOSES: dict[FilterTarget, frozenset[str]] = {
@@ -124,7 +124,11 @@ def supported_by(chosen: Filter, target: FilterTarget) -> Filter:
     if _unsupported_beside_or(chosen, target):
         supported -= {"alternatives"}
     own = {name: getattr(chosen, name) for name in supported if name in chosen.model_fields_set}
-    return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(target, one)))
+    return Filter(
+        **own,
+        terms=tuple(one for one in chosen.terms if _holds(target, one)),
+        uses=tuple(one for one in chosen.uses if one.use in supported),
+    )
 
 
 def _holds(target: FilterTarget, term: Term) -> bool:
@@ -141,8 +145,7 @@ def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
     ]
     if "comparisons" not in supported:
         terms.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
-    if "uses" not in supported:
-        terms.extend(dict.fromkeys(f"{one.use}:" for one in chosen.uses))
+    terms.extend(dict.fromkeys(f"{one.use}:" for one in chosen.uses if one.use not in supported))
     if "text" not in supported and chosen.text:
         terms.append("words")
     if "fuzzy" not in supported and chosen.fuzzy:
@@ -181,7 +184,7 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
         )
     if idle:
         supported = [f"{word}:" for field, word in WORD_OF.items() if field in SUPPORTED[target]]
-        supported += [f"{word}:" for word in USES if "uses" in SUPPORTED[target]]
+        supported += [f"{word}:" for word, use in USES.items() if use in SUPPORTED[target]]
         named = {one.partition(" ")[0] for one in idle}  # such as `read: beside “or”`
         supported = [one for one in supported if one not in named]
         one = [f"{WORD_OF[field]}:" for field in WORD_OF if field in _CHOOSES.get(target, ())]
@@ -190,7 +193,8 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
             if one
             else ""
         )
-        tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in SUPPORTED[target] else ""
+        is_counted = "cost" in idle and Use.COST in SUPPORTED[target]
+        tokens = " Tokens are cost:>20." if is_counted else ""
         raise Invalid(
             f"{' and '.join(idle)} cannot narrow {target}; remove it.{tokens} These can: "
             f"{' '.join(supported)} and {'' if 'text' in SUPPORTED[target] else '~'}words.{only}"

@@ -545,6 +545,9 @@ def only(field: str) -> Filter:
         "uses": (UseTest(use=Use.READ),),
         "alternatives": (Filter(agent_id="a"), Filter(text="x")),
     }  # fmt: skip
+    if field == Use.RISK:
+        return Filter(uses=(UseTest(use=Use.RISK, among=("any",)),))
+    field = "uses" if field == Use.READ else field
     return Filter.model_validate({field: one_each.get(field, "x"), "internal": True})
 
 
@@ -552,6 +555,11 @@ def only(field: str) -> Filter:
 def test_the_log_reads_what_it_supports_and_refuses_the_rest(field: str) -> None:
     chosen = only(field)
     is_refused = unsupported(chosen, FilterTarget.OPERATIONS) != []
+    if field == "uses":
+        assert is_refused
+        with pytest.raises(Invalid, match="read: cannot narrow operations here"):
+            condition(chosen)
+        return
     assert bool(condition(chosen)) != is_refused
     assert bool(conditions("sqlite", "acme", chosen, None)) != is_refused
 
@@ -566,7 +574,8 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
     assert header == ["Term", *FilterTarget]
     terms = {
         **{f"`{word}:`": field for field, word in WORD_OF.items()},
-        "`read:` `cost:` …": "uses",
+        "`read:` `cost:` …": Use.READ,
+        "`risk:`": Use.RISK,
         "`cost>` …": "comparisons",
         "words": "text",
         "`~words`": "fuzzy",
@@ -672,5 +681,6 @@ def test_risks_have_short_names_and_unknown_ones_are_refused(line: str, written:
     assert understood(parse_filter("-risk:secret", now=NOW), UTC) == "risk is not holds secret"
     with pytest.raises(Invalid, match="did you mean secret"):
         parse_filter("risk:secrt", now=NOW)
-    with pytest.raises(Invalid, match="cannot narrow operations"):
-        refuse_unsupported(found, FilterTarget.OPERATIONS)
+    for target in FilterTarget:
+        is_asked = target is not FilterTarget.QUESTIONS or not found.alternatives
+        assert not is_asked or unsupported(found, target) == []

@@ -309,6 +309,12 @@ class CompanyLog:
         parts = self._parts(lambda one: one.mutations_of_record(binding_key, record_id), whole=True)
         return list(dict.fromkeys(chain(*parts)))
 
+    def mutations(self, binding_key: str, record_ids: Sequence[str]) -> set[int]:
+        """Return the `seq` of the mutations that touched records, under any of their ids."""
+        names = [*record_ids, *self._before(binding_key, record_ids)]
+        parts = self._parts(lambda one: one.mutations(binding_key, names))
+        return set(chain.from_iterable(parts))
+
     def active(self, chosen: Filter, field: str) -> set[str]:
         """Return the distinct values of an id field, as `OperationStore.active`."""
         return set(chain(*self._parts(lambda one: one.active(chosen, field))))

@@ -23,11 +23,11 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 class Used:
     """How one record is used."""
 
-    last_read: datetime | None
+    last_read: datetime | None = None
     """When a query or context last returned it; None: never, according to the log."""
-    tokens: int
+    tokens: int = 0
     """Tokens of its line in a prompt."""
-    repeats: bool
+    repeats: bool = False
     """Whether it repeats a record that stays."""
     risks: frozenset[str] | None = frozenset()
     """Its risks and states (`memtui.contract.RISKS`, `RISK_STATES`); None: it was not checked."""

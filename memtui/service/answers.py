@@ -600,3 +600,11 @@ class UndoCandidate(Model):
     """Totals of all that one undo takes back, this change included; None: only this change."""
     why_not: str | None = None
     """Why it cannot be undone; None: it can."""
+
+
+def not_checked(records: int) -> tuple[str, ...]:
+    """Return the sentence that says of how many records the risks are not known, if of any."""
+    if not records:
+        return ()
+    are = "1 record is" if records == 1 else f"{records:,} records are"
+    return (f"{are} not checked for risks; `memtui doctor --risks` checks them.",)

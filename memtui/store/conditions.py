@@ -7,7 +7,7 @@ columns of `memtui.analytics.source`, which have the sums per operation that a f
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Any
@@ -37,7 +37,7 @@ from sqlalchemy.engine import default
 from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
-from memtui.store.operation import ASKED, COLUMNS, INTERNAL
+from memtui.store.operation import ASKED, COLUMNS, INTERNAL, LogFilter
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 from memtui.store.visibility import Visibility, plain_columns, seen
 
@@ -114,6 +114,21 @@ READ = {
 """The columns that a filter, a sort order or `INTERNAL` needs."""
 
 
+def _looked_up(chosen: Filter, seq: str = "seq") -> Iterator[str]:
+    """Yield the conditions of a filter on the column `seq`, in any SQL.
+
+    Raises:
+        Invalid: it has conditions on records that nobody looked up.
+    """
+    if chosen.uses:
+        raise Invalid(f"{chosen.uses[0].use}: cannot narrow operations here; remove it.")
+    if isinstance(chosen, LogFilter):
+        if chosen.among is not None:
+            yield f"{seq} IN ({', '.join(map(str, chosen.among)) or 'NULL'})"
+        if chosen.but:
+            yield f"{seq} NOT IN ({', '.join(map(str, chosen.but))})"
+
+
 def visible_to(visibility: Visibility | None) -> str:
     """Return the SQL condition of the visible operations; empty for all."""
     if visibility is None:
@@ -130,6 +145,7 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     `begun` is the column with the start of an operation.
     """
     parts = [part for test in chosen.field_tests() if (part := _asks(test))]
+    parts += _looked_up(chosen)
     if chosen.since is not None:
         parts.append(f"{begun} >= {quoted(chosen.since.isoformat())}::TIMESTAMPTZ")
     if chosen.until is not None:
@@ -214,6 +230,8 @@ def conditions(
     found += [
         part for test in chosen.field_tests() if (part := _asked(company_id, test)) is not None
     ]
+    numbered = _looked_up(chosen, f"{OPERATIONS.name}.seq")
+    found += [literal_column(part, Boolean) for part in numbered]
     if chosen.since is not None:
         found.append(columns.started_at >= chosen.since)
     if chosen.until is not None:

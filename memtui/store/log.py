@@ -585,6 +585,15 @@ class OperationStore:
         )
         return [str(operation_id) for (operation_id,) in self.connection.execute(statement)]
 
+    def mutations(self, binding_key: str, record_ids: Sequence[str]) -> set[int]:
+        """Return the `seq` of the mutations that touched records."""
+        columns, found = HANDLES.c, set[int]()
+        for part in parts(record_ids):
+            touched = self._touched(binding_key, _MUTATIONS, part)
+            rows = select(columns.seq).where(*touched, columns.seq > self.above)
+            found |= {*self.connection.execute(rows).scalars()}
+        return found
+
     def active(self, chosen: Filter, field: str) -> set[str]:
         """Return the distinct values of an id field among the successful operations that match.
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from memtui.contract import (
     ExplainStage,
+    Filter,
     Json,
     Model,
     OperationStatus,
@@ -92,6 +93,15 @@ class Absent(Model):
     """The digest covers this instead of the value (`memtui.store.digest.commitment`)."""
     withheld: bool = False
     """True: it was never logged. False: it was erased."""
+
+
+class LogFilter(Filter):
+    """A filter of operations whose conditions on risks were looked up."""
+
+    among: tuple[int, ...] | None = None
+    """Only these operations, by `seq`; None: any."""
+    but: tuple[int, ...] = ()
+    """None of these."""
 
 
 class OperationDraft(Model):

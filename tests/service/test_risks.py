@@ -15,6 +15,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     NotFound,
+    QueryRequest,
     Record,
     RecordHandle,
     Scope,
@@ -28,8 +29,9 @@ from memtui.pruning.candidates import find_risks
 from memtui.service import Caller, Membership, MemoryService, Role
 from memtui.service.context.pruning import PruneRequest
 from memtui.service.home.survey import PurgeRequest
-from memtui.service.review import known_risks as module
-from memtui.service.review.known_risks import KnownRisks, RiskMark
+from memtui.service.review import risk_checks as module
+from memtui.service.review.known_risks import RiskMark
+from memtui.service.review.risk_checks import RiskChecks, RiskSearch
 from memtui.store.tables import DISMISSED_RISKS, JOURNAL, RISK_CHECKS, RISKS
 from tests.databases import ON_BOTH
 from tests.service.fake import FakeAdapter
@@ -166,7 +168,7 @@ async def test_what_could_not_be_checked_is_told(
     service: MemoryService, scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = await wrote(service, ORDER, scope)
-    monkeypatch.setattr(KnownRisks, "checked", nothing)
+    monkeypatch.setattr(RiskChecks, "checked", nothing)
     answer = await service.browse(ANA, BrowseRequest(scope=COMPANY, filter=risk("none")))
     assert answer.records == ()
     assert answer.bindings[0].unread == (
@@ -195,6 +197,85 @@ async def test_what_is_dangerous_comes_first_and_is_counted_by_itself(
     assert found.figures.by_severity == {"dangerous": 1, "contradicting": 2, "doubled": 2}
     assert found.figures.by_reason == {"poisoned": 1, "disagrees": 2, "exact_duplicate": 2}
     assert (await mark(service, order)).severity == "dangerous"
+
+
+async def found(service: MemoryService, chosen: Chosen, caller: Caller = ANA) -> list[str]:
+    """Return what the operations that match wrote."""
+    page = await service.log.page(caller, chosen)
+    view = await service.analysis.open_log(caller, chosen)
+    assert view.count == len(page.operations)
+    view.close()
+    return [one.request["content"] for one in page.operations if "content" in one.request]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@ON_BOTH
+async def test_operations_are_found_by_the_risks_of_the_records_that_they_wrote(
+    service: MemoryService, scope: Scope, sealed: bool
+) -> None:
+    for text in (ORDER, SAID, "Tea"):
+        await wrote(service, text, scope)
+    if sealed:
+        assert (await service.analysis.seal(ANA, everything=True)).sealed_through
+    assert await found(service, risk("any")) == []
+    assert len(await found(service, risk("unchecked"))) == 3
+    await service.risks.check(ANA)
+    assert await found(service, risk("any")) == await found(service, risk("poisoned")) == [ORDER]
+    assert await found(service, risk("none")) == ["Tea", SAID]
+    assert await found(service, risk("any", excluded=True)) == ["Tea", SAID]
+    assert await found(service, risk("holds_secret")) == []
+    either = Chosen(alternatives=(risk("poisoned"), Chosen(text="tea")))
+    assert await found(service, either) == ["Tea", ORDER]
+    again = await wrote(service, "Coffee", scope)
+    assert await found(service, risk("none")) == ["Tea", SAID]
+    assert await found(service, risk("any", excluded=True)) == ["Tea", SAID], "it is unchecked"
+    assert await found(service, risk("unchecked")) == [again.text]
+    assert (await service.analysis.stats(ANA, risk("any"))).operation_count == 1
+    with pytest.raises(Invalid, match="present only"):
+        await found(service, risk("any"), ANA.at(service.runtime.clock()))
+
+
+async def test_nobody_finds_operations_by_the_risks_of_records_that_they_may_not_see(
+    service: MemoryService,
+) -> None:
+    shared = Scope(company_id="acme", agent_id="coding")
+    own = Scope(company_id="acme", agent_id="coding", subject_id="ana")
+    by_hand = SourceRef(kind="manual_note", company_id="acme")
+    bens = WriteRequest(scope=shared, source=by_hand, content="line_length: 88", kind="fact")
+    await service.write(BEN, bens)
+    await wrote(service, "line_length: 100", own, kind="fact")
+    for name, role in (("ana", Role.OWNER), ("ben", Role.MEMBER)):
+        added = Membership(principal=f"user:{name}", subject_id=name, role=role)
+        await service.members.set(ANA, added)
+    await service.risks.check(ANA)
+    assert len(await found(service, risk("disagrees"))) == 2
+    assert await found(service, risk("disagrees"), BEN) == []
+    assert await found(service, risk("none"), BEN) == ["line_length: 88"]
+
+
+async def test_a_query_is_narrowed_by_risks_that_are_known(
+    service: MemoryService, scope: Scope
+) -> None:
+    for text in (ORDER, "The password of the office is on the wall"):
+        await wrote(service, text, scope)
+
+    async def asked(chosen: Chosen) -> tuple[list[str], tuple[str, ...]]:
+        request = QueryRequest(scope=scope, query="password", filter=chosen)
+        answer = await service.query(ANA, request)
+        return [one.text for one in answer.snippets], answer.bindings[0].unread
+
+    whole, _ = await asked(Chosen())
+    assert len(whole) == 2
+    unread = ("2 records are not checked for risks; `memtui doctor --risks` checks them.",)
+    assert await asked(risk("none")) == ([], unread)
+    assert await asked(risk("unchecked")) == (whole, unread)
+    await service.risks.check(ANA)
+    assert await asked(risk("any")) == ([ORDER], ())
+    assert await asked(risk("none")) == ([whole[whole[0] == ORDER]], ())
+    assert await asked(risk("poisoned", excluded=True)) == await asked(risk("none"))
+    then = QueryRequest(scope=scope, query="password", filter=risk("any"))
+    with pytest.raises(Invalid, match="present only"):
+        await service.query(ANA.at(service.runtime.clock()), then)
 
 
 @ON_BOTH
@@ -276,14 +357,14 @@ async def test_what_one_reader_checked_counts_for_nobody_who_sees_more(
 async def test_a_record_that_is_written_during_a_check_stays_unchecked(
     service: MemoryService, scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, run = asyncio.get_running_loop(), module._Search.run
+    loop, run = asyncio.get_running_loop(), RiskSearch.run
 
     def interrupted(search: Any, answer: Any, *, is_whole: bool) -> Any:
         asyncio.run_coroutine_threadsafe(wrote(service, ORDER, scope), loop).result()
         return run(search, answer, is_whole=is_whole)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module._Search, "run", interrupted)
+        patched.setattr(RiskSearch, "run", interrupted)
         await service.risks.check(ANA)
     found = await service.risks.figures(ANA)
     assert (found.records, found.checked, found.is_complete) == (1, 0, False)

@@ -626,6 +626,9 @@ OTHERWISE = {
     "review.may_know": "the service's own, behind undo",
     "risks.figures": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
     "risks.marks": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "risks.passing": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "risks.of_operations": "test_risks: test_nobody_finds_operations_by_the_risks_of_records_that_"
+    "they_may_not_see",
     "risks.dismiss": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
     "risks.check_binding": "is the part of `risks.check` for one binding",
     "risks.checked": "is `risks.check_binding` where something changed",

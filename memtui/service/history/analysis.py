@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
+from memtui.service.history.narrowing import operations_asked
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
@@ -106,7 +107,6 @@ class Analysis(ServiceModule):
         from memtui.analytics.rows import LogDatabase
 
         stop, loop = Stop(), asyncio.get_running_loop()
-        asked = caller.by_then(chosen)
 
         def show(found: tuple[Operation, ...]) -> None:
             if early is not None and not stop.stopped:
@@ -117,6 +117,7 @@ class Analysis(ServiceModule):
 
         def open_view() -> LogView:
             visibility = self._runtime.visibility(caller)
+            asked = operations_asked(self._runtime, caller, chosen)
 
             def check() -> None:
                 if self._runtime.visibility(caller) != visibility:
@@ -147,7 +148,8 @@ class Analysis(ServiceModule):
     ) -> Stats:
         """Return the exact figures of the operations that match a filter (`Rollups.stats`)."""
         figures = self.figures(caller.company_id, self._runtime.visibility(caller), zone)
-        return figures.stats(caller.by_then(chosen), by=by, bucket=bucket, hit_sign=hit_sign)
+        asked = operations_asked(self._runtime, caller, chosen)
+        return figures.stats(asked, by=by, bucket=bucket, hit_sign=hit_sign)
 
     @in_thread
     def dashboard(
@@ -375,10 +377,10 @@ class Analysis(ServiceModule):
         exporter = Exporter(
             self.database, self.archive_folder, caller.company_id, visibility=visibility
         )
-        asked = caller.by_then(chosen)
 
         def export() -> Exported:
             try:
+                asked = operations_asked(self._runtime, caller, chosen)
                 if isinstance(target, Path):
                     return exporter.to_file(target, form, asked, force=force, exact=exact)
                 return exporter.to_stream(target, form, asked, exact=exact)

@@ -26,6 +26,7 @@ from memtui.service.answers import (
     TakenBackBy,
     WriteSource,
 )
+from memtui.service.history.narrowing import operations_asked
 from memtui.service.operations.reading import change_of, received
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
@@ -71,9 +72,8 @@ class LoggedOperations(ServiceModule):
         `chosen` None: everything, including memtui's internal operations. A placeholder stands for
         a damaged row (`Operation.damaged`).
         """
-        return self._of(caller).page(
-            chosen or EVERYTHING, limit=limit, before=before, after=after, strict=False
-        )
+        asked = operations_asked(self._runtime, caller, chosen)
+        return self._of(caller).page(asked, limit=limit, before=before, after=after, strict=False)
 
     @in_thread
     def scopes(self, caller: Caller, newest: int, *, removed: bool = False) -> list[Scope]:
@@ -248,7 +248,7 @@ class LoggedOperations(ServiceModule):
         `chosen` filters the writes.
         """
         log = self._of(caller)
-        found = log.sources(caller.by_then(chosen), limit)
+        found = log.sources(operations_asked(self._runtime, caller, chosen), limit)
         numbers = [one.last_seq for one in found]
         last = {one.seq: one for one in log.by_seqs(numbers)}
         return tuple(

@@ -34,6 +34,7 @@ from memtui.contract import (
 from memtui.service.context.contexts import ContextAnswer, Contexts
 from memtui.service.history.asked import Given, context_again, scope_outside
 from memtui.service.history.log import LoggedOperations
+from memtui.service.history.narrowing import operations_asked
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
@@ -226,9 +227,9 @@ class Runs(ServiceModule):
             limit: The most runs to return.
             before: `next_before` of the previous page.
         """
-        asked = chosen or Filter()
 
         def read() -> RunPage:
+            asked = operations_asked(self._runtime, caller, chosen or Filter())
             own = self._runtime.log_of(caller)
             names = None if delivered is None else (delivered[0], self._ids(caller, *delivered))
             found = own.runs(asked, names)

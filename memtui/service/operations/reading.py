@@ -6,10 +6,10 @@ Each is recorded with the binding that answered, and omits records that the call
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from memtui.contract import (
     BrowseRequest,
@@ -27,6 +27,7 @@ from memtui.contract import (
     RecordHandle,
     RecordVersion,
     Scope,
+    Snippet,
     Usage,
     own_filter,
     owner_of,
@@ -40,6 +41,7 @@ from memtui.service.answers import (
     HistoryAnswer,
     ProfileAnswer,
     QueryAnswer,
+    not_checked,
 )
 from memtui.service.connections import Connection
 from memtui.service.operations.redaction import redact_json
@@ -76,6 +78,10 @@ _LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
 """How many records to request from a provider that does not apply filters itself."""
 
 
+Passing: TypeAlias = Callable[[Sequence[Snippet]], Awaitable[Sequence[Snippet]]]
+"""Returns those of a provider's results that pass a test which the provider does not know."""
+
+
 class MemoryReads(ServiceModule):
     """The operations that read memories."""
 
@@ -95,9 +101,21 @@ class MemoryReads(ServiceModule):
             is_preamble = request.intent is QueryIntent.AGENT_PREAMBLE
             if is_preamble:
                 routed = await self._with_helped(caller, connection, routed)
-            bundle, all_topics = await _narrowed(connection, routed), False
+            unchecked = set[RecordHandle]()
+
+            async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
+                if clean.filter.uses:  # risks; providers do not know them
+                    from memtui.service.review.known_risks import KnownRisks
+
+                    found, more = await self._runtime.module(KnownRisks).passing(
+                        caller, connection.binding.key, clean.filter, found
+                    )
+                    unchecked.update(more)
+                return found
+
+            bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
-                bundle, all_topics = await _widened(connection, routed, bundle)
+                bundle, all_topics = await _widened(connection, routed, bundle, passing)
             if all_topics:
                 entry.request["all_topics"] = True
             snippets = _readable(entry, bundle.snippets)
@@ -112,7 +130,7 @@ class MemoryReads(ServiceModule):
                 entry.request["stages"] = _stages_json(stages, ids)
         return QueryAnswer.like(
             bundle,
-            **entry.outcome(capped=bundle.capped),
+            **entry.outcome(capped=bundle.capped, unread=not_checked(len(unchecked))),
             snippets=for_caller(caller, snippets),
             stages=stages,
             all_topics=all_topics,
@@ -429,7 +447,7 @@ def _owners_json(owners: Sequence[Scope]) -> list[str]:
 
 
 async def _widened(
-    connection: Connection, request: QueryRequest, bundle: ContextBundle
+    connection: Connection, request: QueryRequest, bundle: ContextBundle, passing: Passing
 ) -> tuple[ContextBundle, bool]:
     """Search all topics where the request's topic has too few records; return whether it did."""
     fitting = of_topic(bundle.snippets, request.topic)
@@ -437,7 +455,7 @@ async def _widened(
         return bundle, True
     if len(fitting) >= min(ENOUGH_OF_TOPIC, request.top_k):
         return bundle, False
-    whole = await _narrowed(connection, request.model_copy(update={"topic": None}))
+    whole = await _narrowed(connection, request.model_copy(update={"topic": None}), passing)
     return whole.model_copy(update={"usage": bundle.usage + whole.usage}), True
 
 
@@ -446,11 +464,14 @@ def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
     return [one for one in found if topic is None or one.topic in {None, topic}]
 
 
-async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBundle:
-    """Answer a query with the records that pass its filter.
+async def _narrowed(
+    connection: Connection, request: QueryRequest, passing: Passing
+) -> ContextBundle:
+    """Answer a query with the records that pass its filter, and then `passing`.
 
     A provider that returns others too is asked for more, until enough pass.
     """
+    request = request.model_copy(update={"filter": request.filter.model_copy(update={"uses": ()})})
     passes = None if request.filter == Filter() else matcher(request.filter)
     asked = request.top_k
     usage: tuple[Usage, ...] = ()
@@ -459,6 +480,7 @@ async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBun
         bundle = await connection.read(partial(connection.adapter.query, wider))
         usage += bundle.usage
         found = bundle.snippets if passes is None else tuple(filter(passes, bundle.snippets))
+        found = tuple(await passing(found))
         more = bundle.capped and len(bundle.snippets) >= asked and asked < _MOST_SNIPPETS
         if not more or len(found) == len(bundle.snippets) or len(found) >= request.top_k:
             return bundle.model_copy(

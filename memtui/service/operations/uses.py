@@ -18,7 +18,6 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Filter,
-    Invalid,
     Record,
     RecordHandle,
     Unavailable,
@@ -30,10 +29,11 @@ from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.pruning.candidates import RetrievalTally
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
+from memtui.service.answers import not_checked
 from memtui.service.connections import Connection, FoundList
 from memtui.service.context.contexts import DEFAULT_MODEL
 from memtui.service.recorder import RunningOperation
-from memtui.service.review.known_risks import KnownRisks, RiskMark
+from memtui.service.review.known_risks import KnownRisks, RiskMark, refuse_past
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import readable
 
@@ -87,12 +87,13 @@ class UsedRecords:
 
     async def _check(self) -> None:
         """Find the risks that are not known, without a time limit."""
-        if self._entry.caller.as_of is not None:
-            raise Invalid("Risks are known of the present only; go back to now, or remove risk:.")
+        refuse_past(self._entry.caller)
         if (limit := self._entry.limit) is not None:
             limit.reschedule(None)
         with suppress(Unavailable):  # the answer says how many records are unchecked
-            risks = self._runtime.module(KnownRisks)
+            from memtui.service.review.risk_checks import RiskChecks
+
+            risks = self._runtime.module(RiskChecks)
             await risks.checked(self._entry.caller, self._connection.binding.key, self._report)
 
     async def _page_of_all(self, skipped: int) -> BrowsePage:
@@ -171,7 +172,7 @@ class UsedRecords:
             next_cursor=following,
             total=None if last.at_least else total,
             at_least=last.at_least,
-            unread=(*last.unread, *self._not_checked(), *await self._unknown(found)),
+            unread=(*last.unread, *not_checked(len(self._unchecked)), *await self._unknown(found)),
             unfinished=last.unfinished,
             usage=self._usage,
         )
@@ -235,14 +236,6 @@ class UsedRecords:
             return [one for one in records if is_used_as(self._chosen, used(one), self._now)]
 
         return await asyncio.to_thread(fitting)
-
-    def _not_checked(self) -> tuple[str, ...]:
-        """Tell of how many records that were read the risks are not known."""
-        if not self._unchecked:
-            return ()
-        number = len(self._unchecked)
-        records = "1 record is" if number == 1 else f"{number:,} records are"
-        return (f"{records} not checked for risks; `memtui doctor --risks` checks them.",)
 
     async def _unknown(self, found: Sequence[Record]) -> tuple[str, ...]:
         """Warn of records older than the log, whose earlier reads are unknown."""

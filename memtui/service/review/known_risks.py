@@ -9,49 +9,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
+from typing import TypeVar
 
 from memtui import __version__
 from memtui.contract import (
     RISKS,
     RISKS_BY_SEVERITY,
-    BrowseRequest,
+    Filter,
+    Invalid,
     Model,
-    OperationType,
     Record,
     RecordHandle,
-    Scope,
     severity_of,
 )
-from memtui.pruning.candidates import (
-    PruneCandidate,
-    Reason,
-    RetrievalTally,
-    find_risks,
-    owner_key,
-)
-from memtui.pruning.uses import states_of
+from memtui.pruning.uses import Used, is_used_as, states_of
 from memtui.record_changes import names_beside, texts_beside
-from memtui.service.answers import OutcomesAnswer
-from memtui.service.operations.redaction import redact
-from memtui.service.runtime import FanOut, ServiceModule, ServiceRuntime
-from memtui.service.visibility import Caller, for_caller, is_org, readable
-from memtui.store import journal, risks, statements
+from memtui.service.runtime import ServiceModule
+from memtui.service.visibility import Caller, is_org
+from memtui.store import risks, statements
 from memtui.store.database import DatabaseConnection
-from memtui.store.details import BrowseDetails
 from memtui.store.digest import canonical
-from memtui.store.limits import last_seq
+from memtui.store.operation import LogFilter
 from memtui.store.risks import WHOLE, KnownRisk
-from memtui.store.rows import RiskCheckRow, RiskRow
 from memtui.store.visibility import Visibility
 
-WITHIN_MS = 3_600_000
-_STORED_AT_ONCE = 1_000
-_FRESH = timedelta(minutes=1)
-"""How long a list takes a check for granted where memtui changed nothing since."""
+R = TypeVar("R", bound=Record)
 _DIGEST_BYTES = 16
 
 
@@ -141,7 +127,8 @@ class Digests:
     salt: bytes
     _texts: dict[RecordHandle, str] = field(default_factory=dict)
 
-    def _of(self, value: object) -> str:
+    def of(self, value: object) -> str:
+        """Return the digest of a value."""
         # Another version may find other risks, so what it found counts for nothing here.
         written = canonical([__version__, value]).encode()
         return blake2b(written, key=self.salt[:64], digest_size=_DIGEST_BYTES).hexdigest()
@@ -150,27 +137,16 @@ class Digests:
         """Return the digest of all that a model reads of a record."""
         known = self._texts.get(record.handle)
         if known is None:
-            known = self._of([record.text, *texts_beside(record), *names_beside(record)])
+            known = self.of([record.text, *texts_beside(record), *names_beside(record)])
             self._texts[record.handle] = known
         return known
-
-    def state(self, record: Record, now: datetime) -> str:
-        """Return the digest of all by which a record is compared."""
-        times = (record.valid_from, record.valid_to, record.updated_at, record.created_at)
-        ended = [at is not None and at <= now for at in (record.valid_to, record.expires_at)]
-        return self._of(
-            [
-                self.text(record), owner_key(record), record.pinned, record.read_only, ended,
-                *(at.isoformat() if at else None for at in times),
-            ]
-        )  # fmt: skip
 
     def reader(self, visibility: Visibility | None) -> str:
         """Return the digest of whose records a caller sees; empty: all."""
         if visibility is None or visibility.everything:
             return ""
         projects = visibility.projects
-        return self._of(
+        return self.of(
             [
                 visibility.manages, sorted(visibility.subjects),
                 None if projects is None else sorted(projects),
@@ -179,7 +155,17 @@ class Digests:
 
     def mark(self, reason: str, record: Record, others: Iterable[Record]) -> str:
         """Return the mark by which a risk of a record is dismissed."""
-        return self._of([reason, self.text(record), *sorted(map(self.text, others))])
+        return self.of([reason, self.text(record), *sorted(map(self.text, others))])
+
+
+def refuse_past(caller: Caller) -> None:
+    """Refuse to look for risks in the past.
+
+    Raises:
+        Invalid: the caller looks at it.
+    """
+    if caller.as_of is not None:
+        raise Invalid("Risks are known of the present only; go back to now, or remove risk:.")
 
 
 def digests(database: DatabaseConnection, company_id: str) -> Digests:
@@ -189,7 +175,7 @@ def digests(database: DatabaseConnection, company_id: str) -> Digests:
 
 
 class KnownRisks(ServiceModule):
-    """Finds the risks of a binding's records, and tells those that are known."""
+    """Tells which risks of records are known, and filters by them."""
 
     async def marks(
         self, caller: Caller, records: Mapping[str, Collection[Record | str]]
@@ -211,7 +197,7 @@ class KnownRisks(ServiceModule):
                     for one in some
                     if isinstance(one, Record) and not (caller.by_ai and is_org(one.scope))
                 }
-                ids = [_id(one) for one in some]
+                ids = [id_of(one) for one in some]
                 rows, known = risks.of_records(database, caller.company_id, key, ids)
                 by_id = by_record(known, visibility)
                 for name in ids:
@@ -229,234 +215,83 @@ class KnownRisks(ServiceModule):
 
         return {} if caller.as_of is not None else await self._runtime.ask(look)
 
-    async def checked(
-        self, caller: Caller, binding_key: str, so_far: Callable[[int, int | None], None]
-    ) -> None:
-        """Check a binding, unless that was done within the last minute and nothing changed."""
-        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
-        rows = await self._runtime.ask(risks.checks, caller.company_id, binding_key)
-        of = await self._runtime.ask(digests, caller.company_id)
-        last = rows.get(of.reader(visibility))
-        is_known = last is not None and all(
-            one.checked_at for one in rows.values() if visibility is None or visibility.reads(one)
-        )
-        since = last.checked_at if last is not None and is_known else None
-        if since is None or self._runtime.clock() - since >= _FRESH:
-            fan_out = FanOut(self._runtime.new_id(), WITHIN_MS, seen_only=True)
-            await self.check_binding(
-                caller, binding_key, fan_out, asyncio.Lock(), lambda read: so_far(read, None)
-            )
+    async def passing(
+        self, caller: Caller, binding_key: str, chosen: Filter, records: Sequence[R]
+    ) -> tuple[list[R], set[RecordHandle]]:
+        """Return the records whose known risks pass a filter, and those that are not checked.
 
-    async def check_binding(
-        self,
-        caller: Caller,
-        key: str,
-        fan_out: FanOut,
-        comparing: asyncio.Lock,
-        report: Callable[[int], None],
-    ) -> BindingRisks:
-        """Read a binding and compare what has changed; bindings compare one at a time."""
-        runtime, records, capped = self._runtime, list[Record](), False
-        scope = Scope(company_id=caller.company_id)
-        asked = BrowseDetails(purpose="risks")
-        seq = await runtime.ask(last_seq, caller.company_id)
-        async with runtime.connected(
-            OperationType.BROWSE, caller, scope, asked, key, needs="browse", fan_out=fan_out
-        ) as (entry, connection):
-            entry.to_show = True
-            request = BrowseRequest(scope=scope, sort="created_at", expired=True)
-            async for page in connection.pages(request):
-                records += readable(page.records, scope, entry.visibility)
-                capped = page.at_least or page.unfinished
-                report(len(records))
-            entry.result_count, entry.capped = len(records), capped
-        answer = OutcomesAnswer(**entry.outcome(capped=capped))
-        async with comparing:
-            search = _Search(runtime, caller, key, records, entry.visibility, seq)
-            return await asyncio.to_thread(search.run, answer, is_whole=not capped)
+        Raises:
+            Invalid: the caller looks at the past.
+        """
+        refuse_past(caller)
+        marks = await self.marks(caller, {binding_key: records})
 
+        def known(record: R) -> RiskMark:
+            return marks[binding_key, id_of(record)]
 
-@dataclass(frozen=True)
-class BindingRisks:
-    """What a check of one binding found."""
+        now = self._runtime.clock()
+        found = [one for one in records
+                 if is_used_as(chosen, Used(risks=known(one).states), now)]  # fmt: skip
+        return found, {one.handle for one in records if not known(one).checked}
 
-    answer: OutcomesAnswer
-    records: int
-    risky: tuple[RiskyRecord, ...]
+    def of_operations(self, caller: Caller, chosen: Filter) -> Filter:
+        """Return a filter of operations with the records of its risks looked up. Blocking.
 
+        An operation has the risks that are known now of the records that it wrote or changed;
+        one of a record that is not checked passes no condition that excludes a risk.
 
-_Found = tuple[str, str, str]
-"""A risk: its reason, the id of the other record or an empty text, and its mark."""
-
-
-@dataclass(frozen=True)
-class _Search:
-    """One check of a binding's records against what is known of them. Blocking."""
-
-    runtime: ServiceRuntime
-    caller: Caller
-    key: str
-    records: Sequence[Record]
-    visibility: Visibility | None
-    seq: int
-    """The end of the log before the records were read."""
-
-    def run(self, answer: OutcomesAnswer, *, is_whole: bool) -> BindingRisks:
-        """Find the risks, and store them where that is possible."""
-        runtime, company_id = self.runtime, self.caller.company_id
-        with runtime.database.read() as database:
-            rows = risks.checks(database, company_id, self.key)
-            stored = _stored(database, company_id, self.key)
-            dismissed = risks.dismissed(database, company_id)
-            of = digests(database, company_id)
-        now, by_id = runtime.clock(), {_id(one): one for one in self.records}
-        states = {name: of.state(one, now) for name, one in by_id.items()}
-        seen = by_id.keys()
-        gone = {
-            name
-            for name, row in rows.items()
-            if name not in seen and row.text_digest != WHOLE and is_whole and self._reads(row)
-        }
-        stale = {name for name in seen if not _is_fresh(rows.get(name), states[name])}
-        compared = {owner_key(by_id[name]) for name in stale}
-        compared |= {
-            owner_key(by_id[name])
-            for name in seen
-            if any(other in gone for _, other, _ in stored[name])
-        }
-        alone = {
-            one.handle
-            for name, one in by_id.items()
-            if name not in rows or rows[name].text_digest != of.text(one)
-        }
-        now_found: dict[str, set[_Found]] = {name: set() for name in seen}
-        if stale or gone:
-            for name, one in by_id.items():
-                now_found[name] = {
-                    known
-                    for known in stored[name]
-                    if self._stands(known, alone=one.handle in alone,
-                                    compared=owner_key(one) in compared, seen=seen)
-                }  # fmt: skip
-            for risk in self._search(alone, compared):
-                others = [by_id[_name(other)] for other in risk.others if _name(other) in by_id]
-                mark = of.mark(risk.reason, risk.record, others)
-                for other in map(_id, others) if others else ("",):
-                    now_found[_id(risk.record)].add((risk.reason, other, mark))
-        else:
-            now_found = {name: stored[name] for name in seen}
-        changed = {name for name in seen if name in stale or now_found[name] != stored[name]}
-        if not runtime.database.read_only:
-            self._store(changed=changed, gone=gone, found=now_found, states=states, of=of,
-                        now=now, is_whole=is_whole)  # fmt: skip
-        risky = [
-            RiskyRecord(
-                binding_key=self.key,
-                record=for_caller(self.caller, [by_id[name]])[0],
-                risks=_risks((*one, one[2] in dismissed) for one in known),
-            )
-            for name, found in now_found.items()
-            if (known := [one for one in found if not one[1] or one[1] in seen])
-        ]
-        return BindingRisks(answer, len(seen), tuple(risky))
-
-    def _reads(self, row: RiskCheckRow) -> bool:
-        return self.visibility is None or self.visibility.reads(row)
-
-    def _stands(self, risk: _Found, *, alone: bool, compared: bool, seen: Collection[str]) -> bool:
-        """Whether a known risk of a record was not searched for again."""
-        reason, other, _ = risk
-        if reason == Reason.DISAGREES:  # of an owner whose records this caller does not see
-            return self.visibility is not None and other not in seen
-        return not (compared if other else alone)
-
-    def _search(
-        self, alone: Collection[RecordHandle], compared: Collection[str]
-    ) -> list[PruneCandidate]:
-        log = self.runtime.log_of(self.caller)
-        ids = {_id(one): one.handle for one in self.records}
-        counts = log.retrieval_counts(self.key, list(ids)) if compared else {}
-        return find_risks(
-            self.records,
-            now=self.runtime.clock(),
-            alone=alone,
-            compared=compared,
-            secrets_of=lambda text: redact(text)[1],
-            retrievals={
-                ids[name]: RetrievalTally(count=one.times, last_at=one.last_at)
-                for name, one in counts.items()
-            },
+        Raises:
+            Invalid: the caller looks at the past.
+        """
+        alternatives = tuple(self.of_operations(caller, one) for one in chosen.alternatives)
+        plain = dict(chosen) | {"uses": (), "alternatives": alternatives}
+        if not chosen.uses:
+            return chosen if alternatives == chosen.alternatives else Filter(**plain)
+        refuse_past(caller)
+        states = self._states(caller)
+        among, but = None, set[int]()
+        for test in chosen.uses:
+            passes = partial(is_used_as, Filter(uses=(test,)), now=self._runtime.clock())
+            seqs = self._changing(caller, [
+                place for place, known in states.items()
+                if passes(Used(risks=known)) != test.excluded
+            ])  # fmt: skip
+            if test.excluded:
+                but |= seqs
+            else:
+                among = seqs if among is None else among & seqs
+        return LogFilter(
+            **plain, among=None if among is None else tuple(sorted(among)), but=tuple(sorted(but))
         )
 
-    def _store(
-        self,
-        *,
-        changed: Collection[str],
-        gone: Collection[str],
-        found: Mapping[str, Collection[_Found]],
-        states: Mapping[str, str],
-        of: Digests,
-        now: datetime,
-        is_whole: bool,
-    ) -> None:
-        """Store what was found, except of records that have changed meanwhile."""
-        by_id = {_id(one): one for one in self.records}
-        of_binding = company_id, key = self.caller.company_id, self.key
-        place = {"company_id": company_id, "binding_key": key}
-        names, database = sorted(changed), self.runtime.database
-        for start in range(0, len(names) + 1, _STORED_AT_ONCE):
-            with database.write(durable=False) as connection:
-                meanwhile = journal.changed_since(connection, *of_binding, self.seq)
-                part = [one for one in names[start : start + _STORED_AT_ONCE]
-                        if one not in meanwhile]  # fmt: skip
-                rows = [
-                    replace(
-                        risks.unchecked(by_id[name], **place),
-                        text_digest=of.text(by_id[name]),
-                        state_digest=states[name],
-                        checked_at=now,
-                    )
-                    for name in part
-                ]
-                there = [
-                    RiskRow(**place, record_id=name, reason=reason, other_id=other, mark=mark)
-                    for name in part
-                    for reason, other, mark in found[name]
-                ]
-                if start + _STORED_AT_ONCE > len(names):
-                    risks.forget(connection, *of_binding, set(gone) - set(meanwhile))
-                    if is_whole:
-                        rows.append(
-                            RiskCheckRow(
-                                **place,
-                                record_id=of.reader(self.visibility),
-                                text_digest=WHOLE,
-                                state_digest="",
-                                checked_at=now,
-                            )
-                        )
-                risks.store(connection, rows, there)
+    def _states(self, caller: Caller) -> dict[tuple[str, str], frozenset[str] | None]:
+        """Return the value of `Used.risks` of all known records that a caller sees."""
+        visibility = self._runtime.visibility(caller)
+        found: dict[tuple[str, str], frozenset[str] | None] = {}
+        with self._runtime.database.read() as database:
+            for key in {one.binding_key for one in risks.counts(database, caller.company_id)[0]}:
+                known = by_record(risks.of_binding(database, caller.company_id, key), visibility)
+                for name, row in risks.checks(database, caller.company_id, key).items():
+                    if row.text_digest == WHOLE or not (
+                        visibility is None or visibility.reads(row)
+                    ):
+                        continue
+                    mark = RiskMark(checked=row.checked_at is not None, risks=known[name])
+                    found[key, name] = mark.states
+        return found
+
+    def _changing(self, caller: Caller, places: Iterable[tuple[str, str]]) -> set[int]:
+        """Return the `seq` of the operations that wrote or changed records."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for key, name in places:
+            names[key].append(name)
+        log = self._runtime.log_of(caller)
+        return set[int]().union(*(log.mutations(key, some) for key, some in names.items()))
 
 
-def _is_fresh(row: RiskCheckRow | None, state: str) -> bool:
-    return row is not None and row.checked_at is not None and row.state_digest == state
-
-
-def _stored(
-    database: DatabaseConnection, company_id: str, binding_key: str
-) -> defaultdict[str, set[_Found]]:
-    found: defaultdict[str, set[_Found]] = defaultdict(set)
-    for one in risks.of_binding(database, company_id, binding_key):
-        found[one.record_id].add((one.reason, one.other_id, one.mark))
-    return found
-
-
-def _id(one: Record | str) -> str:
-    return one if isinstance(one, str) else _name(one.handle)
-
-
-def _name(handle: RecordHandle) -> str:
-    return handle.provider_record_id
+def id_of(one: Record | str) -> str:
+    """Return the id of a record."""
+    return one if isinstance(one, str) else one.handle.provider_record_id
 
 
 def may_know(risk: KnownRisk, visibility: Visibility | None) -> bool:
@@ -474,10 +309,10 @@ def by_record(
     for one in known:
         if may_know(one, visibility):
             found[one.record_id].append((one.reason, one.other_id, one.mark, one.dismissed))
-    return defaultdict(tuple, {name: _risks(some) for name, some in found.items()})
+    return defaultdict(tuple, {name: risks_of(some) for name, some in found.items()})
 
 
-def _risks(found: Iterable[tuple[str, str, str, bool]]) -> tuple[FoundRisk, ...]:
+def risks_of(found: Iterable[tuple[str, str, str, bool]]) -> tuple[FoundRisk, ...]:
     """Return risks, one a reason and mark, the dismissed ones last."""
     others: dict[tuple[bool, int, str, str], list[str]] = defaultdict(list)
     for reason, other, mark, dismissed in sorted(found):

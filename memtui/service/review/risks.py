@@ -8,20 +8,19 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import cast
 
-from memtui.contract import RISKS, Filter, Invalid, NotFound, OperationType, Scope, owner_scope
+from memtui.contract import RISKS, Filter, NotFound, OperationType, Scope, owner_scope
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.review.known_risks import (
-    WITHIN_MS,
-    BindingRisks,
-    KnownRisks,
     RiskFigures,
     RiskyRecord,
     by_record,
     digests,
     figures_of,
     may_know,
+    refuse_past,
 )
+from memtui.service.review.risk_checks import WITHIN_MS, BindingRisks, RiskChecks
 from memtui.service.runtime import to_its_end
 from memtui.service.visibility import Caller, readable
 from memtui.store import risks, settings, statements
@@ -47,7 +46,7 @@ class RisksAnswer(OutcomesAnswer):
         return (*failed, *capped, *(one.sentence() for one in self.problems))
 
 
-class Risks(KnownRisks):
+class Risks(RiskChecks):
     """Counts, finds and dismisses the risks of all bindings."""
 
     async def figures(self, caller: Caller, binding_key: str | None = None) -> RiskFigures:
@@ -83,8 +82,7 @@ class Risks(KnownRisks):
             Invalid: the caller looks at the past.
             NotFound: there is no such binding that is enabled.
         """
-        if caller.as_of is not None:
-            raise Invalid("Risks are known of the present only; go back to now first.")
+        refuse_past(caller)
         asked = await self._runtime.module(Everywhere).begin(caller, WITHIN_MS, seen_only=True)
         asked.keep(Filter(binding_key=binding_key))
         found: dict[str, BindingRisks] = {}
