@@ -327,7 +327,7 @@ def test_one_of_each_takes_no_more_files_than_promised_and_works(tmp_path: Path)
     install(copy)
     places = f"{copy}{os.pathsep}{REPOSITORY}"
     own = os.environ | {"PYTHONPATH": places, "MEMTUI_HOME": str(tmp_path / "home")}
-    for module in ("memtui.store.generate", "tests.test_adding"):
+    for module in ("tools.generate", "tests.test_adding"):
         done = subprocess.run(
             [sys.executable, "-m", module],
             cwd=copy,
@@ -436,7 +436,7 @@ def text_of(widgets: Iterable[Any]) -> str:
 
 def prove_pages() -> None:
     """Make the pages anew, and find there what was added."""
-    from memtui.channels.cli.reference import PAGES, write
+    from tools.reference import PAGES, write
 
     docs = Path("docs")
     write(docs)

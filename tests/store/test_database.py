@@ -17,11 +17,12 @@ from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from memtui.contract import Invalid, OperationType, Unavailable
-from memtui.store import bindings, generate, rows, statements
+from memtui.store import bindings, rows, statements
 from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision, stored
 from memtui.store.rows import CompanyRow
 from tests.databases import ON_BOTH
 from tests.processes import prepared_processes
+from tools import generate
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -33,7 +34,7 @@ def test_the_head_is_alembics_head() -> None:
 
 
 def test_rows_and_schema_are_made_from_the_tables() -> None:
-    made = "python -m memtui.store.generate"
+    made = "python -m tools.generate"
     assert Path(str(rows.__file__)).read_text() == generate.rows_source(), f"run {made}"
     schema = Path(str(rows.__file__)).with_name("schema.sql")
     assert schema.read_text() == generate.schema_source(), f"run {made}"

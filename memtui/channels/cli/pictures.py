@@ -1,18 +1,11 @@
-"""Pictures of the screens, made without a terminal, for `memtui views screenshot` and the README.
-
-`python -m memtui.channels.cli.pictures docs/pictures` takes those of the README from the demo.
-"""
+"""Pictures of the screens, made without a terminal."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -20,9 +13,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from memtui.app import MemtuiApp
-from memtui.config import Paths, Settings, find_paths
+from memtui.config import Paths, Settings
 from memtui.contract import Scope, Unavailable
-from memtui.demo.making import build_demo
 from memtui.filters import parse_filter
 from memtui.screens.picture import lines_of, picture_of
 from memtui.screens.state import GoTo, Phase
@@ -57,22 +49,6 @@ class Picture:
     svg: str
     is_whole: bool
     """Whether the screen was complete; False: it was still reading after a minute."""
-
-
-README = {
-    "tour": Shot("records", keys=("f3",)),
-    "bindings": Shot("bindings"),
-    "operations": Shot("operations", filter_line="since:7d type:write"),
-    "query": Shot("records", keys=("f3", "a")),
-    "records": Shot("records", {"project_id": "mech-fighters"}, keys=("g",)),
-    "budget": Shot("budget", {"project_id": "mech-fighters", "subject_id": "ana"}),
-    "prune": Shot("records", keys=("f3", "c")),
-    "analytics": Shot("analytics"),
-}
-"""The pictures of the README by file name, taken from the demo."""
-README_SIZE = (120, 34)
-README_END = datetime(2026, 3, 18, 16, tzinfo=UTC)
-"""End of the README's demo."""
 
 
 async def take(
@@ -162,33 +138,3 @@ def _reads(app: MemtuiApp) -> bool:
     at_work = (one for one in app.workers if one.is_running and not is_talk(one))
     reads = any(not one.group.startswith(_STANDING) for one in at_work)
     return not is_checked or frame.reading or reads
-
-
-def take_readme(paths: Paths) -> dict[str, Picture]:
-    """Return the pictures of the README by file name, from an existing demo."""
-    taken = asyncio.run(
-        take(
-            paths,
-            Settings(timezone="UTC", principal="user:ana"),
-            README.values(),
-            size=README_SIZE,
-            clock=lambda: README_END,
-        )
-    )
-    return dict(zip(README, taken, strict=True))
-
-
-def write_readme(folder: Path) -> None:
-    """Write the pictures of the README, from a demo in a temporary home."""
-    folder = folder.absolute()
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["HOME"] = home  # shown paths begin there, and it has no memories to discover
-        os.chdir(home)
-        paths = find_paths(Path(home, ".local", "share", "memtui", "demo"))
-        build_demo(paths, Settings(), now=README_END)
-        for name, picture in take_readme(paths).items():
-            (folder / f"{name}.svg").write_text(picture.svg, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_readme(Path(sys.argv[1]))

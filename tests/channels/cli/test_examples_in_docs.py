@@ -24,11 +24,11 @@ import duckdb
 import httpx
 import pytest
 
-from memtui.channels.cli.reference import walk
 from memtui.importing.translating import FIELDS
 from tests.channels.cli.conftest import Run
 from tests.demos import Built
 from tests.processes import Forked
+from tools.reference import walk
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -10,8 +10,8 @@ from memtui.actions import ACTIONS
 from memtui.channels.cli.command import LazyGroup
 from memtui.channels.cli.errors import EXIT_CODES
 from memtui.channels.cli.main import BEGIN, COMMANDS, SECTIONS, command_line
-from memtui.channels.cli.reference import MARK, PAGES, renewed, walk, write
 from memtui.config import Settings
+from tools.reference import MARK, PAGES, renewed, walk, write
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -23,7 +23,7 @@ made = cache(renewed)
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_up_to_date(name: str) -> None:
-    """Run `python -m memtui.channels.cli.reference docs` where this fails."""
+    """Run `python -m tools.reference docs` where this fails."""
     assert (DOCS / name).read_text(encoding="utf-8") == made(DOCS, name)
 
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from memtui.channels.cli.pictures import README, README_END, take_readme
 from memtui.config import Paths
 from tests.channels.cli.conftest import Run
 from tests.demos import END
+from tools.pictures import README, README_END, take_readme
 
 REPOSITORY = Path(__file__).parents[3]
 PICTURES = REPOSITORY / "docs" / "pictures"
@@ -101,7 +101,7 @@ def test_the_pictures_of_the_readme_show_the_screens_as_they_are(unread: Paths) 
     assert kept.keys() == taken.keys() == set(README)
     for name, picture in taken.items():
         assert picture.is_whole, f"{name} was still being read"
-        stale = f"{name} is stale: python -m memtui.channels.cli.pictures docs/pictures"
+        stale = f"{name} is stale: python -m tools.pictures docs/pictures"
         assert words_of(picture.svg) == words_of(kept[name]), stale
         assert f"pictures/{name}.svg" in shown
         assert len(kept[name].encode()) < 100_000

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.channels.cli.reference import walk
 from memtui.channels.hooks.calls import MOST_CHARACTERS, Moment, read_call
 from memtui.channels.hooks.clients import CLIENTS
 from memtui.config import Settings
+from tools.reference import walk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "hooks.md").read_text(encoding="utf-8")
 

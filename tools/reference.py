@@ -1,4 +1,4 @@
-"""Writes the reference pages from the code: `python -m memtui.channels.cli.reference docs`."""
+"""Writes the reference pages from the code: `python -m tools.reference docs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memtui.channels.cli import command
 from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
 from memtui.channels.cli.main import PROGRAM, SECTIONS, command_line
 
-MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.reference docs -->\n"
+MARK = "<!-- From here on made from the code: python -m tools.reference docs -->\n"
 """The text above this line in a page is written by hand."""
 
 

@@ -1,0 +1,1 @@
+"""What is made from the code for its developers: reference pages, pictures, generated modules."""
