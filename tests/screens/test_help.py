@@ -147,8 +147,16 @@ async def test_the_palette_has_the_actions_of_a_review_and_leads_everywhere_from
             assert review not in app.screen_stack
             await pilot.press("escape")
 
+        # A saved view is shown in place of the review.
+        await pilot.press("4", "V", *"mine", "enter")
+        await until(pilot, lambda: app.state.views)
+        await pilot.press("2", "W")
+        await until(pilot, lambda: isinstance(app.screen, ModalListScreen))
+        await find("view: mine", "View: mine")
+        await until(pilot, lambda: app.current_mode == "records" and app.screen is app.frame)
+
         # A question keeps its place, and says so.
-        await pilot.press("4", "d")
+        await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("ctrl+p")
         await until(pilot, lambda: "Answer this or leave it" in " ".join(toasts(app)))

@@ -180,6 +180,15 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await until(pilot, lambda: len(server.rows) >= 5)
             await pilot.press("a")
             assert "ctrl+c stops it" in toasts(app)[-1]
+
+            # The palette leads elsewhere while it runs, and it goes on below.
+            await pilot.press("ctrl+p", *"everywhere past", "enter")
+            await until(pilot, lambda: "Something still runs here" in toasts(app)[-1])
+            assert app.screen is screen
+            await pilot.press("ctrl+p", *"operations: follow", "enter")
+            await until(pilot, lambda: app.current_mode == "operations")
+            await pilot.press("1")
+            await until(pilot, lambda: app.screen is screen and screen.busy)
             await pilot.press("ctrl+c")
             gate.set()
             await settled(pilot, screen)
