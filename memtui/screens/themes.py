@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.resources import files
 
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -12,87 +14,11 @@ LIGHT = "memtui-light"
 ANSI = "ansi"
 
 
-def own_themes(colours: str | None = "truecolor") -> list[Theme]:
-    """Return memtui's themes for a terminal: "truecolor", "256" or "standard" (16 colours).
+_OWN = tomllib.loads(files("memtui.screens").joinpath("themes.toml").read_text("utf-8"))
 
-    With fewer colours they use only colours of that palette. The nearest ones would be wrong: of
-    16, only greys on black, greys and a yellow on white; of 256, a strong blue and a green for the
-    dark, slightly blue grounds.
-    """
-    dark = Theme(
-        name=DEFAULT,
-        primary="#7aa2f7",
-        secondary="#7dcfff",
-        accent="#e0af68",
-        warning="#e0af68",
-        error="#f7768e",
-        success="#9ece6a",
-        foreground="#c8d0e8",
-        background="#15171f",
-        surface="#1b1e29",
-        panel="#262a38",
-        dark=True,
-        variables=_chosen("#28324c", "#ffffff", "#465678"),
-    )
-    light = Theme(
-        name=LIGHT,
-        primary="#2e5cb8",
-        secondary="#0f7f9c",
-        accent="#8f5a00",
-        warning="#8f5a00",
-        error="#b3243c",
-        success="#3c7a1e",
-        foreground="#23283a",
-        background="#fafafc",
-        surface="#f0f1f6",
-        panel="#e4e7f0",
-        dark=False,
-        variables=_chosen("#dbe5fa", "#10131c", "#cfdcf7"),
-    )
-    if colours == "256":
-        dark = replace(
-            dark,
-            foreground="#d0d0d0",
-            background="#121212",
-            surface="#1c1c1c",
-            panel="#303030",
-            variables=_chosen("#005f87", "#ffffff", "#5f5f87"),
-        )
-        light = replace(
-            light,
-            foreground="#262626",
-            background="#ffffff",
-            surface="#f3f3f3",
-            panel="#ebebeb",
-            variables=_chosen("#afd7ff", "#000000", "#afd7ff"),
-        )
-    elif colours == "standard":
-        dark = replace(
-            dark,
-            primary="#5555ff",
-            accent="#ffff55",
-            warning="#ffff55",
-            error="#ff5555",
-            success="#55ff55",
-            foreground="#ffffff",
-            background="#000000",
-            surface="#000000",
-            panel="#000000",
-            variables=_chosen("#0000aa", "#ffffff", "#0000aa"),
-        )
-        light = replace(
-            light,
-            primary="#0000aa",
-            accent="#aa00aa",
-            warning="#aa00aa",
-            error="#aa0000",
-            success="#0000aa",
-            foreground="#000000",
-            background="#ffffff",
-            surface="#ffffff",
-            panel="#ffffff",
-            variables=_chosen("#000000", "#ffffff", "#000000"),
-        )
+
+def own_themes(colours: str | None = "truecolor") -> list[Theme]:
+    """Return memtui's themes for a terminal: "truecolor", "256" or "standard" (16 colours)."""
     plain = BUILTIN_THEMES["ansi-dark"]
     ansi = replace(
         plain,
@@ -103,17 +29,21 @@ def own_themes(colours: str | None = "truecolor") -> list[Theme]:
         # A selection is drawn reversed: black would be drawn on black.
         variables={**plain.variables, "input-selection-foreground": "ansi_default"},
     )
-    return [dark, light, ansi]
+    return [*(_own_theme(name, colours) for name in (DEFAULT, LIGHT)), ansi]
 
 
-def _chosen(background: str, foreground: str, selection: str) -> dict[str, str]:
-    """Return the colours of the chosen row and of selected text."""
-    return {
+def _own_theme(name: str, colours: str | None) -> Theme:
+    """Return one theme of `themes.toml`."""
+    fields = _OWN[name] | _OWN[name].get(colours, {})
+    background, foreground, selection = fields["chosen"]
+    chosen = {
         "block-cursor-background": background,
         "block-cursor-blurred-background": background,
         "block-cursor-foreground": foreground,
         "input-selection-background": selection,
     }
+    own = {key: value for key, value in fields.items() if key not in {"256", "standard", "chosen"}}
+    return Theme(name=name, variables=chosen, **own)
 
 
 def own_variables(
