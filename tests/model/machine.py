@@ -22,6 +22,9 @@ whos = st.sampled_from(("ana", "ana", "ana", *PEOPLE))
 issues = st.sampled_from((None, "I-1", "I-2"))
 everywhere = st.sampled_from(tuple(PLACES))
 companies = st.sampled_from(tuple(BINDINGS))
+TARGETS = (("company", ""), ("agent", "coding"), ("agent", "scout"), ("project", "web"),
+           ("binding", "one"))  # fmt: skip
+ACTIONS = ("warn", "no-search", "read-only", "read-only", "refuse", "refuse")
 
 
 def maybe(*values: Any) -> st.SearchStrategy[Any]:
@@ -70,7 +73,8 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         def write(self, **asked: Any) -> None:
             self.world.write(**asked)
 
-        @rule(at=placed, nth=nths, who=whos, issue=issues, stale=st.booleans(), **changed)
+        @rule(at=placed, nth=nths, who=whos, issue=issues, stale=st.booleans(),
+              place=maybe(*PLACES), **changed)  # fmt: skip
         def correct(self, **asked: Any) -> None:
             self.world.correct(**asked)
 
@@ -79,7 +83,7 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         def forget(self, **asked: Any) -> None:
             self.world.forget(**asked)
 
-        @rule(company=companies, nth=st.integers(0, 3), part=st.booleans())
+        @rule(company=companies, nth=st.integers(0, 3), part=st.lists(nths, max_size=2))
         def undo(self, **asked: Any) -> None:
             self.world.undo(**asked)
 
@@ -100,6 +104,28 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         @rule(company=companies, binding=st.sampled_from(("one", "two")))
         def review(self, **asked: Any) -> None:
             self.world.review(**asked)
+
+        @rule(company=companies, of=st.sampled_from(TARGETS), most=maybe(1, 100, 1_000),
+              period=st.sampled_from(("day", "month")), action=st.sampled_from(ACTIONS),
+              who=st.sampled_from(("ana", "ana", "cy", "scout")))  # fmt: skip
+        def limit(self, company: str, of: tuple[str, str], **asked: Any) -> None:
+            self.world.limit(company, *of, **asked)
+
+        @rule(at=placed, place=everywhere, tokens=st.sampled_from((60, 600)), who=whos)
+        def spend(self, **asked: Any) -> None:
+            self.world.spend(**asked)
+
+        @rule(company=companies)
+        def agree_by_two(self, company: str) -> None:
+            self.world.agree_by_two(company)
+
+        @rule(at=placed, who=st.sampled_from(("ana", "zed", "scout")))
+        def capture(self, **asked: Any) -> None:
+            self.world.capture(**asked)
+
+        @rule(company=companies, nth=st.integers(0, 3), who=st.sampled_from(("ana", "zed", "bo")))
+        def undo_setting(self, **asked: Any) -> None:
+            self.world.undo_setting(**asked)
 
         @rule(company=companies, nth=nths, who=whos,
               how=st.sampled_from(("accept", "accept", "refuse", *TEXTS[2:4])))  # fmt: skip

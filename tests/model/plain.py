@@ -7,8 +7,8 @@ and a list of what was done. It knows no provider, database, thread or cache.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,10 @@ from memtui.contract import Record, Scope, SourceRef, WriteRequest, owner_of, ow
 Key = tuple[str, str]
 """A binding's key, and a record's id there: two bindings may hold equal ids."""
 State = dict[Key, Record]
+Place = tuple[str, ...]
+"""A setting: `("limit", "project", "web", "day")`, `("binding", "one")`, `("pending", ID)`."""
+Settings = dict[Place, tuple[Any, Any]]
+"""Settings before and after a change; None: there is none."""
 
 FIELDS = (
     "text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at", "created_at",
@@ -24,6 +28,15 @@ FIELDS = (
 )  # fmt: skip
 """What is compared of a record: all but its revision, its place and the time of its last change."""
 MANAGERS = ("owner", "admin")
+GATED = ("binding", "member", "company")
+"""The settings of which a second person has to say yes to a change."""
+_REFUSED = {
+    "warn": set[str](), "no-search": {"query"}, "read-only": {"write", "correct"},
+    "refuse": {"query", "write", "correct", "context"},
+}  # fmt: skip
+"""What each action of a passed limit refuses."""
+_OF_AGENTS = {"browse", "get", "history"}
+"""What `refuse` refuses agents besides."""
 
 
 def told(record: Record | None) -> dict[str, object] | None:
@@ -62,6 +75,10 @@ class Who:
     def is_agent(self) -> bool:
         return self.principal.startswith("agent:")
 
+    @property
+    def agent(self) -> str | None:
+        return self.principal.removeprefix("agent:") if self.is_agent else None
+
 
 @dataclass
 class Operation:
@@ -77,8 +94,8 @@ class Operation:
     ids: list[str] = field(default_factory=list)
     steps: dict[Key, tuple[Record | None, Record | None]] = field(default_factory=dict)
     undoes: Operation | None = None
-    setting: bool = False
-    """Whether it changed the company's own settings, or the queue for review."""
+    settings: Settings = field(default_factory=dict)
+    """What it changed of the company's own settings, and of the queue for review."""
     erased: bool = False
     """Whether a purge took values out of it."""
     id: str = ""
@@ -102,6 +119,25 @@ class Waiting:
 
 
 @dataclass
+class Proposal:
+    """A change of settings that a second person has to say yes to."""
+
+    settings: Settings
+    undoes: Operation | None
+
+
+@dataclass
+class Spent:
+    """The tokens of one operation."""
+
+    at: datetime
+    tokens: int
+    binding: str
+    scope: Scope
+    who: Who
+
+
+@dataclass
 class Company:
     """All that one company has."""
 
@@ -111,10 +147,14 @@ class Company:
     past: list[tuple[datetime, State]] = field(default_factory=list)
     log: list[Operation] = field(default_factory=list)
     queue: list[Waiting] = field(default_factory=list)
-    reviewed: dict[str, str] = field(default_factory=dict)
-    """The bindings where what agents ask for waits, and the word that it then says."""
+    settings: dict[Place, Any] = field(default_factory=dict)
+    """Of a limit: the most tokens, and what is refused then. Of a binding: the word that agents'
+    requests have to say to wait (None: none waits), and whether it takes in comments."""
+    spending: list[Spent] = field(default_factory=list)
     since: datetime | None = None
     """From when on each change is known: not what a sync or a migration did before."""
+    second_yes: bool = False
+    """Whether a second person has to say yes to what changes bindings or members."""
     synced: Counter[tuple[object, ...]] | None = field(default_factory=Counter)
     """What two bindings both said when they were last in sync; None where that is not foretold."""
     purged: set[Key] = field(default_factory=set)
@@ -173,14 +213,98 @@ class Company:
 
     def undone(self, done: Operation) -> bool:
         """Whether something has taken an operation back that was not taken back itself."""
-        return bool(done.steps) and not self.left(done)
+        if not done.steps:
+            return any(one.undoes is done and not self.undone(one) for one in self.log)
+        return not self.left(done)
 
     def left(self, done: Operation) -> list[Key]:
         """The records that an operation changed and nothing has taken back since."""
         back = {key for one in self.log if one.undoes is done for key in self.left(one)}
         return [key for key in done.steps if key not in back]
 
+    # Settings
+
+    def state(self, place: Place) -> Any:
+        """How a setting is; None: it is not there."""
+        if place[0] == "pending":
+            return next((replace(one) for one in self.queue if one.id == place[1]), None)
+        return self.settings.get(place, (None, False) if place[0] == "binding" else None)
+
+    def change(self, done: Operation, changes: Settings) -> None:
+        """Change settings, as an operation did."""
+        done.settings = changes
+        for place, (_, after) in changes.items():
+            if place[0] == "pending":
+                self.queue = [one for one in self.queue if one.id != place[1]]
+                self.queue += [replace(after)] if after else []
+            else:
+                self.settings[place] = after
+        self.second_yes = self.settings.get(("company",), False)
+
+    def limits(self) -> dict[Place, tuple[int, str]]:
+        """The limits that there are."""
+        return {place: one for place, one in self.settings.items() if place[0] == "limit" and one}
+
+    def spent(self, limit: Place, now: datetime) -> int:
+        """The tokens that a limit's target has spent in this day or month."""
+        _, target, name, period = limit
+        length = len("2026-03-28" if period == "day" else "2026-03")
+        of: Callable[[Spent], set[str | None]] = {
+            "company": lambda one: {""}, "binding": lambda one: {one.binding},
+            "project": lambda one: {one.scope.project_id},
+            "agent": lambda one: {one.who.agent, one.scope.agent_id},
+        }[target]  # fmt: skip
+        return sum(
+            one.tokens
+            for one in self.spending
+            if name in of(one)
+            and str(one.at.astimezone())[:length] == str(now.astimezone())[:length]
+        )
+
+    def stops(
+        self, what: str, who: Who, scopes: Iterable[Scope], binding: str, now: datetime,
+        *, asker: Who | None = None,
+    ) -> bool:  # fmt: skip
+        """Whether a passed limit refuses something in one of the scopes, asked for by an agent."""
+        scopes = list(scopes)
+        of_agents = _OF_AGENTS if who.is_agent else set()
+        concerned: dict[str, set[str | None]] = {
+            "company": {""}, "binding": {binding}, "project": {one.project_id for one in scopes},
+            "agent": {who.agent, asker.agent if asker else None, *(one.agent_id for one in scopes)},
+        }  # fmt: skip
+        return any(
+            what in _REFUSED[action] | (of_agents if action == "refuse" else set())
+            and limit[2] in concerned[limit[1]]
+            and self.spent(limit, now) > most
+            for limit, (most, action) in self.limits().items()
+        )
+
     # Who may do what (seed 004 §6.5), and what one sees (seed 001)
+
+    def manages(self, who: Who) -> bool:
+        """Whether somebody is an owner or admin of the whole company."""
+        roles = self.roles(who)
+        return not self.members or any(one.role in MANAGERS and not one.project for one in roles)
+
+    def configures(self, who: Who) -> bool:
+        """Whether somebody may change settings: no agent where agents' requests wait."""
+        reviewed = any(
+            place[0] == "binding" and one[0] is not None for place, one in self.settings.items()
+        )
+        return self.manages(who) and not (who.is_agent and reviewed)
+
+    def decides(self, who: Who, one: Waiting) -> bool:
+        """Whether somebody may decide on what waits."""
+        if who.is_agent or one.type == "configure":
+            return not who.is_agent and self.manages(who)
+        action = "add" if one.type == "write" else "delete"
+        return all(self.may(who, action, owner) for owner in one.owners)
+
+    def knows_of(self, who: Who, one: Waiting) -> bool:
+        """Whether somebody sees what waits."""
+        if who.is_agent or one.type == "configure":
+            return not who.is_agent and self.manages(who)
+        return all(self.reads(who, owner) for owner in one.owners)
 
     def roles(self, who: Who) -> list[Member]:
         return [one for one in self.members if one.person == who.person]
@@ -190,7 +314,7 @@ class Company:
         if not self.members:
             return True
         roles = self.roles(who)
-        manages = any(one.role in MANAGERS and not one.project for one in roles)
+        manages = self.manages(who)
         if not roles:
             return False
         if not (scope.project_id or scope.subject_id):
@@ -226,8 +350,7 @@ class Company:
         scope = done.scope
         own = any(one.subject == scope.subject_id for one in roles)
         if not scope.project_id:
-            manages = any(one.role in MANAGERS and not one.project for one in roles)
-            return own if scope.subject_id else manages
+            return own if scope.subject_id else self.manages(who)
         member = any(one.project in (None, scope.project_id) for one in roles)
         return member and (not scope.subject_id or own or done.type == "write")
 
@@ -269,9 +392,10 @@ def in_folders(asked: Scope, owner: Scope) -> bool:
     return bool(asked.project_id or asked.agent_id) and not (project or user or agent)
 
 
-def by_owner(asked: Scope, owner: Scope) -> bool:
-    """The vault's rule, where a record is kept with its owner alone."""
-    return in_folders(asked, owner_scope(owner))
+def by_namespace(asked: Scope, owner: Scope) -> bool:
+    """The plugin's rule: a record is kept with its owner alone, and a user sees the company's."""
+    own = owner_scope(owner)
+    return in_folders(asked, own) or not (own.project_id or own.subject_id or own.agent_id)
 
 
 def exactly(asked: Scope, owner: Scope) -> bool:

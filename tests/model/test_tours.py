@@ -31,7 +31,7 @@ def second_of_each(world: World) -> None:
     world.correct(ONE, 0, topic="Style")
     world.forget(ONE, [0, 1, 3, 4, 5], place="company")
     world.wait(1)
-    world.undo("acme", part=True)
+    world.undo("acme", part=[0])
     world.check()
     world.undo("acme", 1)
     world.undo("acme", 1)
@@ -108,6 +108,107 @@ def rules_read_tags(world: World) -> None:
     world.check_queue("bolt")
 
 
+def limited(world: World) -> None:
+    """Whom a passed limit stops, by which scope whoever asks, and until when."""
+    for at in (ONE, OPEN):
+        world.write(at, "web", "We deploy from main")
+        world.write(at, "api", "Tabs, not spaces")
+    world.review("bolt", "one", text="Fridays")
+    world.write(OPEN, "web", "Never on Fridays", who="coding")
+    world.write(OPEN, "api", "Always on Fridays", who="coding")
+    world.limit("acme", "project", "web", 100, action="read-only")
+    world.limit("bolt", "agent", "coding", 100, action="refuse", period="month")
+    world.limit("acme", "company", "", 5_000, action="no-search", who="cy")
+    world.limit("acme", "company", "", 5_000, action="no-search")
+    world.limit("acme", "company", "", 900, action="warn", who="scout")
+    world.spend(ONE, "web", 60, who="cy")
+    world.spend(OPEN, "api", 60, who="coding")
+    world.check()
+    world.spend(ONE, "web", 60, who="ana")
+    world.spend(OPEN, "agent coding", 60, who="cy")
+    for place in (None, "company", "api"):
+        world.correct(ONE, 0, text="Always from main", place=place)
+        world.correct(ONE, 0, text="Always from main", place=place, who="scout", stale=True)
+    world.write(ONE, "web", "port: 5432", who="bo")
+    world.decide("bolt", 0, "accept")
+    world.decide("bolt", 1, "refuse")
+    world.spend(OPEN, "company", 60, who="coding")
+    world.check()
+    world.forget(ONE, [0], place="company")
+    world.undo("acme")
+    world.spend(ONE, "company", 6_000)
+    world.spend(ONE, "company", 60)
+    world.check()
+    world.limit("acme", "project", "web", None)
+    world.correct(ONE, 0, text="Always from main", place="company")
+    world.undo_setting("acme")
+    world.correct(ONE, 0, text="Never from main", place="company")
+    world.wait(24)
+    world.correct(ONE, 0, text="Never from main", place="company")
+    world.spend(OPEN, "web", 60, who="coding")
+    world.wait(24 * 7)
+    world.decide("bolt", 0, "accept")
+    world.check()
+    world.undo("bolt")
+    world.check_queue("bolt")
+    world.undo("bolt")
+    world.check()
+
+
+def agreed_by_two(world: World) -> None:
+    """A change of a binding is proposed, accepted, refused, withdrawn, and taken back by two."""
+    world.capture(ONE)
+    world.agree_by_two("bolt")
+    world.agree_by_two("acme")
+    for who in ("ana", "scout", "zed", "cy"):
+        world.capture(ONE, who=who)
+    world.review("acme", "two")
+    world.capture(TWO, who="zed")
+    world.check()
+    for who in ("ana", "bo", "scout", "zed"):
+        world.decide("acme", 0, "accept", who=who)
+    world.capture(TWO, who="scout")
+    world.check()
+    world.decide("acme", 0, "accept", who="ana")
+    world.decide("acme", 0, "accept", who="zed")
+    world.decide("acme", 0, "refuse", who="ana")
+    world.undo_setting("acme", who="zed")
+    world.decide("acme", 0, "refuse", who="zed")
+    world.check()
+    world.undo_setting("acme", 1, who="zed")
+    world.undo_setting("acme", 2, who="ana")
+    world.undo_setting("acme", 2, who="zed")
+    world.check()
+    world.decide("acme", 0, "accept", who="zed")
+    world.decide("acme", 0, "accept", who="ana")
+    world.check()
+
+
+def undone_in_parts(world: World) -> None:
+    """Some records of an operation, the rest of it, and each of both again."""
+    for at in (ONE, OPEN):
+        for place in ("web", "api", "user ana", "web", "api"):
+            world.write(at, place, "Never on Fridays", tags=("a",))
+        world.wait(1)
+        world.forget(at, [0, 1, 2, 3, 4], place="company")
+        world.undo(at[0], part=[1, 3])
+        world.check()
+        world.undo(at[0], 1, part=[0])
+        world.undo(at[0], 1, part=[1])
+        world.undo(at[0], 3)
+        world.undo(at[0], 4)
+        world.check()
+    world.review("bolt", "one")
+    world.forget(OPEN, [0, 1], who="scout", place="company")
+    world.decide("bolt", 0, "accept")
+    world.undo("bolt", part=[0])
+    world.check_queue("bolt")
+    world.undo("bolt", 1, part=[0])
+    world.check()
+    world.undo("bolt", part=[0])
+    world.check()
+
+
 def purged(world: World, *, is_sealed: bool = False) -> None:
     """Nothing is left of a user, a record and a project: not of the second one of each either."""
     for number in range(5):
@@ -159,7 +260,7 @@ def kept_in_sync(world: World) -> None:
 
 TOURS: list[Tour] = [
     second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags,
-    kept_in_sync, purged,
+    kept_in_sync, purged, limited, agreed_by_two, undone_in_parts,
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)
 """Its tours take the longest."""

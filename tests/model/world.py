@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from memtui.config import find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
@@ -34,6 +36,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    Usage,
     WriteRequest,
     owner_of,
     owner_scope,
@@ -42,10 +45,11 @@ from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.moving import apply
 from memtui.migration.syncing import resolve, sync
 from memtui.service import Caller, MemoryService, open_service
-from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
+from memtui.service.answers import Capture, MutationAnswer, ReviewRule, RuleAction, RuleTest
 from memtui.service.context.contexts import ContextAnswer, ContextRequest
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.runtime import SETUP_CHANNEL
+from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 from memtui.service.visibility import Membership, Role, without_prefix
 from memtui.store.operation import APP_CHANNEL
 from memtui.threads import LooseThreads
@@ -53,14 +57,18 @@ from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.model.plain import (
     FIELDS,
+    GATED,
     Company,
     Key,
     Member,
     Operation,
+    Proposal,
     Sees,
+    Settings,
+    Spent,
     Waiting,
     Who,
-    by_owner,
+    by_namespace,
     exactly,
     holds,
     in_folders,
@@ -185,7 +193,7 @@ PROVIDERS = {
             takes=frozenset({"topic", "tags"}),
         ),
         Provider(
-            "plugin-v1", by_owner, by_owner, hides_expired=True,
+            "plugin-v1", by_namespace, by_namespace, hides_expired=True,
             serve=lambda now: serve(talk(Reference(now))),
         ),
         Provider(
@@ -262,8 +270,8 @@ def fail(what: str) -> NoReturn:
     raise AssertionError(what)
 
 
-class Refused(NamedTuple):
-    """The answer of a refusal."""
+class Done(NamedTuple):
+    """The answer of a change that has none of its own."""
 
     operation_id: str
 
@@ -379,9 +387,13 @@ class World:
         )  # fmt: skip
         done = self._done(here, "write", who, binding, scope, request.source)
         refused, why = not here.may(PEOPLE[who], "add", scope), ""
+        refused = refused or here.stops("write", PEOPLE[who], [scope], binding, self.now)
         standing = here.standing(request, binding, self.now) if kind == "fact" else []
         if not refused and standing:
-            refused = not all(here.may(PEOPLE[who], "delete", one.scope) for one in standing)
+            owners = [one.scope for one in standing]
+            refused = here.stops("write", PEOPLE[who], owners, binding, self.now) or not all(
+                here.may(PEOPLE[who], "delete", one) for one in owners
+            )
             why = "conflict" if len(standing) > 1 and not refused else ""
         work = self.service.write(self.caller(company, who), request)
         answer = self._do(done, refused, work, why)
@@ -405,9 +417,12 @@ class World:
 
     def correct(
         self, at: At, nth: int, *, who: str = "ana", issue: str | None = None,
-        stale: bool = False, **fields: Any,
+        stale: bool = False, place: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """Change fields of one record; `expires` is in hours from now, 0 takes the expiry away."""
+        """Change fields of one record, asked for in its scope or in a place.
+
+        `expires` is in hours from now, 0 takes the expiry away.
+        """
         (company, binding), fields = at, self._given(fields, self.providers[at[1]].corrects)
         here = self.companies[company]
         old = self._nth(here, binding, nth)
@@ -418,18 +433,24 @@ class World:
         if not fields:
             return
         self._set_expiry(fields)
+        asked = scope_of(company, place) if place else self._asked(old)
         request = CorrectRequest.model_validate(
             {
-                "scope": self._asked(old), "handle": old.handle, "binding_key": binding,
+                "scope": asked, "handle": old.handle, "binding_key": binding,
                 "source": source_of(company, issue) if issue else None,
                 "revision": "another" if stale else None, **fields,
             }
         )  # fmt: skip
         done = self._done(here, "correct", who, binding, request.scope, request.source)
-        seen = here.reads(PEOPLE[who], old.scope)
-        refused = not (seen and here.may(PEOPLE[who], "delete", old.scope))
+        gone = self._is_gone(old) or not self.providers[binding].sees(asked, old.scope)
+        scopes = [asked] if gone else [asked, old.scope]
+        seen = gone or here.reads(PEOPLE[who], old.scope)
+        refused = (
+            not (seen and all(here.may(PEOPLE[who], "delete", one) for one in scopes))
+            or here.stops("correct", PEOPLE[who], scopes, binding, self.now)
+        )  # fmt: skip
         why = "conflict" if stale and not refused else ""
-        refused = refused or self._is_gone(old)
+        refused = refused or gone
         answer = self._do(
             done, refused, self.service.correct(self.caller(company, who), request), why
         )
@@ -519,10 +540,10 @@ class World:
             done, {(binding, one.handle.provider_record_id): (one, None) for one in there}
         )
 
-    def undo(self, company: str, nth: int = 0, *, part: bool = False) -> None:
+    def undo(self, company: str, nth: int = 0, *, part: Sequence[int] = ()) -> None:
         """Take back the nth newest change that was not refused, whether or not that can be.
 
-        With `part` only one of its records that were not taken back yet.
+        With `part` only these of its records that were not taken back yet.
         """
         here = self.companies[company]
         changes = [one for one in reversed(here.log) if one.steps]
@@ -531,15 +552,20 @@ class World:
         taken = changes[nth % len(changes)]
         done = self._done(here, "undo", "ana", taken.binding, taken.scope, taken.source)
         left = here.left(taken) or list(taken.steps)
-        if part:  # equal records, numbered by their order, come back together
-            stem = left[0][1].partition("~")[0]
-            left = [one for one in left if one[1].partition("~")[0] == stem]
+        marked = [left[one % len(left)] for one in part]
+        whole = left
+        if part and not (taken.type == "correct" and len(left) > 1):  # two ids of one record
+            # Equal records, numbered by their order, come back together.
+            stems = {name.partition("~")[0] for _, name in marked}
+            left = [one for one in left if one[1].partition("~")[0] in stems]
         steps = {key: taken.steps[key] for key in left}
+        decided = taken.settings if len(left) == len(whole) else {}
         scopes = [one.scope for step in steps.values() for one in step if one]
         why = ""
         if here.undone(taken) or any(
             told(here.records.get(key)) != told(after) for key, (_, after) in steps.items()
-        ):
+        ) or any((here.state(one) is None) != (after is None)
+                 for one, (_, after) in decided.items()):  # fmt: skip
             why = "conflict"
         refused = not all(here.may(PEOPLE["ana"], "delete", one) for one in scopes)
         refused = refused or not here.sees(PEOPLE["ana"], taken)
@@ -547,7 +573,7 @@ class World:
             why = "invalid"
         if refused:
             why = ""
-        records = [record_id for _, record_id in steps] if part else []
+        records = [name for _, name in marked]
         undo = self.service.undo(self.caller(company, "ana"), taken.id, records=records)
         answer = self._do(done, refused, undo, why)
         if answer is None:
@@ -556,18 +582,182 @@ class World:
         for old, new in answer.linked.items():
             here.moved((taken.binding or "", old), (taken.binding or "", new))
         self._changed(done, {key: (after, before) for key, (before, after) in steps.items()})
+        here.change(done, _back(decided))
+
+    def undo_setting(self, company: str, nth: int = 0, *, who: str = "ana") -> None:
+        """Take back the nth newest change of limits, bindings or the queue."""
+        here, person = self.companies[company], PEOPLE[who]
+        changes = [
+            one for one in reversed(here.log) if one.settings and not (one.steps or one.erased)
+            and {place[0] for place in one.settings} <= {"limit", "binding", "pending"}
+        ]  # fmt: skip
+        if not changes or here.purged:
+            return
+        taken = changes[nth % len(changes)]
+        back = _back(taken.settings)
+        done = self._done(here, "undo", who, taken.binding, taken.scope, taken.source)
+        waiting = [one or other for (kind, *_), (one, other) in back.items() if kind == "pending"]
+        may = (
+            all(here.decides(person, one) for one in waiting)
+            if waiting
+            else here.configures(person)
+        )
+        undone, sees = here.undone(taken), here.sees(person, taken)
+        refused = not sees or not (undone or may)
+        changed = undone or any(here.state(place) != before for place, (before, _) in back.items())
+        why = "conflict" if changed and not refused else ""
+        work = self.service.undo(self.caller(company, who), taken.id)
+        self._set(done, refused, work, back, why=why, undoes=taken)
+
+    def limit(
+        self, company: str, target: str, name: str, most: int | None, *, period: str = "day",
+        action: str = "refuse", who: str = "ana",
+    ) -> None:  # fmt: skip
+        """Set the most tokens that something may spend, and what is refused then; None: none."""
+        here, person, caller = self.companies[company], PEOPLE[who], self.caller(company, who)
+        place = "limit", target, name, period
+        before, after = here.settings.get(place), (most, action) if most else None
+        acts = before != after and any(one and one[1] != "warn" for one in (before, after))
+        done = self._done(here, "configure", who, None, Scope(company_id=company), None)
+        refused = not here.configures(person) or (person.is_agent and acts)
+        work: Coroutine[Any, Any, object]
+        if most is None:
+            work = self.service.limits.remove(
+                caller, LimitTarget(target), name, period=LimitPeriod(period)
+            )
+            refused = refused or before is None
+        else:
+            work = self.service.limits.set(caller, SpendingLimit.model_validate({
+                "target_type": target, "target_id": name, "measure": LimitMeasure.TOKENS,
+                "amount": most, "period": period, "action": action,
+            }))  # fmt: skip
+        self._set(done, refused, work, {place: (before, after)})
+
+    def spend(self, at: At, place: str, tokens: int, *, who: str = "ana") -> None:
+        """Ask a question, whose answer costs so many tokens."""
+        (company, binding), scope = at, scope_of(at[0], place)
+        here, person = self.companies[company], PEOPLE[who]
+        done = self._done(here, "query", who, binding, scope, None)
+        request = QueryRequest(scope=scope, query="port", binding_key=binding)
+        refused = not here.may(person, "view", scope)
+        refused = refused or here.stops("query", person, [scope], binding, self.now)
+        if self._do(done, refused, self._paid(self.caller(company, who), request, tokens)):
+            here.spending.append(Spent(self.now, tokens, binding, scope, person))
+
+    async def _paid(self, caller: Caller, request: QueryRequest, tokens: int) -> Any:
+        runtime = self.service.runtime
+        routed = await runtime.resolve(caller, request.scope, request.binding_key)
+        adapter = (await runtime.open(routed.binding, company_read_only=False)).adapter
+        query, paid = adapter.query, Usage(provider="a model", input_tokens=tokens)
+
+        async def priced(asked: QueryRequest) -> Any:
+            bundle = await query(asked)
+            return bundle.model_copy(update={"usage": (*bundle.usage, paid)})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(adapter, "query", priced)
+            return await self.service.query(caller, request)
+
+    def agree_by_two(self, company: str) -> None:
+        """Let a second person, who is made an admin, say yes to what changes bindings."""
+        here, caller = self.companies[company], self.caller(company, "ana")
+        if not here.members:  # would close it
+            done = self._done(here, "configure", "ana", None, Scope(company_id=company), None)
+            work = self.service.companies.update(caller, second_yes=True)
+            self._set(done, False, work, {}, why="invalid")
+            return
+        if here.second_yes:
+            return
+        zed = Membership(principal="user:zed", subject_id="zed", role=Role.ADMIN)
+        done = self._done(here, "configure", "ana", None, Scope(company_id=company), None)
+        member = ("member", "zed")
+        self._set(done, False, self.service.members.set(caller, zed), {member: (None, "admin")})
+        here.members.append(Member("user:zed", "admin"))
+        done = self._done(here, "configure", "ana", None, Scope(company_id=company), None)
+        work = self.service.companies.update(caller, second_yes=True)
+        self._set(done, False, work, {("company",): (None, True)})
+
+    def capture(self, at: At, *, who: str = "ana") -> None:
+        """Let a binding take in comments, or no longer."""
+        (company, binding), person = at, PEOPLE[who]
+        here, place = self.companies[company], ("binding", binding)
+        word, on = here.state(place)
+        done = self._done(here, "configure", who, binding, Scope(company_id=company), None)
+        work = self.service.bindings.update(
+            self.caller(company, who), binding, capture={Capture.COMMENTS: not on}
+        )
+        self._set(done, not here.configures(person), work, {place: ((word, on), (word, not on))})
+
+    def _set(
+        self, done: Operation, refused: bool, work: Coroutine[Any, Any, object],
+        changes: Settings, *, why: str = "", undoes: Operation | None = None,
+    ) -> None:  # fmt: skip
+        """Change settings for real; they wait exactly where a second person has to say yes."""
+        here = self.companies[done.scope.company_id]
+        changes = {place: (a, b) for place, (a, b) in changes.items() if a != b}
+        asks = here.second_yes and any(place[0] in GATED for place in changes)
+        if asks and not (refused or why):
+            self._do(done, refused, work, "awaitssecond")
+            self._propose(done, Proposal(changes, undoes))
+        elif self._do(done, refused, self._named(here.name, work), why):
+            here.change(done, changes)
+            done.undoes = undoes
+
+    async def _named(self, company: str, work: Coroutine[Any, Any, object]) -> Done:
+        await work
+        return Done(self._newest(company).operation_id)
+
+    def _propose(self, done: Operation, proposal: Proposal) -> None:
+        """Let a change of settings wait; the same one waits once."""
+        here, newest = self.companies[done.scope.company_id], self._newest(done.scope.company_id)
+        done.status, done.id = "pending", newest.operation_id
+        asked: dict[str, object] = {"settings": proposal.settings}
+        alike = [one for one in here.queue if one.asked == asked]
+        pending_id = newest.request["pending"]
+        same(pending_id, alike[0].id if alike else done.id, "what it waits as")
+        if alike:
+            alike[0].times += 1
+            return
+        [binding] = {place[1] for place in proposal.settings}
+        owner = Scope(company_id=here.name)
+        here.queue.append(
+            Waiting(pending_id, binding, "configure", done.who, asked, proposal, [owner], {})
+        )
+
+    def _decide_settings(self, here: Company, one: Waiting, how: str, who: str) -> None:
+        """Agree to a proposal or refuse it; who made it may withdraw it alone."""
+        caller, person = self.caller(here.name, who), PEOPLE[who]
+        company, refused = Scope(company_id=here.name), not here.decides(person, one)
+        if how == "refuse" or refused:
+            decision = self.service.review.refuse if how == "refuse" else self.service.review.accept
+            done = self._done(here, "review", who, one.binding, company, None)
+            place = "pending", one.id
+            work = decision(caller, one.id)
+            self._set(done, refused, work, {place: (here.state(place), None)})
+            return
+        proposal: Proposal = one.request
+        does = "undo" if proposal.undoes else "configure"
+        done = self._done(here, does, who, one.binding, company, None)
+        is_own = person.person in {one.who.principal, one.who.acts_for}
+        settings = proposal.settings
+        changed = any(here.state(place) != before for place, (before, _) in settings.items())
+        why = "conflict" if changed and not is_own else ""
+        if self._do(done, is_own, self.service.review.accept(caller, one.id), why):
+            here.change(done, settings)
+            done.undoes = proposal.undoes
+            here.queue.remove(one)
 
     def review(self, company: str, binding: str, *, text: str = "") -> None:
         """Let what agents ask a binding for wait for a person, or only what says a text."""
-        here = self.companies[company]
-        if binding in here.reviewed:
+        here, place = self.companies[company], ("binding", binding)
+        word, on = here.state(place)
+        if word is not None:
             return
         test = RuleTest.TEXT if text else RuleTest.ALL
         rule = ReviewRule(action=RuleAction.HOLD, test=test, value=text)
         done = self._done(here, "configure", "ana", binding, Scope(company_id=company), None)
-        self.run(self.service.review.add_rule(self.caller(company, "ana"), binding, rule))
-        done.setting = True
-        here.reviewed[binding] = text
+        work = self.service.review.add_rule(self.caller(company, "ana"), binding, rule)
+        self._set(done, False, work, {place: ((word, on), (text, on))})
 
     def decide(  # noqa: C901 - a refusal, and three sorts of request
         self, company: str, nth: int, how: str, *, who: str = "ana"
@@ -577,16 +767,18 @@ class World:
         if not here.queue:
             return
         one = here.queue[nth % len(here.queue)]
+        if one.type == "configure":
+            self._decide_settings(here, one, how, who)
+            return
         caller, person = self.caller(company, who), PEOPLE[who]
         action = "add" if one.type == "write" else "delete"
-        seen = not person.is_agent and all(here.reads(person, owner) for owner in one.owners)
-        refused = not (seen and all(here.may(person, action, owner) for owner in one.owners))
-        scope = one.owners[0]
+        seen = here.knows_of(person, one)
+        refused = not (seen and here.decides(person, one))
+        scope, place = one.owners[0], ("pending", one.id)
+        decided: Settings = {place: (here.state(place), None)}
         if how == "refuse":
             done = self._done(here, "review", who, one.binding, scope, one.request.source)
-            if self._do(done, refused, self._refuse(caller, one.id)):
-                done.setting = True
-                here.queue.remove(one)
+            self._set(done, refused, self.service.review.refuse(caller, one.id), decided)
             return
         text = None if how == "accept" else how
         if text and not getattr(one.request, "content", getattr(one.request, "text", None)):
@@ -604,12 +796,18 @@ class World:
         ):  # fmt: skip
             here.log.remove(done)
             return
-        refused = refused or not here.may(person, action, one.request.scope)
+        owned = [] if None in now.values() else [then.scope for then in one.base.values()]
+        refused = (
+            refused
+            or not here.may(person, action, one.request.scope)
+            or here.stops(one.type, person, [one.request.scope, *owned], one.binding, self.now,
+                          asker=one.who)
+        )  # fmt: skip
         why = "conflict" if changed and not refused else ""
         answer = self._do(done, refused, self.service.review.accept(caller, one.id, text=text), why)
         if answer is None:
             return
-        here.queue.remove(one)
+        here.change(done, decided)
         steps: dict[Key, tuple[Record | None, Record | None]]
         if one.type == "forget":
             steps = {key: (then, None) for key, then in one.base.items()}
@@ -644,9 +842,6 @@ class World:
         elif old is not None:
             asked = one.request.model_copy(update={"text": text} if text else {})
             same(told(record), self._corrected(old, record, asked), "what was accepted")
-
-    async def _refuse(self, caller: Caller, pending_id: str) -> Refused:
-        return Refused(await self.service.review.refuse(caller, pending_id))
 
     def purge(
         self, company: str, *, at: At | None = None, nth: int = 0, subject: str | None = None,
@@ -703,6 +898,8 @@ class World:
     def migrate(self, company: str) -> None:
         """Move a copy of what the first binding holds into the second; what is there stays."""
         here = self.companies[company]
+        if self._is_limited(here):
+            return
         before = {name: one for (key, name), one in here.records.items() if key == "two"}
         applied = self.run(self._between(company, apply))
         same(applied.failed, 0, "what could not be moved")
@@ -719,6 +916,8 @@ class World:
         Where both changed the first one's version is kept, and deletions pass.
         """
         here = self.companies[company]
+        if self._is_limited(here):
+            return
         sides = [self._common(company, key) for key in BINDINGS[company]]
         synced = self.run(self._between(company, sync))
         wanted = None
@@ -738,6 +937,13 @@ class World:
         same(self._common(company, "two"), here.synced, "two after a sync")
         if wanted is not None:
             same(here.synced, wanted, "both after a sync")
+
+    def _is_limited(self, here: Company) -> bool:
+        """Whether a limit is passed that may refuse a part of what is done to many owners."""
+        return any(
+            action != "warn" and here.spent(limit, self.now) > most
+            for limit, (most, action) in here.limits().items()
+        )
 
     async def _between(self, company: str, work: Callable[[Endpoints, Path], Awaitable[T]]) -> T:
         caller = self.caller(company, "ana")
@@ -761,9 +967,10 @@ class World:
         """Take what two bindings hold as it is: what did it is not one step each."""
         here = self.companies[company]
         here.records = {}
-        for key, who in itertools.product(BINDINGS[company], ("ana", "cy")):  # they see all
+        sees_all = (("ana", "company"), ("cy", "company"), ("cy", "user cy"))
+        for key, (who, place) in itertools.product(BINDINGS[company], sees_all):
             request = BrowseRequest(
-                scope=Scope(company_id=company), binding_key=key, limit=PAGE, expired=True
+                scope=scope_of(company, place), binding_key=key, limit=PAGE, expired=True
             )
             caller = self.caller(company, who, APP_CHANNEL)
             for one in self.run(self._pages(caller, request)) or ():
@@ -779,14 +986,14 @@ class World:
         """Whether a step waits for a person, as it has to where an agent asks and it is said so."""
         here, binding = self.companies[done.scope.company_id], done.binding or ""
         held = answer.pending
-        word = here.reviewed.get(binding) if done.who.is_agent else None
+        word = here.state(("binding", binding))[0] if done.who.is_agent else None
         names = ("content", "text", "title", "summary", "topic", "tags")
         says = [str(getattr(request, name, "")) for name in names]
         waits = word is not None and any(word in one for one in says)
         same(held is not None, waits, "whether it waits")
         if held is None:
             return False
-        done.status, done.setting = "pending", False
+        done.status = "pending"
         owners = list(dict.fromkeys(self._asked(one) for one in changes)) or [
             owner_scope(self.providers[binding].home(request.scope))
         ]
@@ -892,6 +1099,7 @@ class World:
             for place in ("web", "web, cy", "agent coding"):
                 self.check_context(name, place, "cy", "port")
             self.check_queue(name)
+            self.check_limits(name)
             self.check_records(name)
             self.check_log(name)
             if here.purged:
@@ -915,6 +1123,14 @@ class World:
             and holds(one, moment or self.now)
             and (holds(one, self.now) or not self.providers[at[1]].hides_expired)
         }
+
+    def _may(self, what: str, at: At, who: str, scope: Scope) -> bool:
+        """Whether somebody may look at a scope, and no passed limit stops it."""
+        (company, binding), person = at, PEOPLE[who]
+        here = self.companies[company]
+        return here.may(person, "view", scope) and not here.stops(
+            what, person, [scope], binding, self.now
+        )
 
     def _moment(self, hours: int | None, *, just: bool = False) -> datetime | None:
         """Return the moment so many hours ago, or the last one before it; None: now."""
@@ -954,7 +1170,7 @@ class World:
             and (not owned or owner_of(one.scope) in map(owner_of, owned))
         }
         found = self.run(self._pages(self.caller(company, who, APP_CHANNEL), request))
-        allowed = here.may(PEOPLE[who], "view", scope)
+        allowed = self._may("browse", at, who, scope)
         same(found is not None, allowed, "whether the list may be seen")
         if found is None:
             return
@@ -998,9 +1214,9 @@ class World:
         try:
             found = self.run(work).snippets
         except Denied:
-            expect(not here.may(PEOPLE[who], "view", scope), "the query was denied")
+            expect(not self._may("query", at, who, scope), "the query was denied")
             return
-        expect(here.may(PEOPLE[who], "view", scope), "the query was not denied")
+        expect(self._may("query", at, who, scope), "the query was not denied")
         view = self._view(at, scope, who, self.providers[binding].sees, moment)
         owner_set = set(map(owner_of, owned))
         seen = {n: one for n, one in view.items() if not owned or owner_of(one.scope) in owner_set}
@@ -1014,15 +1230,16 @@ class World:
 
     def check_context(self, company: str, place: str, who: str, prompt: str) -> None:
         """Compare what a model is told: the facts of each owner, from what serves that owner."""
-        here, scope = self.companies[company], scope_of(company, place)
+        scope, caller = scope_of(company, place), self.caller(company, who, APP_CHANNEL)
         request = ContextRequest(scope=scope, prompt=prompt, budget=100_000)
-        work = self.service.context(self.caller(company, who, APP_CHANNEL), request)
+        whole = self._serving(company, scope)
+        at, work = (company, whole), self.service.context(caller, request)
         try:
             answer = self.run(work)
         except Denied:
-            expect(not here.may(PEOPLE[who], "view", scope), "the context was denied")
+            expect(not self._may("context", at, who, scope), "the context was denied")
             return
-        expect(here.may(PEOPLE[who], "view", scope), "the context was not denied")
+        expect(self._may("context", at, who, scope), "the context was not denied")
         wanted: dict[str, set[Key]] = {}
         listed: set[Key] = set()
         for section, owner, kind in _parts(scope):
@@ -1041,10 +1258,14 @@ class World:
             }
             for one in answer.sections
         }
-        related = found.pop("related", set())
+        related, searched = found.pop("related", set()), self._may("query", at, who, scope)
+        same("notice" in found, not searched, "whether a context says that nothing was searched")
+        found.pop("notice", None)
         same(found, {name: keys for name, keys in wanted.items() if keys}, "a context")
+        if not searched:
+            same(related, set(), "what was found past a limit")
+            return
         self._check_cut(company, scope, who, prompt, answer)
-        whole = self._serving(company, scope)
         view = self._view((company, whole), scope, who, self.providers[whole].sees)
         mine = {
             (whole, name): one
@@ -1060,12 +1281,12 @@ class World:
     def check_queue(self, company: str) -> None:
         """Compare what waits for review, as each person sees it."""
         here = self.companies[company]
-        for who in ("ana", "bo", "cy") if here.members else ("cy",):
+        for who in ("ana", "bo", "cy", *["zed"] * here.second_yes) if here.members else ("cy",):
             person, caller = PEOPLE[who], self.caller(company, who, APP_CHANNEL)
             wanted = [
                 (one.id, one.binding, one.type, one.who.principal, one.times)
                 for one in here.queue
-                if all(here.reads(person, owner) for owner in one.owners)
+                if here.knows_of(person, one)
             ]
             found = self.run(self.service.review.waiting(caller))
             shown = [
@@ -1074,12 +1295,30 @@ class World:
             ]
             same(sorted(shown), sorted(wanted), f"what waits for {who}")
 
+    def check_limits(self, company: str) -> None:
+        """Compare the limits, and what was spent of each."""
+        here = self.companies[company]
+        found = self.run(self.service.limits.check(self.caller(company, "ana", APP_CHANNEL)))
+        names = [one.target_id if one.target_type != "company" else "" for one in found]
+        shown = {
+            ("limit", one.target_type, name, one.period): (
+                one.amount, one.action, one.spent, one.state == "passed"
+            )
+            for one, name in zip(found, names, strict=True)
+        }  # fmt: skip
+        wanted = {
+            limit: (most, action, spent, spent > most)
+            for limit, (most, action) in here.limits().items()
+            for spent in [here.spent(limit, self.now)]
+        }
+        same(shown, wanted, "the limits")
+
     def check_changes(self, at: At, place: str, who: str, hours: int) -> None:
         """Compare what differs between now and so many hours ago."""
         (company, binding), scope = at, scope_of(at[0], place)
         here, moment = self.companies[company], self.now - timedelta(hours=hours)
         caller = self.caller(company, who, APP_CHANNEL)
-        if not here.may(PEOPLE[who], "view", scope) or not here.knows(moment):
+        if not here.knows(moment):
             return
         lists = self.providers[binding].lists
         before, after = (self._view(at, scope, who, lists, one) for one in (moment, self.now))
@@ -1088,7 +1327,13 @@ class World:
             for name in {*before, *after}
             if _shown(before.get(name)) != _shown(after.get(name))
         }
-        answer = self.run(self.service.past.compare(caller, scope, moment, binding_key=binding))
+        work = self.service.past.compare(caller, scope, moment, binding_key=binding)
+        try:
+            answer = self.run(work)
+        except Denied:
+            expect(not self._may("history", at, who, scope), "the comparison was denied")
+            return
+        expect(self._may("history", at, who, scope), "the comparison was not denied")
         found = {
             tuple(one and one.handle.provider_record_id for one in (each.before, each.after))
             for each in answer.differences
@@ -1227,7 +1472,7 @@ class World:
                 names = {one.provider_record_id for one in found.handles}
                 place = (found.binding_key, names, found.result_count)
                 same(place, (done.binding, set(done.ids), len(done.ids)), f"a {done.type}")
-            if done.status == "ok" and not (done.setting or done.erased):
+            if done.status == "ok" and not (done.settings or done.erased):
                 same(found.source, done.source, f"the source of a {done.type}")
             if done.undoes is not None:
                 same(found.undoes, done.undoes.id, "what was taken back")
@@ -1242,7 +1487,7 @@ class World:
             left = [
                 one.id
                 for one in reversed(seen)
-                if (one.steps or one.setting) and not here.undone(one) and one.undoes is None
+                if (one.steps or one.settings) and not here.undone(one) and one.undoes is None
                 and not one.erased
             ]  # fmt: skip
             found_left = self.run(self.service.undoable(caller, 1000))
@@ -1250,6 +1495,11 @@ class World:
             lasting = {one.id for one in seen if not one.erased}
             found_ids = [one for one in found_ids if one in lasting]
             same(found_ids, left, f"what {who} can undo")
+
+
+def _back(changes: Settings) -> Settings:
+    """Return what takes changes of settings back."""
+    return {place: (after, before) for place, (before, after) in changes.items()}
 
 
 def _shown(record: Record | None) -> object:
