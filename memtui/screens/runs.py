@@ -35,8 +35,6 @@ from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, li
 from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.history.runs import AssembledNow, Run, RunRecord, RunStep

@@ -138,6 +138,3 @@ def _of(one: WriteSource) -> str:
     elif source.kind is SourceKind.MANUAL_NOTE:
         chosen = Filter(source_kind=source.kind, run_id=one.run_id)
     return format_filter(chosen)
-
-
-# How sources read.

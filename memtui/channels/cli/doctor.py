@@ -29,7 +29,6 @@ from memtui.scratch import remove_left_of
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.channels.cli.session import Invocation
     from memtui.config import Paths, Settings
     from memtui.service import BindingHealth, Caller, MemoryService
     from memtui.service.home.backup import Backup

@@ -215,8 +215,6 @@ def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
 
 async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> NoReturn:
     """Print `first`, oldest first, then every new operation, until interrupted."""
-    import asyncio
-
     newest = max((operation.seq for operation in first), default=0)
     await _print_each(session, first)
     while True:
