@@ -128,7 +128,7 @@ async def test_a_conflict_is_resolved_in_the_binding_of_its_record(
     async with running(paths, settings, "records") as (app, pilot):
         await until(pilot, lambda: list(rows(app)) == [": release"])
         await pilot.press("0")
-        await until(pilot, lambda: len(rows(app)) == 3)
+        await until(pilot, lambda: len(rows(app)) == 3 and not app.frame.reading)  # type: ignore[union-attr]
         found: VirtualList[Any] = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
         row = rows(app)["shelf: main"]
         found.go_to(next(i for i, one in found.rows.held() if one.binding_key == "shelf"))
