@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.resources import files
+from pathlib import Path
 
 KEEPS_ORDER = "This list keeps its own order."
 """The reason shown why lists in dialogs cannot be sorted."""
@@ -111,7 +111,7 @@ def _action(
     )
 
 
-_GROUPS = tomllib.loads(files("memtui").joinpath("actions.toml").read_text("utf-8"))
+_GROUPS = tomllib.loads(Path(__file__).with_name("actions.toml").read_text("utf-8"))
 
 SCREENS = tuple(
     ScreenTab(name, tab["number"], tab["title"], tab["short"], tuple(tab["groups"].split()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
+from pathlib import Path
 
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -14,7 +14,7 @@ LIGHT = "memtui-light"
 ANSI = "ansi"
 
 
-_OWN = tomllib.loads(files("memtui.screens").joinpath("themes.toml").read_text("utf-8"))
+_OWN = tomllib.loads(Path(__file__).with_name("themes.toml").read_text("utf-8"))
 
 
 def own_themes(colours: str | None = "truecolor") -> list[Theme]:
