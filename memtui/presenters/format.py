@@ -29,11 +29,20 @@ from memtui.contract import (
 from memtui.store.operation import Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
-    from memtui.service.answers import RetrievalCount, TakenBackBy, Together, UndoCandidate
+    from memtui.service.answers import (
+        CompanyView,
+        RetrievalCount,
+        TakenBackBy,
+        Together,
+        UndoCandidate,
+    )
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
     from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
 
+ABOUT_SECOND_YES = (
+    "Whether a second owner or admin agrees to changes of bindings, targets and members."
+)
 _SPANS = (
     (365 * 86_400, "y"),
     (30 * 86_400, "mo"),
@@ -447,6 +456,11 @@ def _of_nothing(amount: Decimal | None, *, unpriced: bool) -> str:
     if unpriced:
         return "unpriced"
     return "–" if amount is None else "$0.00"
+
+
+def second_yes(company: CompanyView) -> str:
+    """Return what a second person has to agree to; empty: to nothing."""
+    return "on: changes of bindings, targets and members" * company.second_yes
 
 
 def duration(milliseconds: float | None) -> str:

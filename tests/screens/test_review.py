@@ -18,6 +18,7 @@ from memtui.contract import (
     Scope,
     WriteRequest,
 )
+from memtui.presenters.format import ABOUT_SECOND_YES
 from memtui.screens.following import tells_of_review
 from memtui.screens.review import ReviewScreen, rule_words
 from memtui.service import (
@@ -190,7 +191,13 @@ async def test_a_change_of_a_binding_is_agreed_to_by_a_second_person(
 ) -> None:
     for who in ("user:ana", "user:ben"):
         await service.members.set(ANA, Membership(principal=who, role=Role.OWNER))
-    await service.companies.update(ANA, second_yes=True)
+    async with running(paths, settings, "bindings", (120, 40)) as (app, pilot):
+        await shows(pilot, app, "vault·default")
+        await pilot.press("g", "e")
+        await shows(pilot, app, ABOUT_SECOND_YES[:60])
+        await pilot.press("tab", "space", "ctrl+s")
+        await shows(pilot, app, "on: changes of bindings")
+    assert (await service.companies.get(ANA)).second_yes
     ben = settings.model_copy(update={"principal": "user:ben"})
     async with running(paths, ben, "bindings", (120, 40)) as (app, pilot):
         await shows(pilot, app, "vault·default")
@@ -210,4 +217,11 @@ async def test_a_change_of_a_binding_is_agreed_to_by_a_second_person(
         await shows(pilot, app, "+ read_only: true")
         await pilot.press("a")
         await until(pilot, lambda: any("Accepted 1 write" in one for one in toasts(app)))
+        await pilot.press("escape", "g", "e")
+        await shows(pilot, app, ABOUT_SECOND_YES[:60])
+        await pilot.press("tab", "space", "ctrl+s")
+        await until(pilot, lambda: "until another owner or admin accepts it" in str(toasts(app)))
+        await shows(pilot, app, "on: changes of bindings")
     assert [one.read_only for one in await service.bindings.all(ANA)] == [True]
+    [off] = await service.review.waiting(ANA)
+    assert (off.is_own, (await service.companies.get(ANA)).second_yes) == (True, True)

@@ -83,7 +83,7 @@ async def companies_configure(
     *,
     second_yes: Annotated[
         Literal["on", "off"] | None,
-        typer.Option(help="Whether a second owner or admin agrees to changes of bindings."),
+        typer.Option(help=shown.ABOUT_SECOND_YES),
     ] = None,
 ) -> None:
     """Change a company's name, its link templates, and whether changes need a second person.
@@ -117,7 +117,7 @@ def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Itera
             ("id", company.company_id),
             ("name", company.name),
             ("access", "read-only" if company.read_only else "open for changes"),
-            ("second yes", "on: changes of bindings, targets and members" * company.second_yes),
+            ("second yes", shown.second_yes(company)),
             *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
             *more,
         ]

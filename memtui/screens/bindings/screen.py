@@ -566,7 +566,9 @@ class BindingsScreen(MemtuiScreen):
         companies, caller = self.session.service.companies, self.session.caller
         company = await self.wait("reading the company", lambda: companies.get(caller))
         saved = await self.ask(CompanyForm(company, partial(companies.update, caller)))
-        if saved is not None:
+        if isinstance(saved, MemtuiError):
+            self.fail(saved)
+        elif saved is not None:
             self.toast(f"Saved the settings of {saved.name}.")
             self.post_message(ConfigurationChanged())
 

@@ -20,6 +20,7 @@ from memtui.presenters.format import (
     embedding_words,
     exact,
     place_line,
+    second_yes,
     since,
     tokens,
 )
@@ -394,6 +395,7 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
         ("bindings", count(len(view.bindings))),
         *_limit_facts("company", state.scope.company_id, state),
         ("read-only", "yes, every change is refused" if state.read_only else "no"),
+        *([("second yes", words)] if company and (words := second_yes(company)) else []),
     ]
     links = [
         (kind.replace("_", " "), template)
