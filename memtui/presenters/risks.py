@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from memtui.contract import RISKS_BY_SEVERITY
+from memtui.contract import RISKS_BY_SEVERITY, severity_of
+from memtui.presenters import format as fmt
 
 if TYPE_CHECKING:
     from memtui.service.review.known_risks import FoundRisk, RiskFigures, RiskMark
+    from memtui.service.usecases.verdict import MemoryVerdict
 
 WORDS: dict[str, str] = {
     "holds_secret": "holds a secret",
@@ -45,7 +48,13 @@ def sign(mark: RiskMark | None) -> str:
     """Return one character for a list: that of the worst risk, `?` not checked, blank none."""
     if mark is None or not mark.checked:
         return "?"
-    return SIGNS[mark.severity] if mark.severity else ""
+    return sign_of(mark.reasons)
+
+
+def sign_of(reasons: Iterable[str]) -> str:
+    """Return the sign of the worst of some risks; empty: there are none."""
+    severity = severity_of(reasons)
+    return SIGNS[severity] if severity else ""
 
 
 def briefly(mark: RiskMark) -> str:
@@ -76,3 +85,16 @@ def _why(figures: RiskFigures, severity: str) -> str:
     reasons = RISKS_BY_SEVERITY[severity]
     return ", ".join(f"{number:,} {WORDS[one]}" for one, number in figures.by_reason.items()
                      if one in reasons)  # fmt: skip
+
+
+def verdict_words(found: MemoryVerdict, most: int = 1_000) -> str:
+    """Return a verdict in at most `most` characters; empty where that is too few."""
+    cost = f"{fmt.short_money(found.cost_usd, unpriced=found.cost_usd is None)} a session"
+    named = ("dangerous", "contradicting", "doubled", "stale")
+    doubts = ", ".join(f"{number:,} {word}" for word in named if (number := getattr(found, word)))
+    doubts = doubts or "nothing dangerous, contradicting, doubled or stale"
+    much = (
+        f"{fmt.counted(found.records, 'memory', 'memories')}: {fmt.counted(found.tokens, 'token')}"
+    )
+    forms = (f"{much}, {cost}, {doubts}", f"{cost}, {doubts}", doubts)
+    return next((one for one in forms if len(one) <= most), "")

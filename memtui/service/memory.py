@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from memtui.service.operations.namespaces import Namespaces, PluginLedger
     from memtui.service.operations.tags import Tags
     from memtui.service.operations.undo import Undo
+    from memtui.service.review.known_risks import KnownRisks
     from memtui.service.review.limits import Limits
     from memtui.service.review.queue import Review
     from memtui.service.review.risks import Risks
@@ -241,6 +242,8 @@ class MemoryService(Operations):
     """Purges: planned, applied, and by age."""
     review: _Lazy[Review] = _Lazy("review.queue", "Review")
     """Pending writes of agents, decisions, and review rules."""
+    known_risks: _Lazy[KnownRisks] = _Lazy("review.known_risks", "KnownRisks")
+    """What is known of the risks of memories."""
     risks: _Lazy[Risks] = _Lazy("review.risks", "Risks")
     """What is wrong with memories, found ahead of the lists that show it."""
     runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")

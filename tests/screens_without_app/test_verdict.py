@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from memtui.screens.records.view import verdict_words
+from memtui.presenters.risks import verdict_words
 from memtui.service.usecases.verdict import MemoryVerdict
 
 FOUND = MemoryVerdict(1_206, 8_212, Decimal("0.0246"), 1, 0, 12, 340)

@@ -626,7 +626,10 @@ OTHERWISE = {
     "review.may_know": "the service's own, behind undo",
     "risks.figures": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
     "risks.marks": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
-    "risks.passing": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",
+    "known_risks.marks": "is `risks.marks`",
+    "known_risks.passing": "is `risks.passing`",
+    "known_risks.of_operations": "is `risks.of_operations`",
+    "risks.passing": "tells what `risks.marks` does",
     "risks.of_operations": "test_risks: test_nobody_finds_operations_by_the_risks_of_records_that_"
     "they_may_not_see",
     "risks.dismiss": "test_risks: test_nobody_learns_of_records_that_they_may_not_see",

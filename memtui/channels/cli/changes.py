@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.channels.cli.marks import Marks, marks_of
 from memtui.channels.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.channels.cli.output import Dim, Line, columns, table
 from memtui.channels.cli.records import change_of, from_words, say_unknown_owners
@@ -74,7 +75,11 @@ async def changes(
     when = "this week" if (since, until) == (_WEEK, None) else from_then
     first = shown.written_by_agents(wrote, when if until is None else f"{when} to {until}")
     document = {"agents_wrote": wrote, **answer.model_dump(mode="json")}
-    lines = (first, *_differences(session, answer))
+    stored = [(answer.binding_key, one.after) for one in answer.differences if one.after]
+    marks = await marks_of(session, stored)
+    for one, shown_one in zip(answer.differences, document["differences"], strict=True):
+        shown_one["risks"] = marks.risks(answer.binding_key, one.after) if one.after else None
+    lines = (first, *_differences(session, answer, marks))
     session.out.answer(document, lines, _summary(session, answer))
     if not answer.differences and not answer.same:
         await say_unknown_owners(session, whole, answer.binding_key)
@@ -107,15 +112,17 @@ def _when(answer: MomentsAnswer) -> str:
     return f"{shown.counted(len(answer.days), 'day')} with changes in {answer.binding_key}."
 
 
-def _differences(session: Session, answer: CompareAnswer) -> Iterator[Line]:
+def _differences(session: Session, answer: CompareAnswer, marks: Marks) -> Iterator[Line]:
     for one in answer.differences:
-        yield from _difference(session, one)
+        mark = marks.briefly(answer.binding_key, one.after) if one.after else ""
+        yield from _difference(session, one, mark)
 
 
-def _difference(session: Session, one: Difference) -> Iterator[Line]:
+def _difference(session: Session, one: Difference, mark: str) -> Iterator[Line]:
     record = one.after or one.before
     if record is not None:
-        yield Dim(f"{one.kind}  {record.handle.provider_record_id}")
+        name = record.handle.provider_record_id
+        yield Dim("  ".join(part for part in (one.kind, name, mark) if part))
     yield from change_of(one.before, one.after)
     for operation in one.operations:
         yield Dim(

@@ -20,6 +20,7 @@ from memtui.channels.cli.forget import (
     not_forgotten,
 )
 from memtui.channels.cli.input import confirm_name
+from memtui.channels.cli.marks import marks_of
 from memtui.channels.cli.notes import correct, corrected, note, store
 from memtui.channels.cli.options import (
     AsOf,
@@ -92,9 +93,10 @@ async def facts_list(
     records, last = await scope.facts(session, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
+    marks = await marks_of(session, [(last.binding_key, one) for one in records])
     document = {
         "facts": [
-            jsonable(record) | {"tokens": cost}
+            marks.document(last.binding_key, record) | {"tokens": cost}
             for record, cost in zip(records, tokens, strict=True)
         ],
         "count": len(records),
@@ -104,10 +106,11 @@ async def facts_list(
         "problems": jsonable(last.problems),
         "as_of": jsonable(session.caller)["as_of"],
     }
-    titles = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
+    titles = columns("id", "added>", "by", "", "expires>", "tokens>", "", "fact*")
+    signs = [marks.sign(last.binding_key, record) for record in records]
     session.out.answer(
         document,
-        table(titles, _rows(session, records, tokens)),
+        table(titles, _rows(session, records, tokens, signs)),
         f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} line by "
         f"line ({counter.tokenizer}{'' if counter.exact else ', estimated'}); a context has "
         "headings too and is counted as one text.",
@@ -151,9 +154,9 @@ facts_delete = short_form(
 
 
 def _rows(
-    session: Session, records: Sequence[Record], tokens: Sequence[int]
+    session: Session, records: Sequence[Record], tokens: Sequence[int], signs: Sequence[str]
 ) -> Iterator[list[str]]:
-    for record, cost in zip(records, tokens, strict=True):
+    for record, cost, mark in zip(records, tokens, signs, strict=True):
         yield [
             record.handle.provider_record_id,
             shown.ago(record.created_at, session.now),
@@ -161,6 +164,7 @@ def _rows(
             "pinned" if record.pinned else "",
             shown.ago(record.expires_at, session.now) if record.expires_at else "",
             shown.count(cost),
+            mark,
             record.text,
         ]
 

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from memtui.channels.cli.marks import changed, marks_at
 from memtui.channels.cli.options import (
     Before,
     DryRun,
@@ -90,8 +91,9 @@ async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
 async def _answer_page(session: Session, chosen: Filter, page: OperationPage) -> int:
     titles = columns(
         "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
-        "cost>", "what*",
+        "cost>", "", "what*",
     )  # fmt: skip
+    marks = await marks_at(session, (at for one in page.operations for at in changed(one)))
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
     found, undone = await _later(session, page.operations)
     backs = {
@@ -103,8 +105,19 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
         for name, one in undone.items()
     }
     session.out.answer(
-        jsonable(page) | {"found": jsonable(found), "undone": jsonable(backs)},
-        table(titles, (_cells(session, one, found, undone) for one in page.operations)),
+        jsonable(page)
+        | {
+            "operations": [*map(marks.with_risks, page.operations)],
+            "found": jsonable(found),
+            "undone": jsonable(backs),
+        },
+        table(
+            titles,
+            (
+                _cells(session, one, found, undone, marks.worst_at(changed(one)))
+                for one in page.operations
+            ),
+        ),
         f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
     )
     if not page.total:
@@ -228,11 +241,12 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 async def _print_each(session: Session, operations: Sequence[Operation]) -> None:
     say_damaged(session, operations)
     later = await _later(session, operations)
+    marks = await marks_at(session, (at for one in operations for at in changed(one)))
     for operation in reversed(operations):
         if session.out.as_json:
-            session.out.document(operation)
+            session.out.document(marks.with_risks(operation))
         else:
-            cells = _cells(session, operation, *later)
+            cells = _cells(session, operation, *later, marks.worst_at(changed(operation)))
             session.out.line("  ".join(cell for cell in cells if cell))
     sys.stdout.flush()
 
@@ -242,6 +256,7 @@ def _cells(
     operation: Operation,
     found: Mapping[str, OutcomeCheck],
     undone: Mapping[str, TakenBackBy],
+    mark: str,
 ) -> list[str]:
     back, what = (
         undone.get(operation.operation_id),
@@ -261,6 +276,7 @@ def _cells(
         shown.short_money(
             operation.cost_usd, unpriced=bool(operation.usage) and operation.unpriced
         ),
+        mark,
         f"{shown.undone(back)}: {what}" if back else what,
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from memtui.channels.cli.marks import Marks, marks_of
 from memtui.channels.cli.options import (
     AllBindings,
     AsOf,
@@ -121,8 +122,12 @@ async def query(
         return
     ask = service.everywhere.query if everywhere else service.query
     answer = await ask(session.caller, request)
-    lines = _stages(answer.stages) if explain else _found(session, text, answer)
-    session.out.answer(answer, lines, *_summary(answer))
+    key = "" if everywhere else answer.bindings[0].binding_key
+    placed = [(_binding_of(one, key), one) for one in answer.snippets]
+    marks = await marks_of(session, placed)
+    lines = _stages(answer.stages) if explain else _found(session, text, answer, placed, marks)
+    document = jsonable(answer) | {"snippets": [marks.document(*one) for one in placed]}
+    session.out.answer(document, lines, *_summary(answer))
     scopes = [one.scope for one in answer.snippets]
     binding = None if everywhere else answer.bindings[0].binding_key
     if not (everywhere or scopes or scope.binding):
@@ -152,12 +157,25 @@ async def bindings_profile(session: Session, scope: BindingOptions) -> None:
     )
 
 
-def _found(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
+def _binding_of(snippet: Snippet, key: str) -> str:
+    """Return the binding of a result; `key`: where only one was asked."""
+    places: Sequence[FoundAt] = getattr(snippet, "places", ())
+    return places[0].binding_key if places else key
+
+
+def _found(
+    session: Session,
+    asked: str,
+    answer: QueryAnswer,
+    placed: Sequence[tuple[str, Snippet]],
+    marks: Marks,
+) -> Iterator[Line]:
     if answer.profile_summary:
         yield answer.profile_summary
-    for rank, snippet in enumerate(answer.snippets, start=1):
+    for rank, (key, snippet) in enumerate(placed, start=1):
         places: Sequence[FoundAt] = getattr(snippet, "places", ())
-        yield from _snippet(session, asked, rank, snippet, *(one.binding_key for one in places[:1]))
+        first = [*(one.binding_key for one in places[:1]), marks.briefly(key, snippet)]
+        yield from _snippet(session, asked, rank, snippet, marks.sign(key, snippet), *first)
         for place in places[1:]:
             source = shown.source_line(place.source)
             also = [place.binding_key, source, place.handle.provider_record_id]
@@ -169,12 +187,12 @@ def _found(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
 
 
 def _snippet(
-    session: Session, asked: str, rank: int, snippet: Snippet, *first: str
+    session: Session, asked: str, rank: int, snippet: Snippet, mark: str, *first: str
 ) -> Iterator[Line]:
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
     part = passage(snippet.shown, asked)
     for number, line in enumerate(part.text.split("\n")):
-        yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
+        yield f"{rank:>3} {mark:1}{score:>6}  {line}" if number == 0 else f"{'':13}{line}"
     if part.is_cut:
         whole = shown.counted(len(snippet.shown), "character")
         yield Dim(f"{'':13}A part of {whole}; memtui get shows the whole.")
@@ -194,7 +212,8 @@ def _summary(answer: QueryAnswer) -> Iterator[str]:
     more = " (more may match)" if answer.capped else ""
     topics = " (its topic has under three, so of all topics)" if answer.all_topics else ""
     yield f"{count}{more}{topics} {of_bindings(answer)}."
-    yield from (one.sentence for one in answer.bindings if one.reason)
+    for one in answer.bindings:
+        yield from (*([one.sentence] if one.reason else []), *one.unread)
 
 
 _BAR = 24

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.channels.cli.marks import marks_of
 from memtui.channels.cli.options import (
     AllBindings,
     AsOf,
@@ -184,7 +185,7 @@ async def browse(
         page = await service.everywhere.browse(session.caller, request, seen_only=True)
     else:
         page = await service.browse(session.caller, request)
-    _answer_page(session, page)
+    await _answer_page(session, page)
     if not page.records and cursor is None:
         if not everywhere:
             await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
@@ -213,10 +214,11 @@ def _tag_rows(counted: TagsAnswer) -> Iterator[list[str]]:
         yield [one.tag, shown.count(one.records), ", ".join(where)]
 
 
-def _row(session: Session, record: Record) -> list[str]:
+def _row(session: Session, record: Record, mark: str) -> list[str]:
     return [
         record.handle.provider_record_id,
         shown.ago(record.updated_at or record.created_at, session.now),
+        mark,
         record.kind,
         record.topic or "",
         shown.source_line(record.source),
@@ -224,14 +226,19 @@ def _row(session: Session, record: Record) -> list[str]:
     ]
 
 
-def _answer_page(session: Session, page: BrowseAnswer) -> None:
+async def _answer_page(session: Session, page: BrowseAnswer) -> None:
     """Print a page of records; from several bindings, each with its binding."""
-    titles = ["id", "updated>", "kind", "topic", "source", "text*"]
-    rows = [_row(session, one) for one in page.records]
-    if page.together is not None:
+    titles = ["id", "updated>", "", "kind", "topic", "source", "text*"]
+    is_of_all = page.together is not None
+    key = "" if is_of_all else page.binding_key
+    placed = [(page.binding_of(one) if is_of_all else key, one) for one in page.records]
+    marks = await marks_of(session, placed)
+    rows = [_row(session, one, marks.sign(*place)) for place in placed for one in place[1:]]
+    if is_of_all:
         titles.insert(0, "binding")
-        rows = [[page.binding_of(one), *row] for one, row in zip(page.records, rows, strict=True)]
-    session.out.answer(page, table(columns(*titles), rows), *_page_summary(page))
+        rows = [[key, *row] for (key, _), row in zip(placed, rows, strict=True)]
+    document = jsonable(page) | {"records": [marks.document(*one) for one in placed]}
+    session.out.answer(document, table(columns(*titles), rows), *_page_summary(page))
 
 
 def _page_summary(page: BrowseAnswer) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.channels.cli.marks import Marks, marks_at
 from memtui.channels.cli.ops import say_damaged
 from memtui.channels.cli.options import (
     AsOf,
@@ -27,6 +28,7 @@ from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.service.history.runs import AssembledNow, Replay, Run, RunRecord, RunStep
+    from memtui.store.operation import Place
 
 _TEXT_CELLS = 100
 """Most characters of a record's text; the text of a context is shown whole."""
@@ -122,7 +124,11 @@ async def runs_show(
         document = {"run": jsonable(replay.run), "contexts": contexts}
         session.out.answer(document, _differences(now))
     else:
-        session.out.answer(replay, _replay(session, replay))
+        marks = await marks_at(session, (at for step in replay.steps for at in _places(step)))
+        document = jsonable(replay)
+        for step, shown_step in zip(replay.steps, document["steps"], strict=True):
+            shown_step["risks"] = marks.risks_at(_places(step))
+        session.out.answer(document, _replay(session, replay, marks))
     if replay.next_after is not None:
         session.out.say(f"There is more: --after {replay.next_after}.")
     return say_damaged(session, (step.operation for step in replay.steps))
@@ -147,7 +153,12 @@ def _cells(session: Session, run: Run) -> list[str]:
     ]
 
 
-def _replay(session: Session, replay: Replay) -> Iterator[Line]:
+def _places(step: RunStep) -> list[Place]:
+    """Return the binding and id of each record that a step read, wrote or changed."""
+    return [*map(step.operation.place_of, step.operation.handles)]
+
+
+def _replay(session: Session, replay: Replay, marks: Marks) -> Iterator[Line]:
     run = replay.run
     yield f"run {run.run_id}"
     yield from fields(
@@ -170,15 +181,16 @@ def _replay(session: Session, replay: Replay) -> Iterator[Line]:
     )
     for step in replay.steps:
         yield ""
-        yield from _step(replay, step)
+        yield from _step(replay, step, marks.worst_at(_places(step)))
 
 
-def _step(replay: Replay, step: RunStep) -> Iterator[Line]:
+def _step(replay: Replay, step: RunStep, mark: str) -> Iterator[Line]:
     operation = step.operation
     ended = shown.outcome(operation.status)
     since = operation.started_at - replay.run.started_at
     at = "+?" if operation.damaged else words.offset(since)
-    yield f"{at}  {ended.symbol} {words.verb(step)}  {words.what(step)}".rstrip()
+    what = f"{mark} {words.what(step)}".strip()
+    yield f"{at}  {ended.symbol} {words.verb(step)}  {what}".rstrip()
     yield Dim(f"        #{operation.seq}  {words.spent(step)}  {operation.operation_id}")
     if (why := shown.ending(operation, step.found)) and not operation.damaged:
         yield f"        {why}"

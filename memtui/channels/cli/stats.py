@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import sys
@@ -93,18 +94,29 @@ async def stats(
             "or of the user, project or agent that is named.",
         ),
     ] = False,
+    verdict: Annotated[
+        bool,
+        typer.Option(
+            "--verdict",
+            help="Show instead how much is remembered, what it costs a session, and how many "
+            "memories are dangerous, contradicting, doubled and stale; reads all of them.",
+        ),
+    ] = False,
 ) -> None:
     """Show what the operations did, took and cost.
 
     It covers the whole log, sealed operations included, unless the filter and the options narrow
     it. The figures of facts are in `memtui facts stats`.
     """
-    if patterns or insights:
+    if patterns or insights or verdict:
         if line or by or bucket or hit_sign or any(asdict(which).values()):
             raise Invalid("--patterns and --insights take only whose memories, and --binding.")
-        if patterns and insights:
-            raise Invalid("Give --patterns or --insights, not both.")
-        await (_show_patterns if patterns else _show_insights)(session, scope)
+        if patterns + insights + verdict > 1:
+            raise Invalid("Give --patterns, --insights or --verdict, only one of them.")
+        if verdict and any(asdict(scope).values()):
+            raise Invalid("--verdict is of all memories; leave out whose.")
+        shows = _show_patterns if patterns else _show_insights if insights else _show_verdict
+        await shows(session, scope)
         return
     from memtui.analytics.figures import Bucket, HitSign
 
@@ -155,6 +167,19 @@ async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
         _pattern_lines(session, answer.patterns),
         f"{shown.counted(len(answer.patterns), 'pattern')} in the facts of {read}.",
     )
+
+
+async def _show_verdict(session: Session, _scope: ScopeOptions) -> None:
+    from memtui.presenters.risks import verdict_words
+    from memtui.service.usecases.pruning import plan_everything
+    from memtui.service.usecases.verdict import verdict_of
+
+    answer = await plan_everything(session.service, session.caller)
+    model = session.settings.context_model
+    found = await asyncio.to_thread(verdict_of, answer, model, session.now)
+    cost = None if found.cost_usd is None else f"{found.cost_usd.normalize():f}"
+    document = {**asdict(found), "cost_usd": cost, "bindings": answer.bindings}
+    session.out.answer(document, [verdict_words(found)], *(one.sentence for one in answer.failed))
 
 
 async def _show_insights(session: Session, scope: ScopeOptions) -> None:

@@ -25,7 +25,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
-from memtui.presenters.risks import by_severity
+from memtui.presenters.risks import by_severity, verdict_words
 from memtui.provider_kit.matching import matcher
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
@@ -40,7 +40,6 @@ from memtui.screens.records.view import (
     RecordView,
     record_columns,
     record_content,
-    verdict_words,
 )
 from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged

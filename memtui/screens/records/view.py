@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import Provenance, RetrievalCount
     from memtui.service.operations.facts import FactAnswer, FactValue
     from memtui.service.review.known_risks import RiskMark
-    from memtui.service.usecases.verdict import MemoryVerdict
 
 _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8
@@ -297,16 +296,3 @@ def _identity(record: Record) -> Iterator[Line]:
     yield labelled("id", display(record.handle.provider_record_id, limit=300, style=DIM))
     yield labelled("provider", display(record.handle.provider_key, limit=300, style=DIM))
     yield labelled("revision", display(revision, style=DIM))
-
-
-def verdict_words(found: MemoryVerdict, most: int) -> str:
-    """Return a verdict in at most `most` characters; empty where that is too few."""
-    cost = f"{fmt.short_money(found.cost_usd, unpriced=found.cost_usd is None)} a session"
-    named = ("dangerous", "contradicting", "doubled", "stale")
-    doubts = ", ".join(f"{number:,} {word}" for word in named if (number := getattr(found, word)))
-    doubts = doubts or "nothing dangerous, contradicting, doubled or stale"
-    much = (
-        f"{fmt.counted(found.records, 'memory', 'memories')}: {fmt.counted(found.tokens, 'token')}"
-    )
-    forms = (f"{much}, {cost}, {doubts}", f"{cost}, {doubts}", doubts)
-    return next((one for one in forms if len(one) <= most), "")

@@ -76,7 +76,7 @@ def test_a_query_is_read_by_a_person(here: Run) -> None:
     record_id = write(here, "we deploy\nfrom release", "--source", "run", "--run-id", "run-7")
     ran = here("query", "deploy")
     first, second, origin = ran.out.splitlines()
-    assert (first.split(), second.strip()) == (["1", "1.000", "we", "deploy"], "from release")
+    assert (first.split(), second.strip()) == (["1", "?", "1.000", "we", "deploy"], "from release")
     assert "run 7" in origin
     assert record_id in origin
     assert "1 snippet from default (company default)" in ran.err
