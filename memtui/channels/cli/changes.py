@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.marks import Marks, marks_of
+from memtui.channels.cli.marks import RiskMarks, marks_of
 from memtui.channels.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.channels.cli.output import Dim, Line, columns, table
 from memtui.channels.cli.records import change_of, from_words, say_unknown_owners
@@ -112,7 +112,7 @@ def _when(answer: MomentsAnswer) -> str:
     return f"{shown.counted(len(answer.days), 'day')} with changes in {answer.binding_key}."
 
 
-def _differences(session: Session, answer: CompareAnswer, marks: Marks) -> Iterator[Line]:
+def _differences(session: Session, answer: CompareAnswer, marks: RiskMarks) -> Iterator[Line]:
     for one in answer.differences:
         mark = marks.briefly(answer.binding_key, one.after) if one.after else ""
         yield from _difference(session, one, mark)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memtui.store.operation import Operation, Place
 
 
-class Marks(NamedTuple):
+class RiskMarks(NamedTuple):
     """What is known of the risks of records, by binding and id."""
 
     known: Mapping[Place, RiskMark]
@@ -56,20 +56,20 @@ class Marks(NamedTuple):
         return sign_of(reason for one in known for reason in one.reasons)
 
 
-async def marks_of(session: Session, records: Iterable[tuple[str, Record]]) -> Marks:
+async def marks_of(session: Session, records: Iterable[tuple[str, Record]]) -> RiskMarks:
     """Return what is known of the risks of records, each with the key of its binding."""
     places: dict[str, list[Record | str]] = defaultdict(list)
     for key, record in records:
         places[key].append(record)
-    return Marks(await session.service.known_risks.marks(session.caller, places))
+    return RiskMarks(await session.service.known_risks.marks(session.caller, places))
 
 
-async def marks_at(session: Session, places: Iterable[Place]) -> Marks:
+async def marks_at(session: Session, places: Iterable[Place]) -> RiskMarks:
     """Return what is known of the risks of records, by binding and id."""
     names: dict[str, list[Record | str]] = defaultdict(list)
     for key, name in places:
         names[key].append(name)
-    return Marks(await session.service.known_risks.marks(session.caller, names))
+    return RiskMarks(await session.service.known_risks.marks(session.caller, names))
 
 
 def changed(operation: Operation) -> list[Place]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from memtui.channels.cli.marks import Marks, marks_of
+from memtui.channels.cli.marks import RiskMarks, marks_of
 from memtui.channels.cli.options import (
     AllBindings,
     AsOf,
@@ -168,7 +168,7 @@ def _found(
     asked: str,
     answer: QueryAnswer,
     placed: Sequence[tuple[str, Snippet]],
-    marks: Marks,
+    marks: RiskMarks,
 ) -> Iterator[Line]:
     if answer.profile_summary:
         yield answer.profile_summary

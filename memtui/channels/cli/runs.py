@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.marks import Marks, marks_at
+from memtui.channels.cli.marks import RiskMarks, marks_at
 from memtui.channels.cli.ops import say_damaged
 from memtui.channels.cli.options import (
     AsOf,
@@ -158,7 +158,7 @@ def _places(step: RunStep) -> list[Place]:
     return [*map(step.operation.place_of, step.operation.handles)]
 
 
-def _replay(session: Session, replay: Replay, marks: Marks) -> Iterator[Line]:
+def _replay(session: Session, replay: Replay, marks: RiskMarks) -> Iterator[Line]:
     run = replay.run
     yield f"run {run.run_id}"
     yield from fields(
