@@ -753,3 +753,15 @@ async def test_the_totals_say_how_many_memories_are_risky(
         assert "reads like an order" not in screen_text(app)
         app.controller.check_risks()
         await until(pilot, lambda: "1 dangerous (1 reads" in screen_text(app))
+
+
+async def test_a_group_of_risky_operations_that_no_filter_selects_says_why(
+    log: Paths, settings: Settings
+) -> None:
+    async with charted(log, settings) as (app, pilot):
+        screen = app.screen
+        assert isinstance(screen, AnalyticsScreen)
+        risky = parse_filter("risk:any", now=NOW)
+        nobody = FigureGroup(keys={"model": None})
+        screen._ask_in_sql(lambda: statement_of_group(nobody, risky))
+        await until(pilot, lambda: any("risk: cannot narrow" in one for one in toasts(app)))

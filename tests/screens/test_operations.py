@@ -667,7 +667,11 @@ async def test_a_risky_record_is_marked_in_the_log_in_the_changes_and_in_the_rep
             return signs == {True, False} and "reads like an order" in screen_text(app)
 
         assert not any("! " in one for one in cells())
+        await pilot.press("slash", *"risk:any", "enter")
+        await until(pilot, lambda: cells() == [])
         app.controller.check_risks()
+        await until(pilot, lambda: len(cells()) == 1)
+        await pilot.press("slash", "ctrl+u", "enter")
         await until(pilot, is_marked)
         await pilot.press("W")
         await until(pilot, is_marked)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Action, Need, footer_actions
 from memtui.analytics.figures import Bucket, FigureGroup, HitSign
-from memtui.contract import Filter, MemtuiError, NotFound
+from memtui.contract import Filter, Invalid, MemtuiError, NotFound
 from memtui.filters import format_filter
 from memtui.presenters import format as fmt
 from memtui.presenters.risks import totals
@@ -496,7 +497,7 @@ class AnalyticsScreen(MemtuiScreen):
         plot, bucket = self.plots[self._grid.chosen], bucket or FigureGroup()
         if plot.where:
             narrowed = filter_of_bucket(board.question.filter, bucket, plot.about)
-            self._ask_in_sql(statement_of(plot.where, narrowed))
+            self._ask_in_sql(partial(statement_of, plot.where, narrowed))
         else:
             self._go_to(filter_of_bucket(self._chosen(board), bucket, plot.about))
 
@@ -507,13 +508,17 @@ class AnalyticsScreen(MemtuiScreen):
             return
         narrowed = filter_of_group(self._chosen(board), group)
         if narrowed is None:
-            self._ask_in_sql(statement_of_group(group, board.question.filter))
+            self._ask_in_sql(partial(statement_of_group, group, board.question.filter))
         else:
             self._go_to(narrowed)
 
-    def _ask_in_sql(self, statement: str) -> None:
+    def _ask_in_sql(self, statement: Callable[[], str]) -> None:
+        try:
+            self._sql.editor.put(statement())
+        except Invalid as error:  # SQL has no risks of records
+            self.toast(str(error), severity="warning")
+            return
         self.toast("The filter line has no word for that, so here it is in SQL.")
-        self._sql.editor.put(statement)
         self._turn(sql=True)
         self._sql.run_statement()
 

@@ -190,6 +190,10 @@ class OperationsScreen(ListScreen[Operation]):
             self.marks.clear()
         if now.risks is not None and before.risks != now.risks:
             self._read_again()
+            found = before.risks[1] if before.risks is not None else None
+            chosen = self._feed.chosen
+            if found != now.risks[1] and any(one.uses for one in (chosen, *chosen.alternatives)):
+                self._feed.load(chosen)
 
     def _read_again(self) -> None:
         """Read the marks of all loaded rows again, and what was undone of them."""
