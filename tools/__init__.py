@@ -1,1 +1,1 @@
-"""What is made from the code for its developers: reference pages, pictures, generated modules."""
+"""What is made from the code for its developers: reference pages, pictures, the schema."""

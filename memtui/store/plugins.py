@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
 from memtui.store.database import DatabaseConnection
+from memtui.store.rows import NamespaceRow
+from memtui.store.tables import NAMESPACES as _NAMESPACES
 from memtui.store.tables import PLUGIN_IDS as _IDS
-from memtui.store.tables import NamespaceRow, PluginIdRow, table_of
-
-_NAMESPACES = table_of(NamespaceRow)
+from memtui.store.tables import PluginIdRow
 
 Binding = tuple[str, str]
 """The ids of a company and of a binding."""
@@ -37,7 +38,7 @@ def namespaces_named(
 def set_namespace(connection: DatabaseConnection, row: NamespaceRow) -> None:
     """Store a namespace; replaces one with the same name."""
     remove_namespace(connection, (row.company_id, row.binding_id), row.name)
-    connection.execute(insert(_NAMESPACES), row.model_dump())
+    connection.execute(insert(_NAMESPACES), asdict(row))
 
 
 def remove_namespace(connection: DatabaseConnection, of: Binding, name: str) -> bool:

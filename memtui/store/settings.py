@@ -6,6 +6,7 @@ A company has few of them, so a change is found by reading all before and after.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,8 +14,8 @@ from memtui.contract import Json, Model
 from memtui.store.database import DatabaseConnection
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
-    from sqlmodel import SQLModel
+    from pydantic import TypeAdapter
+    from sqlalchemy import Row, Table
 
 NAMESPACE = "namespace"
 PENDING = "pending"
@@ -65,7 +66,7 @@ def read(connection: DatabaseConnection, company_id: str, kinds: Collection[str]
 
     found: Rows = {}
     for setting in kinds:
-        table = _tables()[setting].__table__  # type: ignore[attr-defined]
+        table = _tables()[setting][1]
         rows = connection.execute(select(table).where(table.c.company_id == company_id))
         columns = list(rows.keys())
         naming = [columns.index(name) for name in _key_of(setting)]
@@ -91,8 +92,11 @@ def shown(rows: Rows, place: Place) -> Json | None:
     setting, row = place[0], rows.get(place)
     if row is None:
         return None
-    kept: Json = _tables()[setting](**row._mapping).model_dump(  # noqa: SLF001 — SQLAlchemy's public name
-        mode="json", exclude=set(_NOT_KEPT.get(setting, ()))
+    kind = _tables()[setting][0]
+    kept: Json = _adapter(setting).dump_python(
+        kind(**row._mapping),  # noqa: SLF001 — SQLAlchemy's public name
+        mode="json",
+        exclude=set(_NOT_KEPT.get(setting, ())),
     )
     return kept
 
@@ -114,41 +118,48 @@ def put(connection: DatabaseConnection, company_id: str, change: SettingChange) 
     """Restore a setting to its state before a change. A revoked token cannot be restored."""
     from sqlalchemy import delete, insert, update
 
-    row_type = _tables()[change.setting]
-    table = row_type.__table__  # type: ignore[attr-defined]
+    table = _tables()[change.setting][1]
     place = {**change.key, "company_id": company_id}
     named = [table.c[name] == value for name, value in place.items()]
     if change.before is None:
         connection.execute(delete(table).where(*named))
         return
     not_kept = _NOT_KEPT.get(change.setting, {})
-    row = row_type.model_validate({**not_kept, **change.before})
-    updated = connection.execute(
-        update(table).where(*named).values(row.model_dump(exclude=set(not_kept)))
-    )
+    row = asdict(_adapter(change.setting).validate_python({**not_kept, **change.before}))
+    values = {name: value for name, value in row.items() if name not in not_kept}
+    updated = connection.execute(update(table).where(*named).values(values))
     if updated.rowcount == 0:
-        connection.execute(insert(table), row.model_dump())
+        connection.execute(insert(table), row)
 
 
 @cache
-def _tables() -> Mapping[str, type[SQLModel]]:
-    from memtui.store import tables
+def _tables() -> Mapping[str, tuple[type[Any], Table]]:
+    """Return the row class and the table of each kind of setting."""
+    from memtui.store import rows, tables
 
     return {
-        "company": tables.CompanyTable,
-        "binding": tables.BindingTable,
-        "target": tables.TargetTable,
-        "member": tables.MemberTable,
-        "limit": tables.SpendingLimitTable,
-        NAMESPACE: tables.NamespaceRow,
-        "token": tables.TokenTable,
-        PENDING: tables.PendingTable,
-        RISK: tables.DismissedRiskTable,
+        "company": (rows.CompanyRow, tables.COMPANIES),
+        "binding": (rows.BindingRow, tables.BINDINGS),
+        "target": (rows.TargetRow, tables.TARGETS),
+        "member": (rows.MemberRow, tables.MEMBERS),
+        "limit": (rows.SpendingLimitRow, tables.SPENDING_LIMITS),
+        NAMESPACE: (rows.NamespaceRow, tables.NAMESPACES),
+        "token": (rows.TokenRow, tables.TOKENS),
+        PENDING: (rows.PendingRow, tables.PENDING),
+        RISK: (rows.DismissedRiskRow, tables.DISMISSED_RISKS),
     }
 
 
+@cache
+def _adapter(setting: str) -> TypeAdapter[Any]:
+    """Return what makes JSON of the rows of a kind of setting, and rows of that."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_tables()[setting][0])
+
+
 def _key_of(setting: str) -> tuple[str, ...]:
-    primary = _tables()[setting].__table__.primary_key.columns  # type: ignore[attr-defined]
+    primary = _tables()[setting][1].primary_key.columns
     return _NAMED_BY.get(setting) or tuple(column.name for column in primary)
 
 

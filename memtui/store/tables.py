@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from types import NoneType, UnionType
-from typing import Any, ClassVar, get_args, get_origin
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from pydantic import AwareDatetime
 from sqlalchemy import (
@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
+from memtui.store import rows
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
 from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
 
@@ -63,58 +64,6 @@ FILTERED_COLUMNS = (
 """Columns with an index, for filters of the log and for undo."""
 
 
-class CompanyTable(SQLModel, table=True):
-    """A company, which shares no memories and operations with others."""
-
-    __tablename__: ClassVar[str] = "memory_companies"
-
-    company_id: str = _text(primary_key=True)
-    name: str = _text()
-    read_only: bool = False
-    link_templates: dict[str, str] = _json()
-    purge_after_days: int | None = Field(default=None, sa_type=BigInteger)
-    """The least age in days at which the setting of that name may purge texts; NULL: never."""
-    second_yes: bool = False
-    """Whether changes of bindings, targets and members wait until a second person agrees."""
-    created_at: datetime = _moment()
-
-
-class BindingTable(SQLModel, table=True):
-    """A provider with its config, under a key that is unique in its company."""
-
-    __tablename__: ClassVar[str] = "memory_bindings"
-    __table_args__ = (Index("memory_bindings_key", "company_id", "key", unique=True),)
-
-    binding_id: str = _text(primary_key=True)
-    company_id: str = _text()
-    key: str = _text()
-    provider_key: str = _text()
-    config: dict[str, Any] = _json()
-    capabilities: dict[str, Any] = _json()
-    enabled: bool = True
-    read_only: bool = False
-    capture_post_run: bool = False
-    capture_comments: bool = False
-    capture_documents: bool = False
-    embeds: bool = True
-    agreed: str = Field(default="", sa_type=ForeignText)
-    """Addresses of other machines to which texts may be sent for embedding, space-separated."""
-    review: list[dict[str, Any]] = _json()
-    """The rules for which writes of agents are held for review."""
-    created_at: datetime = _moment()
-
-
-class TargetTable(SQLModel, table=True):
-    """The binding that serves a target: the company, a project or an agent."""
-
-    __tablename__: ClassVar[str] = "memory_binding_targets"
-
-    company_id: str = _text(primary_key=True)
-    target_type: str = _text(primary_key=True)
-    target_id: str = _text(primary_key=True)
-    binding_id: str = _text(index=True)
-
-
 class LogHeadRow(SQLModel, table=True):
     """The end of a company's operation log; locked while an operation is appended."""
 
@@ -132,18 +81,78 @@ _STORED_AS: Mapping[Any, Any] = {
     float: Double,
     int: BigInteger,
     dict: JSON,
+    list: JSON,
+    datetime: UtcMicroseconds,
     AwareDatetime: UtcMicroseconds,
 }
+
+
+def _column(name: str, hint: Any, **more: Any) -> Column[Any]:
+    """Return the column of a field with a type hint; NULL only where the hint has None."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = _STORED_AS.get(get_origin(kinds[0]) or kinds[0], ForeignText)
+    is_nullable = NoneType in kinds
+    if kind is JSON and is_nullable:
+        kind = JSON(none_as_null=True)
+    return Column(name, kind, nullable=is_nullable, **more)
 
 
 def _of_draft(name: str, path: str) -> Column[Any]:
     """Return the column of a field of `OperationDraft`; parts of scope and source are nullable."""
     own = OperationDraft.model_fields.get(path)
     hint = own.annotation if own else str | None
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    kind = _STORED_AS.get(get_origin(kinds[0]) or kinds[0], ForeignText)
-    return Column(name, kind, nullable=NoneType in kinds, unique=path == "operation_id" or None)
+    return _column(name, hint, unique=path == "operation_id" or None)
 
+
+def _of_rows(kind: type, name: str, key: str, *indexes: Index) -> Table:
+    """Return the table of a row class; `key` has the columns of its primary key."""
+    hints = get_type_hints(kind)
+    columns = (_column(one, hint, primary_key=one in key.split()) for one, hint in hints.items())
+    return Table(name, SQLModel.metadata, *columns, *indexes)
+
+
+# Not SQLModels, as their rows are dataclasses, which commands read without importing SQLAlchemy.
+COMPANIES = _of_rows(rows.CompanyRow, "memory_companies", "company_id")
+BINDINGS = _of_rows(
+    rows.BindingRow,
+    "memory_bindings",
+    "binding_id",
+    Index("memory_bindings_key", "company_id", "key", unique=True),
+)
+TARGETS = _of_rows(
+    rows.TargetRow,
+    "memory_binding_targets",
+    "company_id target_type target_id",
+    Index("ix_memory_binding_targets_binding_id", "binding_id"),
+)
+MEMBERS = _of_rows(rows.MemberRow, "memory_members", "company_id principal project_id")
+TOKENS = _of_rows(
+    rows.TokenRow,
+    "memory_tokens",
+    "digest",
+    Index("memory_tokens_label", "company_id", "label", unique=True),
+)
+SPENDING_LIMITS = _of_rows(
+    rows.SpendingLimitRow,
+    "memory_spending_limits",
+    "company_id target_type target_id measure period",
+)
+INTENTS = _of_rows(
+    rows.IntentRow,
+    "memory_intents",
+    "operation_id",
+    Index("ix_memory_intents_company_id", "company_id"),
+)
+PENDING = _of_rows(rows.PendingRow, "memory_pending", "company_id pending_id")
+NAMESPACES = _of_rows(rows.NamespaceRow, "memory_namespaces", "company_id binding_id name")
+RISK_CHECKS = _of_rows(rows.RiskCheckRow, "memory_risk_checks", "company_id binding_key record_id")
+RISKS = _of_rows(
+    rows.RiskRow,
+    "memory_risks",
+    "company_id binding_key record_id reason other_id",
+    Index("memory_risks_other", "company_id", "binding_key", "other_id"),
+)
+DISMISSED_RISKS = _of_rows(rows.DismissedRiskRow, "memory_dismissed_risks", "company_id mark")
 
 # Not an SQLModel, as its columns are derived from the fields of `OperationDraft`.
 OPERATIONS = Table(
@@ -221,22 +230,6 @@ class HandleRow(SQLModel, table=True):
     ghost: bool = False
 
 
-class IntentTable(SQLModel, table=True):
-    """A mutation that has begun; the row is removed when its operation is appended."""
-
-    __tablename__: ClassVar[str] = "memory_intents"
-
-    operation_id: str = _text(primary_key=True)
-    company_id: str = _text(index=True)
-    draft: dict[str, Any] = _json()
-    """The operation as it will be logged if its outcome stays unknown."""
-    before: list[dict[str, Any]] = _json()
-    host: str = _text()
-    session: str = _text()
-    """The name of the lock file that the process holds as long as it lives."""
-    started_at: datetime = _moment()
-
-
 class JournalRow(SQLModel, table=True):
     """A record before and after a mutation, as snapshots; `after` NULL: unknown.
 
@@ -281,52 +274,6 @@ class HandleLinkRow(SQLModel, table=True):
     operation_id: str = _text()
 
 
-class MemberTable(SQLModel, table=True):
-    """A person's role in a project, or in the whole company if `project_id` is empty."""
-
-    __tablename__: ClassVar[str] = "memory_members"
-
-    company_id: str = _text(primary_key=True)
-    principal: str = _text(primary_key=True)
-    project_id: str = _text(primary_key=True)
-    role: str = _text()
-    subject_id: str | None = _optional_text()
-    """The user whose memories belong to this person."""
-
-
-class TokenTable(SQLModel, table=True):
-    """A bearer token of a principal, by its SHA-256; the token itself is not stored."""
-
-    __tablename__: ClassVar[str] = "memory_tokens"
-    __table_args__ = (Index("memory_tokens_label", "company_id", "label", unique=True),)
-
-    digest: str = _text(primary_key=True)
-    company_id: str = _text()
-    label: str = _text()
-    principal: str = _text()
-    acts_for: str | None = _optional_text()
-    """The person on whose behalf an agent acts."""
-    project_id: str | None = _optional_text()
-    """The only project that it gives access to; NULL: any."""
-    created_at: datetime = _moment()
-
-
-class SpendingLimitTable(SQLModel, table=True):
-    """The most that a company, agent, project or binding should spend in a period."""
-
-    __tablename__: ClassVar[str] = "memory_spending_limits"
-
-    company_id: str = _text(primary_key=True)
-    target_type: str = _text(primary_key=True)
-    target_id: str = _text(primary_key=True)
-    measure: str = _text(primary_key=True)
-    period: str = _text(primary_key=True)
-    amount: int = _number()
-    """Tokens, or units of 1e-12 dollars where the measure is US dollars."""
-    action: str = Field(default="warn", sa_type=ForeignText)
-    """What happens once it is passed: `warn`, `no-search`, `read-only` or `refuse`."""
-
-
 class SpendingTable(SQLModel, table=True):
     """The usage logged in a quarter of an hour, added up as operations are appended.
 
@@ -349,56 +296,6 @@ class SpendingTable(SQLModel, table=True):
     """In units of 1e-12 dollars, of the calls that have a price."""
     cost_low: int = _number()
     unpriced_count: int = _number()
-
-
-class PendingTable(SQLModel, table=True):
-    """A change that an agent requested, and on which a person has not decided yet."""
-
-    __tablename__: ClassVar[str] = "memory_pending"
-
-    company_id: str = _text(primary_key=True)
-    pending_id: str = _text(primary_key=True)
-    """The id of the operation that requested it first."""
-    binding_key: str = _text()
-    binding_added_at: datetime = _moment()
-    """The creation of that binding; a later binding of the same key does not get the change."""
-    operation_type: str = _text()
-    """`write`, `correct` or `forget`."""
-    request: dict[str, Any] = _json()
-    """The complete request, with secrets redacted."""
-    owners: list[dict[str, Any]] = _json()
-    """The scopes whose memories it would change."""
-    base: list[dict[str, Any]] = _json()
-    """The records that it would change, as they were at the request."""
-    reasons: list[str] = _json()
-    """The names of the rules that hold it."""
-    principal: str = _text()
-    acts_for: str | None = _optional_text()
-    channel: str = _text()
-    likeness: str = _text()
-    """A hash with the company's salt, equal for equal requests."""
-    times: int = _number()
-    """How often it was requested."""
-    pending_since: datetime = _moment()
-    last_at: datetime = _moment()
-    """The time of the last request."""
-    decider: str | None = _optional_text()
-    """The operation that is accepting it, or that has an unknown outcome; NULL: none."""
-
-
-class NamespaceRow(SQLModel, table=True):
-    """A namespace of a binding that is served as a memory plugin (seed 001)."""
-
-    __tablename__: ClassVar[str] = "memory_namespaces"
-
-    company_id: str = _text(primary_key=True)
-    binding_id: str = _text(primary_key=True)
-    name: str = _text(primary_key=True)
-    kind: str = _text()
-    expires_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)
-    attributes: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    """The contract's `metadata`; NULL: none."""
-    created_at: datetime = _moment()
 
 
 class PluginIdRow(SQLModel, table=True):
@@ -452,58 +349,6 @@ class PairRow(SQLModel, table=True):
     right_prints: bytes = Field(sa_type=LargeBinary)
 
 
-class RiskCheckTable(SQLModel, table=True):
-    """A record whose risks are known, or are to be found; or a whole binding, for one reader.
-
-    There are no texts here, only salted digests, which show what has changed since.
-    """
-
-    __tablename__: ClassVar[str] = "memory_risk_checks"
-
-    company_id: str = _text(primary_key=True)
-    binding_key: str = _text(primary_key=True)
-    record_id: str = _text(primary_key=True)
-    project_id: str | None = _optional_text()
-    subject_id: str | None = _optional_text()
-    text_digest: str = _text()
-    """Of the texts that a model reads; `-` for a whole binding."""
-    state_digest: str = _text()
-    """Of all that the record is compared by."""
-    checked_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)
-    """NULL: it, or a record that it was compared with, has changed since."""
-
-
-class RiskTable(SQLModel, table=True):
-    """One risk of a record; several records that it is compared with are several rows."""
-
-    __tablename__: ClassVar[str] = "memory_risks"
-    __table_args__ = (Index("memory_risks_other", "company_id", "binding_key", "other_id"),)
-
-    company_id: str = _text(primary_key=True)
-    binding_key: str = _text(primary_key=True)
-    record_id: str = _text(primary_key=True)
-    reason: str = _text(primary_key=True)
-    other_id: str = _text(primary_key=True)
-    """The record that it is compared with; empty: none."""
-    mark: str = _text()
-    """A salted digest of the reason and of the texts, by which the risk can be dismissed."""
-
-
-class DismissedRiskTable(SQLModel, table=True):
-    """A risk that a person looked at and does not take for one, until a text changes."""
-
-    __tablename__: ClassVar[str] = "memory_dismissed_risks"
-
-    company_id: str = _text(primary_key=True)
-    mark: str = _text(primary_key=True)
-    """The mark of the risk."""
-    binding_key: str = _text()
-    record_id: str = _text()
-    reason: str = _text()
-    principal: str = _text()
-    dismissed_at: datetime = _moment()
-
-
 def table_of(model: type[SQLModel]) -> Table:
     """Return the table of a model class."""
     found: Table = model.__table__  # type: ignore[attr-defined]
@@ -511,7 +356,6 @@ def table_of(model: type[SQLModel]) -> Table:
 
 
 HEADS = table_of(LogHeadRow)
-PENDING = table_of(PendingTable)
 USAGE = table_of(UsageRow)
 HANDLES = table_of(HandleRow)
 JOURNAL = table_of(JournalRow)
@@ -519,9 +363,6 @@ LINKS = table_of(HandleLinkRow)
 PLUGIN_IDS = table_of(PluginIdRow)
 SYNCS = table_of(SyncRow)
 SYNC_PAIRS = table_of(PairRow)
-RISK_CHECKS = table_of(RiskCheckTable)
-RISKS = table_of(RiskTable)
-DISMISSED_RISKS = table_of(DismissedRiskTable)
 
 
 def of_review(step: Any) -> ColumnElement[bool]:

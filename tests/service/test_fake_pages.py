@@ -23,7 +23,7 @@ from memtui.contract import (
 )
 from memtui.filters import parse_filter
 from memtui.service import Caller, Membership, MemoryService, Role
-from memtui.store.tables import JOURNAL, BindingTable, table_of
+from memtui.store.tables import BINDINGS, JOURNAL
 from tests.service.fake import FakeAdapter, down
 
 ANA = Caller(company_id="acme", principal="user:ana", channel="test")
@@ -189,9 +189,8 @@ async def test_a_secret_is_found_in_every_place_and_on_every_page(
     held = fake.records["acme/default"]
     for record_id in (ids[0], ids[3]):
         held[record_id] = held[record_id].model_copy(update={"text": f"opens with {SECRET}"})
-    bindings = table_of(BindingTable)
     with service.runtime.database.write() as database:
-        database.execute(update(bindings).values(config={"label": f"token {SECRET}"}))
+        database.execute(update(BINDINGS).values(config={"label": f"token {SECRET}"}))
         for record in records[4:]:
             gone = JOURNAL.c.provider_record_id == record.handle.provider_record_id
             row = database.execute(
@@ -219,5 +218,5 @@ async def test_a_secret_is_found_in_every_place_and_on_every_page(
     expected[1] = ("undo journal", journal[1])
     assert await stored(*folders) == expected
     with service.runtime.database.write() as database:
-        database.execute(update(bindings).values(enabled=False))
+        database.execute(update(BINDINGS).values(enabled=False))
     assert await stored() == expected[:3]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -39,8 +40,9 @@ from memtui.service.visibility import Caller
 from memtui.store import plugins
 from memtui.store.database import DatabaseConnection as Database
 from memtui.store.details import BrowseDetails, CommonDetails, SettingDetails
+from memtui.store.rows import NamespaceRow
 from memtui.store.settings import NAMESPACE
-from memtui.store.tables import NamespaceRow, PluginIdRow
+from memtui.store.tables import PluginIdRow
 from memtui.threads import in_thread
 
 T = TypeVar("T")
@@ -290,7 +292,7 @@ class PluginLedger(ServiceModule):
             if known is None:
                 raise no_namespace(name)
             update = {field: value for field, value in given.items() if value is not None}
-            return _set(database, of, known.model_dump() | update)
+            return _set(database, of, asdict(known) | update)
 
         asked = SettingDetails(patch_namespace=name, binding_key=key)
         return _kept(await self._change(caller, key, asked, change))
