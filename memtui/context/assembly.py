@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, islice
+from math import inf
 from typing import TypeVar
 
 from memtui.context.cost import TokenCounter
@@ -146,7 +147,9 @@ class ContextFact(Model):
     truncated: bool = False
     """True: `text` is only the beginning."""
     why: str = ""
-    """Why it is delivered, where facts are delivered by relevance."""
+    """Why a prompt needs it, where facts are delivered by relevance."""
+    relevance: float | None = None
+    """How well it fits the prompt, at least 1; None: that was not asked, or it is always there."""
 
 
 class LeftOut(Model):
@@ -158,6 +161,10 @@ class LeftOut(Model):
     scope: Scope | None = None
     binding_key: str | None = None
     reason: str
+    why: str = ""
+    """Why the prompt would need it, where facts are delivered by relevance."""
+    relevance: float | None = None
+    """How well it fits the prompt, as of a fact."""
 
 
 class ContextSection(Model):
@@ -393,7 +400,8 @@ def by_relevance(
 
     A fact is relevant if it has a word of the prompt, a rare one more than one of many facts, or if
     the search found it. The most relevant ones stay, as far as the budget has room beside what
-    does not depend on the prompt.
+    does not depend on the prompt. Those beyond the budget of their section go first, so that no
+    section takes the room of another.
 
     Args:
         sections: The sections of the context; only those of facts change.
@@ -403,47 +411,93 @@ def by_relevance(
         counter: The token counter of the model.
         budget: Tokens of the whole context.
     """
+    weighed = _weighed(sections, prompt, always, found)
+    facts = {
+        (place, at): fact
+        for place, section in enumerate(weighed)
+        if section.rule.bullets
+        for at, fact in enumerate(section.facts)
+    }
+    beyond = {(place, at) for place, section in enumerate(weighed) if section.rule.bullets
+              for at in _beyond_budget(section, counter)}  # fmt: skip
+
+    def without(gone: frozenset[tuple[int, int]]) -> list[ContextSection]:
+        return [
+            _needed(section, {at for of, at in gone if of == place}, prompt)
+            if section.rule.bullets
+            else section
+            for place, section in enumerate(weighed)
+        ]
+
+    def tokens_without(gone: frozenset[tuple[int, int]]) -> int:
+        kept = [one for one in without(gone) if not one.rule.fills]
+        return assemble(kept, counter=counter, budget=budget).tokens
+
+    least_first = sorted(
+        (name for name, fact in facts.items() if fact.relevance is not None),
+        key=lambda name: (name not in beyond, facts[name].relevance or 0, -name[0], -name[1]),
+    )
+    gone = least_left_out(
+        least_first, tokens_without, lambda name: fact_tokens(facts[name].text, counter), budget
+    )
+    return without(frozenset(least_first) if gone is None else gone)
+
+
+def _weighed(
+    sections: Sequence[ContextSection],
+    prompt: str,
+    always: Mapping[tuple[str | None, RecordHandle | None], str],
+    found: Collection[tuple[str | None, RecordHandle | None]],
+) -> list[ContextSection]:
+    """Return the sections whose facts say why a prompt needs them, and how well they fit."""
     facts = [fact for one in sections if one.rule.bullets for fact in one.facts]
     said = (_PREFIX.sub("", one.text, count=1).replace("_", " ") for one in facts)
     shared = [words_in(text, prompt) if prompt else [] for text in said]
     common = Counter(word for words in shared for word in words)
-    why: dict[int, str] = {}
-    scores: dict[int, float] = {}
-    for at, (fact, words) in enumerate(zip(facts, shared, strict=True)):
+
+    def weighed(fact: ContextFact, words: Sequence[str]) -> ContextFact:
         name = fact.binding_key, fact.handle
         if name in always:
-            why[at] = always[name]
-        elif words:
-            why[at] = f"the prompt says {', '.join(f'“{word}”' for word in words)}"
-            scores[at] = 1 + sum(1 / common[word] for word in words)
-        elif name in found:
-            why[at], scores[at] = "the search for the prompt found it", 1
+            return fact.model_copy(update={"why": always[name]})
+        if words:
+            why = f"the prompt says {', '.join(f'“{word}”' for word in words)}"
+            relevance = round(1 + sum(1 / common[word] for word in words), 3)
+            return fact.model_copy(update={"why": why, "relevance": relevance})
+        if name in found:
+            why = "the search for the prompt found it"
+            return fact.model_copy(update={"why": why, "relevance": 1.0})
+        return fact
 
-    def without(gone: frozenset[int]) -> list[ContextSection]:
-        numbers, made = iter(range(len(facts))), []
-        for section in sections:
-            stay, left_out = [], list(section.left_out)
-            for fact, at in zip(
-                section.facts, numbers if section.rule.bullets else (), strict=False
-            ):
-                if at in why and at not in gone:
-                    stay.append(fact.model_copy(update={"why": why[at]}))
-                else:
-                    reason = NO_ROOM if at in why else NOT_RELEVANT if prompt else NO_PROMPT
-                    left_out.append(_left_out(fact, section.kind, reason))
-            changed = {"facts": tuple(stay), "left_out": tuple(left_out)}
-            made.append(section.model_copy(update=changed) if section.rule.bullets else section)
-        return made
+    made = map(weighed, facts, shared)
+    return [
+        one.model_copy(update={"facts": tuple(islice(made, len(one.facts)))})
+        if one.rule.bullets
+        else one
+        for one in sections
+    ]
 
-    def tokens_without(gone: frozenset[int]) -> int:
-        kept = [one for one in without(gone) if not one.rule.fills]
-        return assemble(kept, counter=counter, budget=budget).tokens
 
-    least_first = sorted(scores, key=lambda at: (scores[at], -at))
-    gone = least_left_out(
-        least_first, tokens_without, lambda at: fact_tokens(facts[at].text, counter), budget
-    )
-    return without(frozenset(least_first) if gone is None else gone)
+def _needed(section: ContextSection, gone: Collection[int], prompt: str) -> ContextSection:
+    """Return a section with the facts that a prompt needs, but for those that go for room."""
+    stay, left_out = [], list(section.left_out)
+    for at, fact in enumerate(section.facts):
+        if fact.why and at not in gone:
+            stay.append(fact)
+        else:
+            reason = NO_ROOM if fact.why else NOT_RELEVANT if prompt else NO_PROMPT
+            left_out.append(_left_out(fact, section.kind, reason))
+    return ContextSection(kind=section.kind, facts=tuple(stay), left_out=tuple(left_out))
+
+
+def _beyond_budget(section: ContextSection, counter: TokenCounter) -> Iterator[int]:
+    """Yield which facts exceed the section's own budget, taken from the most relevant one on."""
+    room = section.rule.budget - counter.tokens(_heading(section.rule))
+    relevant = [at for at, fact in enumerate(section.facts) if fact.why]
+    relevance = [one.relevance or inf for one in section.facts]  # inf: always there
+    for at in sorted(relevant, key=lambda at: -relevance[at]):
+        room -= fact_tokens(section.facts[at].text, counter)
+        if room < 0:
+            yield at
 
 
 def _labels(record: Record) -> set[str]:

@@ -29,6 +29,7 @@ from memtui.contract import (
 from memtui.store.operation import Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
+    from memtui.context.assembly import ContextFact, LeftOut
     from memtui.service.answers import (
         CompanyView,
         RetrievalCount,
@@ -456,6 +457,11 @@ def _of_nothing(amount: Decimal | None, *, unpriced: bool) -> str:
     if unpriced:
         return "unpriced"
     return "–" if amount is None else "$0.00"
+
+
+def relevance(fact: ContextFact | LeftOut) -> str:
+    """Return why a prompt needs a fact: `pinned`, `the prompt says “port”; relevance 2.5`."""
+    return fact.why if fact.relevance is None else f"{fact.why}; relevance {fact.relevance:g}"
 
 
 def second_yes(company: CompanyView) -> str:

@@ -13,6 +13,7 @@ from memtui.context.assembly import (
     SectionKind,
     WarningKind,
     assemble,
+    by_relevance,
     fact_tokens,
     section_of_records,
     without_given,
@@ -370,3 +371,30 @@ def test_ten_thousand_facts_assemble_with_their_counts() -> None:
 def test_a_negative_limit_is_refused(limits: dict[str, int]) -> None:
     with pytest.raises(Invalid, match="cannot be below 0"):
         assemble([], counter=COUNTER, **limits)
+
+
+def test_no_section_takes_the_room_of_another_for_facts_that_fit_the_prompt_better() -> None:
+    user = section_of_texts(SectionKind.USER, ["Deploys are watched by Ana", "Tea is green"])
+    many = [f"The branch number {number} deploys to a server of its own" for number in range(40)]
+    sections = [user, section_of_texts(SectionKind.WORKSPACE, many)]
+    found = by_relevance(
+        sections, "which branch deploys where?", always={}, found=(), counter=COUNTER, budget=280
+    )
+    context = assemble(found, counter=COUNTER, budget=280)
+    [own, drive] = context.sections
+    assert context.tokens <= 280
+    assert [(one.text, one.why) for one in own.facts] == [
+        ("Deploys are watched by Ana", "the prompt says “deploys”")
+    ]
+    [least, most] = (min(drive.facts, key=lambda one: one.relevance or 0), own.facts[0])
+    assert (least.relevance or 0) > (most.relevance or 0)  # and would have stayed in its place
+
+
+def test_a_section_beyond_its_budget_has_what_the_others_leave() -> None:
+    many = [f"The branch number {number} deploys to a server of its own" for number in range(40)]
+    sections = [section_of_texts(SectionKind.WORKSPACE, many)]
+    found = by_relevance(
+        sections, "which branch deploys?", always={}, found=(), counter=COUNTER, budget=400
+    )
+    [drive] = assemble(found, counter=COUNTER, budget=400).sections
+    assert drive.budget < drive.tokens <= 400

@@ -506,6 +506,15 @@ async def test_facts_come_by_relevance_where_that_is_chosen(service: MemoryServi
     assert answer.tokens <= room
     assert left["Deploys take an hour, and so do restores"] == NO_ROOM
     assert "deploy_branch: release" in facts
+    [shown] = [text for text in left if "Customers" in text]
+    relevance = {one.text: one.relevance for one in answer.sections[0].facts + answer.left_out}
+    assert relevance == {
+        "Never deploy on a Friday": None, "Tests run on each push": None,
+        "deploy_branch: release": 2.333, "Deploys take an hour, and so do restores": 1.333,
+        shown: None,
+    }  # fmt: skip
+    [short] = [one for one in answer.left_out if one.reason == NO_ROOM]
+    assert short.why == "the prompt says “deploy”"
     facts, left, _ = await told(prompt=None)
     assert list(facts) == ["Never deploy on a Friday"]
     assert set(left.values()) == {NO_PROMPT}

@@ -354,7 +354,8 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
     )
     yield from _cost(answer)
     for fact in (one for section in answer.sections for one in section.facts if one.why):
-        yield Dim(f"delivered: {visible(fact.text, limit=_LEFT_OUT_CHARS)} ({visible(fact.why)})")
+        why = visible(shown.relevance(fact))
+        yield Dim(f"delivered: {visible(fact.text, limit=_LEFT_OUT_CHARS)} ({why})")
     yield from _left_out(answer)
     for warning in answer.warnings:
         yield Dim(f"warning: {warning.message} {warning.where}".rstrip())
@@ -371,7 +372,8 @@ def _left_out(answer: ContextAnswer) -> Iterator[Line]:
             continue
         room -= left.reason == NO_ROOM
         said = visible(left.text, limit=_LEFT_OUT_CHARS)
-        yield Dim(f"left out of {left.section}: {said} ({left.reason})")
+        why = f"{left.reason} {visible(shown.relevance(left))}".rstrip()
+        yield Dim(f"left out of {left.section}: {said} ({why})")
     more = reasons[NO_ROOM] - (_SHOWN_WITHOUT_ROOM - room)
     if more:
         yield Dim(f"{shown.counted(more, 'more record')} left out: no room in the budget")

@@ -395,6 +395,9 @@ def _about(
     exact: bool,
 ) -> Iterator[Line]:
     fact, now = row.fact, state.clock()
+    if fact.why:
+        label = "relevant" if row.left_out else "why"
+        yield labelled(label, display(fmt.relevance(fact), limit=300))
     if row.left_out:
         yield labelled("left out", display(row.left_out, limit=300, style=WARN))
     else:
@@ -403,8 +406,6 @@ def _about(
         is_found = row.section is SectionKind.RELATED or bool(fact.why)
         how = "for this prompt" if is_found else "in every prompt"
         how = f"{how}, by its line alone{'' if exact else ', estimated'}"
-        if fact.why:
-            yield labelled("why", display(fact.why, limit=300))
         yield labelled("costs", f"{fmt.counted(row.tokens or 0, 'token')} {how}")
     if fact.scope is not None:
         field, name = owner_of(fact.scope)

@@ -111,7 +111,7 @@ def test_facts_wait_for_the_prompt_that_needs_them(
     assert fact in told("UserPromptSubmit", prompt="Where do I deploy from?")
     assert fact not in told("UserPromptSubmit", prompt="Do we deploy on Fridays?"), "once a run"
     place = ("--project", "apollo", "--prompt", "Where do I deploy from?")
-    why = "delivered: Deploys happen from release (the prompt says “deploy”)"
+    why = "delivered: Deploys happen from release (the prompt says “deploy”; relevance 2)"
     assert why in here("context", *place).out
     assert why not in here("context", *place, "--all-facts").out
 
