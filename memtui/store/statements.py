@@ -18,6 +18,7 @@ from memtui.store.operation import COLUMNS
 from memtui.store.rows import (
     BindingRow,
     CompanyRow,
+    DismissedRiskRow,
     IntentRow,
     MemberRow,
     PendingRow,
@@ -443,11 +444,7 @@ REMOVE_RISKS_OF_BINDING = tuple(
 DISMISSED_RISKS = Statement(
     "SELECT mark FROM memory_dismissed_risks WHERE company_id = :company_id", "text"
 )
-DISMISS_RISK = _insert(
-    "memory_dismissed_risks",
-    ("company_id", "mark", "binding_key", "record_id", "reason", "principal", "dismissed_at"),
-    "ON CONFLICT DO NOTHING",
-)
+DISMISS_RISK = _add(DismissedRiskRow, "memory_dismissed_risks", "ON CONFLICT DO NOTHING")
 TAKE_RISK_BACK = Statement(
     "DELETE FROM memory_dismissed_risks WHERE company_id = :company_id AND mark = :mark"
 )
