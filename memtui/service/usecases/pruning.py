@@ -281,9 +281,9 @@ def _stuck(parts: _Parts, budget: int) -> str:
     never = [one.item.record for one in parts.all if one.item.worth is None]
     kinds = Counter("pinned fact" if one.pinned else "rule" if is_rule(one) else "other fact"
                     for one in never)  # fmt: skip
-    kinds["other section"] = len(parts.others)
-    words = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items()
-             if count]  # fmt: skip
+    words = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items()]
+    if parts.others:
+        words.append(f"what is no fact ({', '.join(one.rule.title for one in parts.others)})")
     left = parts.without({one.name for one in parts.all if one.item.worth}, budget)
     return (
         f"Nothing is marked: {' and '.join(words)} cannot go. They have {left.tokens:,} tokens, "

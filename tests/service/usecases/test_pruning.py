@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, Settings
-from memtui.contract import CorrectRequest, Filter, OperationType
+from memtui.contract import (
+    CorrectRequest,
+    Filter,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
 from memtui.presenters.risks import WORDS
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.prune import PruneReview
@@ -140,3 +148,19 @@ async def test_a_context_is_cut_to_its_budget_in_five_keys(
     clash = await command("facts", "prune", "--to-budget", "--everything")
     assert clash.code == 2
     assert (await command("facts", "prune", "--reason", "least_worth")).code == 2
+
+
+async def test_what_is_no_fact_is_named_where_it_alone_exceeds_the_budget(
+    service: MemoryService,
+) -> None:
+    agent = Scope(company_id="local", agent_id="coder")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for kind, text in (("guidance", "Ask before each release. " * 20), ("fact", "port: 8080")):
+        request = WriteRequest(scope=agent, source=source, content=text, kind=kind)
+        await service.write(PERSON, request)
+    asked = ContextRequest(scope=agent, budget=60)
+    plan = await plan_context(service, PERSON, asked, to_budget=True)
+    assert not any(plan.marked.values())
+    assert plan.stuck.startswith(
+        "Nothing is marked: what is no fact (Guidance) cannot go. They have"
+    )
