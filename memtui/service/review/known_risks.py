@@ -199,7 +199,7 @@ class KnownRisks(ServiceModule):
                 }
                 ids = [id_of(one) for one in some]
                 rows, known = risks.of_records(database, caller.company_id, key, ids)
-                by_id = by_record(known, visibility)
+                found_there = by_record(known, visibility)
                 for name in ids:
                     row = rows.get(name)
                     if row is not None and visibility is not None and not visibility.reads(row):
@@ -209,7 +209,7 @@ class KnownRisks(ServiceModule):
                     )
                     is_checked = same and row is not None and row.checked_at is not None
                     found[key, name] = RiskMark(
-                        checked=is_checked, risks=by_id[name] if is_checked else ()
+                        checked=is_checked, risks=found_there[key, name] if is_checked else ()
                     )
             return found
 
@@ -269,14 +269,14 @@ class KnownRisks(ServiceModule):
         visibility = self._runtime.visibility(caller)
         found: dict[tuple[str, str], frozenset[str] | None] = {}
         with self._runtime.database.read() as database:
+            known = by_record(risks.of_company(database, caller.company_id), visibility)
             for key in {one.binding_key for one in risks.counts(database, caller.company_id)[0]}:
-                known = by_record(risks.of_binding(database, caller.company_id, key), visibility)
                 for name, row in risks.checks(database, caller.company_id, key).items():
                     if row.text_digest == WHOLE or not (
                         visibility is None or visibility.reads(row)
                     ):
                         continue
-                    mark = RiskMark(checked=row.checked_at is not None, risks=known[name])
+                    mark = RiskMark(checked=row.checked_at is not None, risks=known[key, name])
                     found[key, name] = mark.states
         return found
 
@@ -303,13 +303,14 @@ def may_know(risk: KnownRisk, visibility: Visibility | None) -> bool:
 
 def by_record(
     known: Iterable[KnownRisk], visibility: Visibility | None
-) -> defaultdict[str, tuple[FoundRisk, ...]]:
-    """Return the risks that a caller may know, by record."""
-    found: dict[str, list[tuple[str, str, str, bool]]] = defaultdict(list)
+) -> defaultdict[tuple[str, str], tuple[FoundRisk, ...]]:
+    """Return the risks that a caller may know, by binding and record."""
+    found: dict[tuple[str, str], list[tuple[str, str, str, bool]]] = defaultdict(list)
     for one in known:
         if may_know(one, visibility):
-            found[one.record_id].append((one.reason, one.other_id, one.mark, one.dismissed))
-    return defaultdict(tuple, {name: risks_of(some) for name, some in found.items()})
+            place = one.binding_key, one.record_id
+            found[place].append((one.reason, one.other_id, one.mark, one.dismissed))
+    return defaultdict(tuple, {place: risks_of(some) for place, some in found.items()})
 
 
 def risks_of(found: Iterable[tuple[str, str, str, bool]]) -> tuple[FoundRisk, ...]:

@@ -26,7 +26,6 @@ from memtui.service.visibility import Caller, readable
 from memtui.store import risks, settings, statements
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import Details, SettingDetails
-from memtui.store.risks import KnownRisk
 from memtui.store.visibility import Visibility
 
 
@@ -211,11 +210,9 @@ def _figures(
     counts, whole = risks.counts(database, company_id)
     seen = [one for one in counts if one.binding_key in keys
             and (visibility is None or visibility.reads(one.owner))]  # fmt: skip
-    by_binding: dict[str, list[KnownRisk]] = defaultdict(list)
-    for one in risks.of_company(database, company_id):
-        if one.is_fresh and one.binding_key in keys:
-            by_binding[one.binding_key].append(one)
-    risky = [some for of in by_binding.values() for some in by_record(of, visibility).values()]
+    known = (one for one in risks.of_company(database, company_id)
+             if one.is_fresh and one.binding_key in keys)  # fmt: skip
+    risky = by_record(known, visibility).values()
     figures = figures_of(sum(one.records for one in seen), sum(one.checked for one in seen), risky)
     reader = digests(database, company_id).reader(visibility)
     unchecked = tuple(key for key in keys if (key, reader) not in whole)
