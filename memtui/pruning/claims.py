@@ -230,7 +230,7 @@ class Sentence:
             place
             for place, word in enumerate(self.words)
             if _APOSTROPHE.sub("", word) in denying
-            and self._word(place + 1) not in limiting
+            and limiting.isdisjoint(self.words[place + 1 : place + 3])
             and (word != "over" or "pref" in self.subjects)
         ]
 
@@ -258,9 +258,10 @@ class Sentence:
         words = [one.replace("_", " ") for one in self.words]
         while place < len(words):
             size = 1
-            is_first = words[place] in lists.members or words[place] in lists.firsts
+            is_first = not lists.firsts.isdisjoint({words[place], words[place].removesuffix("s")})
             for length in (3, 2, 1) if is_first else ():
-                known = lists.members.get(" ".join(words[place : place + length]), ())
+                name = " ".join(words[place : place + length])
+                known = lists.members.get(name) or lists.members.get(name.removesuffix("s"), ())
                 fit = [one for one in known if not one.is_word or self._is_name(place, length)]
                 if fit and place + length <= len(words):
                     found += [Named(place, length, one) for one in fit]
@@ -379,6 +380,11 @@ class Sentence:
         end = next(verbs, 0)
         return frozenset(self.stems[1:end]) if end > _ENOUGH else frozenset()
 
+    @property
+    def is_rule(self) -> bool:
+        """Whether it tells somebody what to do: “Use …”."""
+        return self._word(0) in _set("ruling")
+
     @cached_property
     def is_of_all(self) -> bool:
         """Whether it is about the whole project or person: “We run on …”, “Use …”."""
@@ -388,8 +394,7 @@ class Sentence:
         does = len(first) > 1 and self.stems[first[1]] in _set("doing")
         is_persons = does and self.written[first[0]][:1].isupper()
         is_made = self.words[1:2] == ["are"] and self.stems[2:3] and self.stems[2] in _set("light")
-        is_rule = self.words[0] in _set("ruling")
-        return is_persons or is_made or is_rule or self.words[first[0]] in _set("whole")
+        return is_persons or is_made or self.is_rule or self.words[first[0]] in _set("whole")
 
 
 class Fact:
@@ -579,13 +584,15 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
         is_subject = one.place == 1 and before in fact.key  # as in “Port 22 is open”
         if own is None or one.kind != own.kind or one.place in said.denied or is_subject:
             continue
-        is_bare = len(fact.value.words) == 1 and (
-            one.unit in _set("counted")
-            or (one.unit in fact.key and fact.words.isdisjoint(_MEASURES))
-            or before in fact.key
-            or (
-                before in _set("copulas")
-                and (one.place + 1 == len(said.words) or said.stems[one.place - 2] in fact.key)
+        is_bare = before in fact.key or (
+            len(fact.value.words) == 1
+            and (
+                one.unit in _set("counted")
+                or (one.unit in fact.key and fact.words.isdisjoint(_MEASURES))
+                or (
+                    before in _set("copulas")
+                    and (one.place + 1 == len(said.words) or said.stems[one.place - 2] in fact.key)
+                )
             )
         )
         if one.kind != "number" or (one.unit == own.unit != "") or is_bare:
@@ -646,7 +653,12 @@ def _other_value(one: Sentence, other: Sentence) -> tuple[str, str] | None:
     other_before, other_after = other.around(yours[kind] for kind in rivals)
     added = after ^ other_after
     is_added = len(added) <= _ENOUGH and (after <= other_after or other_after <= after)
-    if before != other_before or (added and not (before and is_added)) or not before | after:
+    is_same = before == other_before and (is_added if before else bool(after) and not added)
+    if one.is_rule != other.is_rule:  # “Use UTC in the logs” says the same as “Logs are in UTC”
+        mine_said, yours_said = before | after, other_before | other_after
+        common, more = mine_said & yours_said, mine_said ^ yours_said
+        is_same = bool(common) and len(more) < _ENOUGH
+    if not is_same:
         return None
     was, now = mine[rivals[0]], yours[rivals[0]]
     return one.said(was.place, was.size), other.said(now.place, now.size)
