@@ -125,8 +125,8 @@ class _Lists:
                     for word in names:
                         member = Member(number, names[0].rstrip("!"), word.endswith("!"))
                         self.members[word.rstrip("!").replace("_", " ")].append(member)
-        self.firsts = {one.partition(" ")[0] for one in self.members}
-        """The first words of members."""
+        self.firsts = {*self.members, *(one.partition(" ")[0] for one in self.members)}
+        """The members, and the first words of those of several."""
 
 
 _lists = cache(_Lists)
@@ -261,7 +261,8 @@ class Sentence:
             is_first = not lists.firsts.isdisjoint({words[place], words[place].removesuffix("s")})
             for length in (3, 2, 1) if is_first else ():
                 name = " ".join(words[place : place + length])
-                known = lists.members.get(name) or lists.members.get(name.removesuffix("s"), ())
+                plain = name if name in lists.members else name.removesuffix("s")
+                known = lists.members.get(plain, ())
                 fit = [one for one in known if not one.is_word or self._is_name(place, length)]
                 if fit and place + length <= len(words):
                     found += [Named(place, length, one) for one in fit]
