@@ -116,6 +116,59 @@ class IntentRow:
 
 
 @dataclass(slots=True, kw_only=True)
+class HandleRow:
+    """A record that an operation returned or touched."""
+
+    company_id: str
+    seq: int
+    rank: int
+    binding_key: str | None = None
+    operation_type: str
+    """The operation's type, so that the index alone suffices to count a record's retrievals."""
+    provider_key: str
+    provider_record_id: str
+    score: float | None = None
+    ghost: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class JournalRow:
+    """A record before and after a mutation, as snapshots; `after` NULL: unknown.
+
+    The row repeats the fields of the operation that undo needs, as the operation may be sealed.
+    """
+
+    company_id: str
+    operation_id: str
+    ordinal: int
+    seq: int
+    """The operation's number; an index on it finds the newest rows."""
+    binding_key: str
+    provider_record_id: str
+    before: dict[str, Any]
+    after: dict[str, Any] | None = None
+    operation_type: str
+    status: str
+    principal: str
+    started_at: datetime
+    undoes: str | None = None
+    """The operation that this one undid, or whose outcome it checked."""
+    erased_by: str | None = None
+    """The purge that erased the record's states, and the record's id if the record is deleted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HandleLinkRow:
+    """The new id of a record that was restored under another id."""
+
+    company_id: str
+    binding_key: str
+    old_record_id: str
+    new_record_id: str
+    operation_id: str
+
+
+@dataclass(slots=True, kw_only=True)
 class PendingRow:
     """A change that an agent requested, and on which a person has not decided yet."""
 

@@ -19,7 +19,10 @@ from memtui.store.rows import (
     BindingRow,
     CompanyRow,
     DismissedRiskRow,
+    HandleLinkRow,
+    HandleRow,
     IntentRow,
+    JournalRow,
     MemberRow,
     PendingRow,
     RiskCheckRow,
@@ -329,20 +332,7 @@ ADD_USAGE = _insert(
     "memory_usage",
     ("company_id", "seq", "ordinal", *Usage.model_fields),
 )
-ADD_HANDLE = _insert(
-    "memory_operation_handles",
-    (
-        "company_id",
-        "seq",
-        "rank",
-        "binding_key",
-        "operation_type",
-        "provider_key",
-        "provider_record_id",
-        "score",
-        "ghost",
-    ),
-)
+ADD_HANDLE = _add(HandleRow, "memory_operation_handles")
 
 INTENTS = _select(IntentRow, "memory_intents ORDER BY started_at")
 BEGIN_INTENT = _add(IntentRow, "memory_intents")
@@ -449,25 +439,7 @@ TAKE_RISK_BACK = Statement(
     "DELETE FROM memory_dismissed_risks WHERE company_id = :company_id AND mark = :mark"
 )
 
-ADD_STEP = _insert(
-    "memory_undo_journal",
-    (
-        "company_id",
-        "operation_id",
-        "ordinal",
-        "seq",
-        "binding_key",
-        "provider_record_id",
-        "before",
-        "after",
-        "operation_type",
-        "status",
-        "principal",
-        "started_at",
-        "undoes",
-        "erased_by",
-    ),
-)
+ADD_STEP = _add(JournalRow, "memory_undo_journal")
 REMOVE_STEPS = Statement(
     "DELETE FROM memory_undo_journal "
     "WHERE company_id = :company_id AND operation_id = :operation_id"
@@ -587,10 +559,7 @@ LINKS_OF = Statement(
     "WHERE company_id = :company_id AND binding_key = :binding_key",
     "text text",
 )
-ADD_LINK = _insert(
-    "memory_handle_links",
-    ("company_id", "binding_key", "old_record_id", "new_record_id", "operation_id"),
-)
+ADD_LINK = _add(HandleLinkRow, "memory_handle_links")
 MOVE_LINKS = Statement(
     "UPDATE memory_handle_links SET new_record_id = :new WHERE company_id = :company "
     "AND binding_key = :binding AND new_record_id = :old"

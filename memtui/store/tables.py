@@ -29,12 +29,8 @@ from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
 from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
 
 
-def _text(*, primary_key: bool = False, index: bool = False) -> Any:
-    return Field(sa_type=ForeignText, primary_key=primary_key, index=index)
-
-
-def _optional_text(*, index: bool = False) -> Any:
-    return Field(default=None, sa_type=ForeignText, index=index)
+def _text(*, primary_key: bool = False) -> Any:
+    return Field(sa_type=ForeignText, primary_key=primary_key)
 
 
 def _number(*, primary_key: bool = False) -> Any:
@@ -143,6 +139,28 @@ INTENTS = _of_rows(
     "operation_id",
     Index("ix_memory_intents_company_id", "company_id"),
 )
+HANDLES = _of_rows(
+    rows.HandleRow,
+    "memory_operation_handles",
+    "company_id seq rank",
+    Index(
+        "memory_operation_handles_record",
+        "company_id",
+        "binding_key",
+        "provider_record_id",
+        "operation_type",
+        "seq",
+    ),
+)
+JOURNAL = _of_rows(
+    rows.JournalRow,
+    "memory_undo_journal",
+    "company_id operation_id ordinal",
+    Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
+    Index("memory_undo_journal_seq", "company_id", "seq"),
+    Index("memory_undo_journal_undoes", "company_id", "undoes"),
+)
+LINKS = _of_rows(rows.HandleLinkRow, "memory_handle_links", "company_id binding_key old_record_id")
 PENDING = _of_rows(rows.PendingRow, "memory_pending", "company_id pending_id")
 NAMESPACES = _of_rows(rows.NamespaceRow, "memory_namespaces", "company_id binding_id name")
 RISK_CHECKS = _of_rows(rows.RiskCheckRow, "memory_risk_checks", "company_id binding_key record_id")
@@ -194,84 +212,13 @@ class UsageRow(SQLModel, table=True):
     seq: int = _number(primary_key=True)
     ordinal: int = _number(primary_key=True)
     provider: str = _text()
-    model: str | None = _optional_text()
+    model: str | None = Field(default=None, sa_type=ForeignText)
     input_tokens: int = _number()
     output_tokens: int = _number()
     embedding_tokens: int = _number()
     cost_usd: Decimal | None = Field(default=None, sa_type=PicoDollars)
     latency_ms: float | None = Field(default=None, sa_type=Double)
     details: dict[str, Any] = _json()
-
-
-class HandleRow(SQLModel, table=True):
-    """A record that an operation returned or touched."""
-
-    __tablename__: ClassVar[str] = "memory_operation_handles"
-    __table_args__ = (
-        Index(
-            "memory_operation_handles_record",
-            "company_id",
-            "binding_key",
-            "provider_record_id",
-            "operation_type",
-            "seq",
-        ),
-    )
-
-    company_id: str = _text(primary_key=True)
-    seq: int = _number(primary_key=True)
-    rank: int = _number(primary_key=True)
-    binding_key: str | None = _optional_text()
-    operation_type: str = _text()
-    """The operation's type, so that the index alone suffices to count a record's retrievals."""
-    provider_key: str = _text()
-    provider_record_id: str = _text()
-    score: float | None = Field(default=None, sa_type=Double)
-    ghost: bool = False
-
-
-class JournalRow(SQLModel, table=True):
-    """A record before and after a mutation, as snapshots; `after` NULL: unknown.
-
-    The row repeats the fields of the operation that undo needs, as the operation may be sealed.
-    """
-
-    __tablename__: ClassVar[str] = "memory_undo_journal"
-    __table_args__ = (
-        Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
-        Index("memory_undo_journal_seq", "company_id", "seq"),
-        Index("memory_undo_journal_undoes", "company_id", "undoes"),
-    )
-
-    company_id: str = _text(primary_key=True)
-    operation_id: str = _text(primary_key=True)
-    ordinal: int = _number(primary_key=True)
-    seq: int = _number()
-    """The operation's number; an index on it finds the newest rows."""
-    binding_key: str = _text()
-    provider_record_id: str = _text()
-    before: dict[str, Any] = _json()
-    after: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    operation_type: str = _text()
-    status: str = _text()
-    principal: str = _text()
-    started_at: datetime = _moment()
-    undoes: str | None = _optional_text()
-    """The operation that this one undid, or whose outcome it checked."""
-    erased_by: str | None = _optional_text()
-    """The purge that erased the record's states, and the record's id if the record is deleted."""
-
-
-class HandleLinkRow(SQLModel, table=True):
-    """The new id of a record that was restored under another id."""
-
-    __tablename__: ClassVar[str] = "memory_handle_links"
-
-    company_id: str = _text(primary_key=True)
-    binding_key: str = _text(primary_key=True)
-    old_record_id: str = _text(primary_key=True)
-    new_record_id: str = _text()
-    operation_id: str = _text()
 
 
 class SpendingTable(SQLModel, table=True):
@@ -357,9 +304,6 @@ def table_of(model: type[SQLModel]) -> Table:
 
 HEADS = table_of(LogHeadRow)
 USAGE = table_of(UsageRow)
-HANDLES = table_of(HandleRow)
-JOURNAL = table_of(JournalRow)
-LINKS = table_of(HandleLinkRow)
 PLUGIN_IDS = table_of(PluginIdRow)
 SYNCS = table_of(SyncRow)
 SYNC_PAIRS = table_of(PairRow)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +25,7 @@ from memtui.fuzzy import pattern
 from memtui.store.database import Database
 from memtui.store.log import OperationStore
 from memtui.store.operation import Operation
-from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
+from memtui.store.tables import HANDLES, HEADS, OPERATIONS, USAGE
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
 from tests.analytics.logs import seal_unlogged as seal
 from tests.databases import ON_BOTH
@@ -125,9 +124,8 @@ def test_a_log_that_took_anothers_place_is_copied_anew(
     fill(database, 60)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 21))
     answers(operations)
-    models: list[Any] = [HandleRow, UsageRow, LogHeadRow]
     with database.write() as connection:
-        for rows in (*(model.__table__ for model in models), OPERATIONS):
+        for rows in (HANDLES, USAGE, HEADS, OPERATIONS):
             connection.execute(rows.delete().where(rows.c.company_id == "acme"))
     folder = ArchiveFolder(root, "acme").path
     folder.rename(folder.with_name("gone"))
