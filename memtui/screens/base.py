@@ -108,7 +108,7 @@ S = TypeVar("S", bound="ServiceScreen")
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
-_DATA = ("session", "scope", "filter", "binding_key", "everywhere", "resolution")
+_DATA = ("session", "scope", "filter", "binding_key", "bindings", "everywhere", "resolution")
 _OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
 _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """The needs that depend on shown data: all are missing until the screen sets `missing`."""

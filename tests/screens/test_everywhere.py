@@ -30,7 +30,7 @@ from memtui.screens.dialogs import Choose, ConflictScreen, EditText
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
-from memtui.screens.state import AppState, PruneFigures
+from memtui.screens.state import AppState, ConfigurationChanged, PruneFigures
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from memtui.service.usecases import forgetting
@@ -399,3 +399,20 @@ async def test_a_duplicate_stays_whose_other_copy_went_meanwhile(
         await until(pilot, lambda: any("the record to keep" in said for said in toasts(app)))
     left = await service.browse(caller, BrowseRequest(scope=MECH))
     assert [one.handle for one in left.records] == [one for one in handles if one != stays]
+
+
+async def test_a_binding_that_is_added_is_shown_among_all_at_once(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    await service.bindings.remove(caller, "shelf")
+    async with running(paths, settings, "records") as (app, pilot):
+        await pilot.press("0")
+        await until(pilot, lambda: set(rows(app)) == {"default: release", "table: Monday"})
+        await pilot.press("1")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "bindings")
+        await service.bindings.add(caller, "shelf", "vault", {"path": str(tmp_path / "shelf")})
+        app.screen.post_message(ConfigurationChanged())
+        await until(pilot, lambda: any(one.key == "shelf" for one in app.state.bindings))
+        await pilot.press("4")
+        await until(pilot, lambda: "shelf: main" in rows(app))
