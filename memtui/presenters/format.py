@@ -306,10 +306,11 @@ def record_name(record: Record) -> str:
 
 
 _NAME_CHARS = 60
+_MOST_NAMED = 3
 
 
 def changed(change: UndoCandidate) -> str:
-    """Name the objects of a change: `“Deploys run…”`, `3 records`, `binding default: read only`."""
+    """Name the objects of a change: `“Deploys run…”`, `3 records`, `new binding shelf`."""
     if change.together is not None:
         return taken_back(change.together)
     if change.record is not None:
@@ -318,11 +319,12 @@ def changed(change: UndoCandidate) -> str:
         return counted(change.records, "record")
     if author := change.operation.request.get("author"):
         return f"what {author} wrote"
-    if len(change.settings) == 1:
-        [setting] = change.settings
-        fields = ", ".join(sorted(setting.fields)).replace("_", " ")
-        return f"{setting.name}: {fields}" if fields else setting.name
-    return counted(len(change.settings), "setting") if change.settings else ""
+    return named([one.summary for one in change.settings], "setting")
+
+
+def named(names: Sequence[str], what: str) -> str:
+    """Return up to three names, `binding a and target project b`, else how many there are."""
+    return counted(len(names), what) if len(names) > _MOST_NAMED else " and ".join(names)
 
 
 def taken_back(all_of: Together) -> str:

@@ -450,19 +450,24 @@ class ServiceScreen(SizedScreen[GoTo]):
         """Describe what was undone or redone; changed settings are read again."""
         from memtui.service.answers import Together
 
-        records = settings = waiting = 0
+        records = waiting = 0
+        settings: list[str] = []
         for answer in answers:
             records += len(answer.handles)
-            pending = sum(one.setting == "pending" for one in answer.settings)
-            settings += len(answer.settings) - pending
-            waiting += 0 if answer.handles else pending  # a pending record is in `records` already
+            others = [one.name for one in answer.settings if one.setting != "pending"]
+            settings += others
+            # A pending record is in `records` already.
+            waiting += 0 if answer.handles else len(answer.settings) - len(others)
         if settings:
             self.post_message(ConfigurationChanged())
-        if (records, settings, waiting) == (1, 0, 0) and (name := await self._name_of(answers)):
+        if not records and not waiting:
+            return fmt.named(settings, "setting") or fmt.counted(0, "record")
+        if (records, settings, waiting) == (1, [], 0) and (name := await self._name_of(answers)):
             return name
         keys = {answer.binding_key for answer in answers if answer.handles}
-        back = Together(records=records, bindings=len(keys), settings=settings, waiting=waiting)
-        return fmt.taken_back(back) or fmt.counted(0, "record")
+        counts = {"bindings": len(keys), "settings": len(settings), "waiting": waiting}
+        back = Together(records=records, **counts)
+        return fmt.taken_back(back)
 
     async def _name_of(self, answers: Iterable[MutationAnswer]) -> str:
         """Name the only record of the answers; empty if this person may not read it."""

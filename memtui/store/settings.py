@@ -59,6 +59,15 @@ class SettingChange(Model):
         before, after = self.before or {}, self.after or {}
         return tuple(name for name in before.keys() & after.keys() if before[name] != after[name])
 
+    @property
+    def summary(self) -> str:
+        """The change for a person: `new binding a`, `removed limit b`, `binding c: read only`."""
+        if self.setting in {PENDING, RISK}:
+            return self.name  # its row is a decision, which the operation names
+        state = "new " if self.before is None else "removed " if self.after is None else ""
+        fields = ", ".join(sorted(self.fields)).replace("_", " ")
+        return f"{state}{self.name}" + (f": {fields}" if fields else "")
+
 
 def read(connection: DatabaseConnection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
     """Return a company's settings of these kinds by place, as database rows."""

@@ -125,7 +125,7 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: "Choose a user, project or agent." in screen_text(app))
         assert "s takes a name that is not known yet" in screen_text(app)
         app.controller.choose_scope(ANA)
-        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
+        await until(pilot, lambda: "There are no facts here." in screen_text(app))
         await remember(service, ANA, "Likes tea")
         await remember(service, MECH, "Deploys from main")
         app.controller.choose_scope(Scope(company_id="local"))
@@ -164,9 +164,9 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert app.state.scope.subject_id == "ana"
         app.controller.choose_scope(BEN)
-        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
+        await until(pilot, lambda: "There are no facts here." in screen_text(app))
         app.controller.choose(binding_key="default")
-        await until(pilot, lambda: "default remembers nothing of it." in screen_text(app))
+        await until(pilot, lambda: "default has no facts of it." in screen_text(app))
 
 
 async def test_bars_price_share_text_and_charts(

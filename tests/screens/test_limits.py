@@ -166,7 +166,7 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
         await until(pilot, lambda: any("Undone" in one for one in toasts(app)))
         assert await stand() == [("default", "7.5 read-only")]
         await pilot.press("U")
-        await until(pilot, lambda: any("Redone: 1 setting" in one for one in toasts(app)))
+        await until(pilot, lambda: any("Redone: limit " in one for one in toasts(app)))
         assert await stand() == []
         await pilot.press("U")
         assert "nothing to redo" in toasts(app)[-1]

@@ -575,9 +575,9 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("u")
-        await until(pilot, lambda: "binding other" in screen_text(app))
+        await until(pilot, lambda: "ago (new binding other)?" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: any("Undone: 1 setting." in one for one in toasts(app)))
+        await until(pilot, lambda: any("Undone: binding other." in one for one in toasts(app)))
         assert texts(app) == ["one"]
         await until(pilot, lambda: [one.key for one in app.state.bindings] == ["default"])
 

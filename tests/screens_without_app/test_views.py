@@ -208,6 +208,17 @@ def test_a_card_names_rank_score_text_source_and_time() -> None:
     ]
 
 
+def test_a_card_begins_below_the_heading_and_names_a_file_once() -> None:
+    reference = SourceRef(
+        kind=SourceKind.EXTERNAL_DOCUMENT, company_id="acme", external_ref="notes/deploy.md:2"
+    )
+    place = Location(path="/vault/notes/deploy.md", line=2)
+    found = snippet("# Deploy\n\nFrom release.\n", title="Deploy", source=reference, location=place)
+    card = card_contents(answered(found), state(), WIDTH)[0].plain
+    assert card.splitlines()[0] == "  1  0.910  Deploy  From release."
+    assert card.count("deploy.md:2") == 1
+
+
 def test_a_match_deep_in_a_text_is_brought_into_the_card() -> None:
     view = answered(snippet("filler " * 500 + "the deploy branch", title=None))
     card = card_contents(view, state(), WIDTH)[0].plain

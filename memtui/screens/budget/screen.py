@@ -306,8 +306,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         # A binding may have been chosen on another screen.
         if key := self.state.filter.binding_key or self.state.binding_key:
             hint = f"{self.state.keymap.label('app.binding')} asks another binding"
-            return f"{key} remembers nothing of it.", f"{hint}, s chooses another scope."
-        return "Nothing is remembered here.", "a adds the first fact, s chooses another scope."
+            return f"{key} has no facts of it.", f"{hint}, s chooses another scope."
+        hint = "a adds the first, s chooses another scope, i shows which notes a question finds."
+        return "There are no facts here.", hint
 
     def sort(self, column: str) -> None:
         """Sort by a column, then reverse, then restore the order of the prompt."""

@@ -881,10 +881,8 @@ def snippet_card(
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
-    text = marked(
-        display(_around(below_heading(snippet.shown, snippet.title), words), limit=_TEXT_LIMIT),
-        words,
-    )
+    shown = below_heading(snippet.shown, snippet.title).strip()
+    text = marked(display(_around(shown, words), limit=_TEXT_LIMIT), words)
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     place = display(binding, limit=40, style=ACCENT) if binding else None
     verdict = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
@@ -914,7 +912,8 @@ def origin(record: Record, now: datetime) -> Content:
     form = "summary" if record.summary else ""
     changed = f"changed {last}" if last != when else ""
     parts = [form, fmt.source_line(record.source), f"{when} {by}".strip(), changed, place]
-    return display(SEPARATOR.join(filter(None, parts)), limit=300, style=DIM)
+    said = dict.fromkeys(filter(None, parts))  # a file can be source and place at once
+    return display(SEPARATOR.join(said), limit=300, style=DIM)
 
 
 def past_card(operation: Operation, now: datetime, width: int) -> Content:
