@@ -25,7 +25,16 @@ from memtui.backends.client_configs import (
     read_configuration,
     servers,
 )
-from memtui.backends.files.reading import digest, is_file, is_folder, resolved, sign
+from memtui.backends.files.reading import (
+    FileRefused,
+    digest,
+    is_file,
+    is_folder,
+    read_whole,
+    resolved,
+    sign,
+)
+from memtui.backends.hermes import MEMORY, USER, entries_of
 from memtui.backends.instructions import (
     OTHERS,
     PROJECT_FILES,
@@ -245,6 +254,14 @@ def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> in
     return total
 
 
+def _count_of_hermes(path: Path) -> int:
+    try:
+        content = read_whole(path)[0].decode("utf-8", "replace")
+    except (FileRefused, OSError):
+        return 0
+    return sum(1 for _ in entries_of(content))
+
+
 def _found(
     provider: str, path: Path, key: str, title: str, why: str, *,
     problems: tuple[str, ...] = (), records: int | None = None, **config: str,
@@ -390,6 +407,21 @@ class _Search:
         yield from self._notes(
             codex / "memories", "codex", "Codex memories", "Codex writes it.", "codex-memory"
         )
+        yield from self._hermes()
+
+    def _hermes(self) -> Iterator[DiscoveredMemory]:
+        """Yield the memories of Hermes, and of each of its profiles."""
+        home = self._expanded(self._env.get("HERMES_HOME") or "~/.hermes")
+        profiles = home / "profiles"
+        named = {profile: profiles / profile for profile in self._listed(profiles).names}
+        for name, folder in {"hermes": home, **named}.items():
+            title = "Hermes's memories" if folder == home else f"Memories of Hermes's {name}"
+            path, why = folder / "memories", "Hermes writes it."
+            if self._is_anothers(path):
+                yield _named("hermes", path, title, why, _ANOTHERS)
+            elif is_folder(path):
+                count = sum(map(_count_of_hermes, (path / MEMORY, path / USER)))
+                yield _found("hermes", path, name, title, why, records=count)
 
     def _in_known_projects(self, known: list[str]) -> Iterator[DiscoveredMemory]:
         """Search the other projects that agents' programs name."""

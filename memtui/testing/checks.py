@@ -74,7 +74,8 @@ def needs(*abilities: str) -> Callable[[Check], Check]:
     """Skip a check if the adapter under test lacks one of these abilities.
 
     They are names of capabilities, `exact` (the written text is stored, immediately), `read_only`,
-    and `durable` and `revisions`, which a subclass of `Kit` declares for its provider.
+    and `durable`, `revisions`, `doubles` and `each_text_once`, which a subclass of `Kit` declares
+    for its provider.
     """
     _NEEDED.update(abilities)
 
@@ -94,6 +95,8 @@ class Kit(ABC):
     """Whether a record must outlive `close` and a second `open_adapter` on the same folder."""
     has_revisions = True
     """Whether a record has a revision, so that a change based on an old one is a conflict."""
+    has_each_text_once = False
+    """Whether a text that an owner's record has already is refused as a conflict."""
 
     def __init_subclass__(cls) -> None:
         """Replace each check that does not apply by its reason: pytest does not collect a string.
@@ -123,6 +126,8 @@ class Kit(ABC):
             "read_only": not can.writable,
             "durable": cls.is_durable,
             "revisions": cls.has_revisions,
+            "doubles": not cls.has_each_text_once,
+            "each_text_once": cls.has_each_text_once,
         }
         return others[ability] if ability in others else bool(getattr(can, ability))
 
@@ -262,12 +267,22 @@ class WriteChecks(Kit):
             record = await self.read(adapter, handle)
             assert record.text == text, f"the text ({name}) came back changed"
 
-    @needs("exact")
+    @needs("exact", "doubles")
     async def test_two_writes_are_two_records(self, adapter: Adapter) -> None:
         """The same text twice is two records unless it is an upsert."""
         first = await self.write(adapter, "The same sentence.")
         second = await self.write(adapter, "The same sentence.")
         assert first != second, "a second write took the place of the first"
+
+    @needs("exact", "each_text_once")
+    async def test_a_second_write_of_a_text_is_a_conflict(self, adapter: Adapter) -> None:
+        """A text that is there is refused with its record, which stays as it is."""
+        handle = await self.write(adapter, "The same sentence.")
+        before = await self.read(adapter, handle)
+        with pytest.raises(Conflict) as refused:
+            await self.write(adapter, "The same sentence.")
+        assert refused.value.current == before, "the refusal does not name the record"
+        assert await self.read(adapter, handle) == before, "a refused write changed the record"
 
     @needs("exact")
     async def test_parallel_writes_are_all_kept(self, adapter: Adapter) -> None:
@@ -592,7 +607,7 @@ class ListChecks(Kit):
         handles = [
             await self.write(
                 adapter,
-                f"Record {index} {'long ' * (index % 3)}",
+                f"Record {index}{' long' * (index % 3)}",
                 title=f"Title {index % 4}",
                 created_at=day(index % 5),
             )

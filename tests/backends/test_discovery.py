@@ -12,6 +12,7 @@ from memtui.backends import discovery
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.discovery import DiscoveredMemory, discover
+from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0.config import Mem0Config
@@ -24,6 +25,7 @@ READERS: dict[str, type[Adapter]] = {
     for adapter in (
         ClaudeMemoryAdapter,
         CodexMemoryAdapter,
+        HermesAdapter,
         InstructionsAdapter,
         McpMemoryAdapter,
         MemsearchAdapter,
@@ -34,7 +36,7 @@ READERS: dict[str, type[Adapter]] = {
 
 VARIABLES = (
     "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "APPDATA", "CODEX_HOME", "MEM0_DIR",
-    "BASIC_MEMORY_CONFIG_DIR",
+    "BASIC_MEMORY_CONFIG_DIR", "HERMES_HOME",
 )  # fmt: skip
 
 
@@ -256,6 +258,8 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     write(home / "basic" / "a.md")
     write(home / "new" / "a.md")
     write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md")
+    write(home / ".hermes" / "memories" / "MEMORY.md", "One.\n§\nTwo.")
+    write(home / ".hermes" / "profiles" / "work" / "memories" / "USER.md", "Ana.")
 
     findings = discover(home, project, {}, managed=home / "etc")
     assert usable(findings) == {
@@ -271,6 +275,8 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "vault-basic-main": home / "basic",
         "vault-basic-new": home / "new",
         "vault-letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
+        "hermes-hermes": home / ".hermes" / "memories",
+        "hermes-work": home / ".hermes" / "profiles" / "work" / "memories",
     }
     projects = {one.key: one.config["project_id"] for one in findings if "project_id" in one.config}
     assert projects == {

@@ -14,6 +14,7 @@ import pytest
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.facts import FactsAdapter
+from memtui.backends.hermes import HermesAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0 import Mem0Adapter
 from memtui.backends.milvus import MilvusAdapter
@@ -133,6 +134,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "facts": (FactsAdapter, "fact", ("web", "api", "ana", "bo")),
     "claude-memory": (ClaudeMemoryAdapter, "note", _ALL),
     "mcp-memory": (McpMemoryAdapter, "note", _ALL),
+    "hermes": (HermesAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
     "mem0": (Mem0Adapter, "note", _ALL),
     "milvus": (MilvusAdapter, "note", _ALL),
@@ -163,6 +165,9 @@ async def place(
         elif adapter_type is ClaudeMemoryAdapter:
             (tmp_path / "memory").mkdir()
             config = {"path": str(tmp_path / "memory")}
+        elif adapter_type is HermesAdapter:
+            (tmp_path / "memories").mkdir()
+            config = {"path": str(tmp_path / "memories"), "memory_chars": 100_000}
         elif adapter_type is McpMemoryAdapter:
             (tmp_path / "memory.jsonl").touch()
             config = {"path": str(tmp_path / "memory.jsonl"), "settle_ms": 0}
@@ -214,6 +219,7 @@ KEPT: dict[str, set[str]] = {
     "vault": ASKED, "plugin-v1": ASKED, "mem0": ASKED, "milvus": ASKED,
     "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
+    "hermes": {"text", "topic", "tags"},
     "milvus' facts": ASKED - {"summary"},
 }  # fmt: skip
 """The fields that can be corrected by themselves: a new one of the contract is in `ASKED`."""
@@ -393,7 +399,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory")
+@over("claude-memory", "mcp-memory", "hermes")
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
+from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
@@ -46,6 +47,27 @@ class TestCodexMemory(AdapterContract):
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "MEMORY.md", "# Task Group: x\n\n## Reusable knowledge\n- Run pytest.\n")
         return await CodexMemoryAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+
+
+class TestHermes(AdapterContract):
+    capabilities = HermesAdapter.capabilities
+    has_each_text_once = True
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        folder = tmp_path / "memories"
+        folder.mkdir(exist_ok=True)
+        config = {"path": str(folder), "memory_chars": 1_000_000}
+        return await HermesAdapter.open(self.context(tmp_path, **config))
+
+
+class TestReadOnlyHermes(AdapterContract):
+    capabilities = read_only(HermesAdapter.capabilities)
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "MEMORY.md", "Deploys leave main.\n§\nThe printer\nis upstairs.")
+        write(tmp_path / "USER.md", "Ana likes short answers.")
+        context = self.context(tmp_path, path=str(tmp_path))
+        return await HermesAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestInstructions(AdapterContract):

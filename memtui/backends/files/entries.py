@@ -1,0 +1,478 @@
+"""The base of the providers over files that list entries, which another program rewrites.
+
+A provider names the files and says where their entries are; everything else stands here. What
+lies between the entries is kept byte for byte, so an undo leaves the same file.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from memtui.backends.files.adapter import ConfigT
+from memtui.backends.files.reading import (
+    FileReader,
+    FileRefused,
+    ParsedFile,
+    ParsedRecord,
+    digest,
+    first_line,
+    numbered,
+    read_whole,
+    resolved,
+)
+from memtui.backends.files.shared import SharedFile
+from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.contract import (
+    Capabilities,
+    Conflict,
+    CorrectReply,
+    CorrectRequest,
+    ForgetReply,
+    ForgetRequest,
+    Invalid,
+    Json,
+    MemtuiError,
+    Model,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    Unavailable,
+    WriteReply,
+    WriteRequest,
+)
+from memtui.paths import replacing, sync_folder
+from memtui.provider_kit import blocking, check_revision, refused_by_system
+
+_LOCK_SECONDS = 10.0
+_MARK = "\ufeff"
+"""A byte order mark, which some editors write before a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A file of entries."""
+
+    path: Path
+    kind: str = "note"
+    """The kind of its records; a record of this kind is written into it."""
+    most_chars: int | None = None
+    """The most characters, from the first entry to the last, that the other program takes."""
+
+
+class Entry(NamedTuple):
+    """An entry: its place in a file's content, and its text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(slots=True)
+class _Part:
+    """An entry as it is written, its text, and what follows it up to the next entry or the end."""
+
+    written: str
+    text: str
+    gap: str
+
+
+class _Around(Model):
+    """What is around an entry: up to its neighbours, and before the first one."""
+
+    before: str | None = None
+    after: str | None = None
+    head: str | None = None
+
+
+class _Content:
+    """A file's content, taken apart: `str` puts it together again."""
+
+    def __init__(self, content: str, entries: Sequence[Entry], name: str) -> None:
+        self._name = name
+        self.head = content[: entries[0].start] if entries else content
+        ends = [*(one.start for one in entries[1:]), len(content)]
+        self.parts = [
+            _Part(content[one.start : one.end], one.text, content[one.end : end])
+            for one, end in zip(entries, ends, strict=False)
+        ]
+
+    def __str__(self) -> str:
+        return self.head + "".join(one.written + one.gap for one in self.parts)
+
+    @property
+    def size(self) -> int:
+        """Characters from the first entry to the last."""
+        return len(str(self)) - len(self.head) - (len(self.parts[-1].gap) if self.parts else 0)
+
+    def places(self) -> dict[str, int]:
+        """Return the place of each entry by its record id."""
+        ids = numbered(record_id(self._name, one.text) for one in self.parts)
+        return {one: place for place, one in enumerate(ids)}
+
+    def around(self, place: int) -> _Around:
+        """Return what is around an entry."""
+        is_last = place == len(self.parts) - 1
+        return _Around(
+            before=self.parts[place - 1].gap if place else None,
+            after=None if is_last else self.parts[place].gap,
+            head=None if place else self.head,
+        )
+
+    def insert(self, place: int, text: str, written: str, around: _Around, between: str) -> None:
+        """Put an entry into its place, or at the end.
+
+        `between`: what separates it from its neighbours, where it did not have any.
+        """
+        part = _Part(written, text, between if around.after is None else around.after)
+        if place < len(self.parts):
+            self.parts.insert(place, part)
+        elif self.parts:
+            last = self.parts[-1]
+            part.gap, last.gap = last.gap, between if around.before is None else around.before
+            self.parts.append(part)
+        else:
+            begins = around.head is not None and self.head.startswith(around.head)
+            at = len(around.head or "") if begins else len(self.head)
+            self.head, part.gap = self.head[:at], self.head[at:]
+            self.parts.append(part)
+
+    def remove(self, place: int) -> None:
+        """Take an entry out, and what separates it from the next one, or else the one before."""
+        gone = self.parts.pop(place)
+        if place < len(self.parts):
+            return
+        if self.parts:
+            self.parts[-1].gap = gone.gap
+        else:
+            self.head += gone.gap
+
+
+def record_id(name: str, text: str) -> str:
+    """Return the id of an entry of a file: it has none but its text."""
+    return f"{name}#{digest(text)}"
+
+
+class EntriesAdapter(WritableFilesAdapter[ConfigT]):
+    """Shows one record an entry, and changes the entries.
+
+    A corrected entry gets another id, as an entry's id is made of its text. A text that a file has
+    already is refused: the other program would keep only one of the two.
+    """
+
+    separator: ClassVar[str]
+    """What the other program writes between two entries."""
+    capabilities = Capabilities(
+        browse=True, correction=True, restore=True, full_text=True, watch=True, without=True
+    )
+
+    @abstractmethod
+    def entry_files(self) -> Sequence[EntryFile]:
+        """Return the files; records of other kinds are written into the first."""
+
+    @abstractmethod
+    def entries(self, content: str) -> Iterable[Entry]:
+        """Yield the entries of a file's content in order. Line ends may be CRLF."""
+
+    @abstractmethod
+    def as_written(self, text: str) -> str:
+        """Return a text as an entry is written.
+
+        Raises:
+            Invalid: the other program would read another text.
+        """
+
+    def before_first(self, content: str) -> str:  # noqa: ARG002
+        """Return what a file without entries has before its first one, of that content."""
+        return ""
+
+    def lock_of(self, path: Path) -> Path | None:  # noqa: ARG002
+        """Return the file that the other program locks (`flock`) while it changes this one."""
+        return None
+
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
+        """Read the files."""
+        for file in self.entry_files():
+            if reader.look(file.path) is None:
+                continue
+            parsed = reader.parse(file.path, partial(self._parsed, file=file))
+            if parsed is not None:
+                modified = reader.modified(file.path)
+                dated = tuple(replace(one, updated_at=modified) for one in parsed.records)
+                yield file.path, replace(parsed, records=dated)
+
+    def _parsed(self, content: str, file: EntryFile) -> ParsedFile:
+        return ParsedFile(
+            tuple(
+                ParsedRecord(
+                    id=record_id(file.path.name, one.text),
+                    text=one.text,
+                    line=content.count("\n", 0, one.start) + 1,
+                    title=first_line(one.text),
+                    kind=file.kind,
+                )
+                for one in self.entries(content)
+            )
+        )
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Add an entry at the end of the file of its kind."""
+        files = self.entry_files()
+        file = next((one for one in files if one.kind == request.kind), files[0])
+        written = self.as_written(request.content)
+        known = self.known_of(request, kind=None if request.kind == file.kind else request.kind)
+        name = record_id(file.path.name, request.content)
+        handle = self._handle(name)
+        with self.changing():
+            self._refuse_twice(handle, request.content)
+            self._change(
+                {file: partial(self._with_added, text=request.content, written=written)},
+                {name: known},
+            )
+        return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
+
+    def _refuse_twice(self, handle: RecordHandle, text: str) -> None:
+        there = self._load()[0].get(handle.provider_record_id)
+        if there is not None:
+            path = there.location.path if there.location else self.config.path
+            raise Conflict(
+                f"{path} has this text already, and keeps each only once; change that record.",
+                current=there,
+                proposed=text,
+            )
+
+    def _with_added(self, content: _Content, text: str, written: str) -> None:
+        if any(one.text == text for one in content.parts):
+            return
+        head = None if content.parts else self.before_first(content.head)
+        if head is not None and not content.head.startswith(head):
+            content.head = head
+        around = _Around(head=head)
+        content.insert(len(content.parts), text, written, around, self.separator)
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change an entry's text in its place."""
+        old, text = request.handle.provider_record_id, request.text
+        with self.changing():
+            record = self._find(request.handle, request.scope)
+            if record is None:
+                raise self.missing(request.handle)
+            check_revision(record, request.revision, text)
+            known: WrittenRecord | None = self.corrected(old, request)
+            if old not in self._known and (request.topic, request.tags) == (None, None):
+                known = None
+            if text is None or text == record.text:
+                self.keep_known({old: known} if known else {})
+                return CorrectReply(handle=request.handle)
+            written, file = self.as_written(text), self._file_of(record)
+            handle = self._handle(record_id(file.path.name, text))
+            self._refuse_twice(handle, text)
+            edit = partial(_with_text, record_id=old, text=text, written=written)
+            self._change({file: edit}, {handle.provider_record_id: known})
+            self.keep_known({old: None})
+        return CorrectReply(handle=handle)
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Take entries out."""
+        with self.changing():
+            there = {one: self._find(one, request.scope) for one in request.handles}
+            gone: dict[EntryFile, list[str]] = {}
+            for handle, record in there.items():
+                if record is not None:
+                    name = handle.provider_record_id
+                    check_revision(record, request.revisions.get(name))
+                    gone.setdefault(self._file_of(record), []).append(name)
+            self._change({file: partial(_without, names=names) for file, names in gone.items()})
+            self.keep_known(dict.fromkeys(name for names in gone.values() for name in names))
+        return ForgetReply(missing=tuple(one for one, record in there.items() if record is None))
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each entry as it is written, its place, and what is around it."""
+        files = {file: self._taken_apart(file) for file in self.entry_files()}
+        places = {file: content.places() for file, content in files.items()}
+        taken: list[Snapshot] = []
+        for handle in handles:
+            record, name = self._find(handle, scope), handle.provider_record_id
+            state: Json = {}
+            if record is not None:
+                file = self._file_of(record)
+                if (place := places[file].get(name)) is None:
+                    raise Conflict(f"{file.path} was changed at this moment; read it again.")
+                state = {
+                    "file": file.path.name,
+                    "place": place,
+                    "written": files[file].parts[place].written,
+                    "around": files[file].around(place).model_dump(),
+                    "known": self.known_json(name),
+                }
+            taken.append(Snapshot(handle=handle, record=record, state=state))
+        return taken
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put entries back into their places; remove those whose snapshot has no record."""
+        files = {file.path.name: file for file in self.entry_files()}
+        back = [one for one in snapshots if one.record is not None]
+        with self.changing():
+            away: dict[EntryFile, list[str]] = {}
+            for one in snapshots:
+                if one.record is None and (there := self._find(one.handle, scope)) is not None:
+                    name = one.handle.provider_record_id
+                    away.setdefault(self._file_of(there), []).append(name)
+            stays: dict[EntryFile, list[Snapshot]] = {}
+            for one in sorted(back, key=lambda one: int(one.state["place"])):
+                stays.setdefault(files[one.state["file"]], []).append(one)
+            edits = {
+                file: partial(self._as_before, gone=away.get(file, []), back=stays.get(file, []))
+                for file in {**away, **stays}
+            }
+            known = {one.handle.provider_record_id: _known_then(one) for one in back}
+            self._change(edits, known)
+            self.keep_known(dict.fromkeys(name for names in away.values() for name in names))
+        return WriteReply(records=tuple(one.handle for one in back))
+
+    def _as_before(self, content: _Content, gone: Sequence[str], back: Sequence[Snapshot]) -> None:
+        _without(content, gone)
+        for one in back:
+            if one.record is not None and one.handle.provider_record_id not in content.places():
+                around = _Around.model_validate(one.state["around"])
+                written, place = str(one.state["written"]), int(one.state["place"])
+                content.insert(place, one.record.text, written, around, self.separator)
+
+    def _file_of(self, record: Record) -> EntryFile:
+        path = record.location.path if record.location else ""
+        return next(one for one in self.entry_files() if str(one.path) == path)
+
+    def _taken_apart(self, file: EntryFile, content: str | None = None) -> _Content:
+        """Raises `Invalid` if the file is not UTF-8."""
+        if content is None:
+            try:
+                content = read_whole(file.path)[0].decode()
+            except FileNotFoundError:
+                content = ""
+            except UnicodeDecodeError as error:
+                raise _not_text(file.path) from error
+            except (OSError, FileRefused) as error:
+                raise self._cannot(file.path, error) from error
+        text = content.removeprefix(_MARK)
+        apart = _Content(text, [*self.entries(text)], file.path.name)
+        apart.head = content[: len(content) - len(text)] + apart.head
+        return apart
+
+    def _change(
+        self,
+        edits: Mapping[EntryFile, Callable[[_Content], None]],
+        known: Mapping[str, WrittenRecord | None] | None = None,
+    ) -> None:
+        """Edit files, each under the other program's lock; call it within `changing`.
+
+        `known` is stored first: a record without its owner is everybody's.
+        """
+        before = {name: self._known.get(name) for name in known or {}}
+        self.keep_known(known or {})
+        is_changed = False
+        try:
+            with ExitStack() as locks:
+                for file in edits:
+                    locks.enter_context(self._locked(file.path))
+                for file, edit in edits.items():
+                    self._change_one(file, edit)
+                    is_changed = True
+        except MemtuiError as error:
+            if is_changed:
+                raise Unavailable(str(error), sent=True) from error
+            if not (isinstance(error, Unavailable) and error.sent):
+                self.keep_known(before)
+            raise
+
+    def _change_one(self, file: EntryFile, edit: Callable[[_Content], None]) -> None:
+        def edited(content: str) -> str:
+            apart = self._taken_apart(file, content)
+            size = apart.size
+            edit(apart)
+            if file.most_chars is not None and apart.size > max(size, file.most_chars):
+                raise Invalid(
+                    f"{file.path} would have {apart.size:,} characters, and {file.most_chars:,} "
+                    "are its limit; forget or shorten one of its entries."
+                )
+            return str(apart)
+
+        def edited_bytes(content: bytes) -> bytes:
+            try:
+                return edited(content.decode()).encode()
+            except UnicodeError as error:
+                raise _not_text(file.path) from error
+
+        if not file.path.is_symlink() and not file.path.exists():
+            self._create(file.path, edited_bytes(b""))
+            return
+        real, root = resolved(file.path), resolved(self.config.path)
+        if real is None or root is None or not real.is_relative_to(root):
+            raise Invalid(
+                f"{file.path} is a link that leads nowhere or out of its folder; replace it with "
+                "a file first."
+            )
+        SharedFile(real, marker=self.marker).change(edited_bytes)
+
+    def _create(self, path: Path, content: bytes) -> None:
+        try:
+            with replacing(path, is_new=True) as fresh:
+                fresh.write_bytes(content)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise refused_by_system(str(path), error) from error
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        if (place := self.lock_of(path)) is None:
+            yield
+            return
+        import filelock
+
+        lock = filelock.FileLock(place, timeout=_LOCK_SECONDS, preserve_lock_file=True)
+        try:
+            locked = lock.acquire()
+        except filelock.Timeout as error:
+            raise Unavailable(f"Another program is changing {path}; try again.") from error
+        except OSError as error:
+            raise refused_by_system(str(place), error) from error
+        with locked:
+            yield
+
+    def _cannot(self, path: Path, error: Exception) -> MemtuiError:
+        if isinstance(error, OSError):
+            return refused_by_system(str(path), error)
+        return Unavailable(f"{path} cannot be read ({str(error).rstrip('.')}).")
+
+
+def _not_text(path: Path) -> Invalid:
+    return Invalid(f"{path} or the new text is not UTF-8; fix it first.")
+
+
+def _with_text(content: _Content, record_id: str, text: str, written: str) -> None:
+    place = content.places().get(record_id)
+    if place is not None:
+        content.parts[place] = _Part(written, text, content.parts[place].gap)
+    elif all(one.text != text for one in content.parts):
+        raise Conflict("Another program changed the entry at this moment; read it again.")
+
+
+def _without(content: _Content, names: Sequence[str]) -> None:
+    there = content.places()
+    for place in sorted((there[name] for name in names if name in there), reverse=True):
+        content.remove(place)
+
+
+def _known_then(taken: Snapshot) -> WrittenRecord | None:
+    known = taken.state["known"]
+    return None if known is None else WrittenRecord.model_validate(known)
