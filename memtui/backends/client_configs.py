@@ -14,8 +14,8 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from memtui.backends.files.reading import sign
 from memtui.contract import Json
+from memtui.provider_kit.files.reading import sign
 
 _MOST_BYTES = 32 * 1024 * 1024
 CLAUDE_CODE = ".claude.json"

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import MarkdownSection, sections
-from memtui.backends.files.reading import (
+from memtui.backends.markdown import MarkdownSection, sections
+from memtui.contract import Json
+from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
     ParsedFile,
@@ -22,7 +23,6 @@ from memtui.backends.files.reading import (
     first_line,
     parse_moment,
 )
-from memtui.contract import Json
 
 SUMMARY, MEMORY, RAW, ROLLOUTS = (
     "memory_summary.md", "MEMORY.md", "raw_memories.md", "rollout_summaries",

@@ -25,15 +25,6 @@ from memtui.backends.client_configs import (
     read_configuration,
     servers,
 )
-from memtui.backends.files.reading import (
-    FileRefused,
-    digest,
-    is_file,
-    is_folder,
-    read_whole,
-    resolved,
-    sign,
-)
 from memtui.backends.hermes import MEMORY, USER, entries_of
 from memtui.backends.instructions import (
     OTHERS,
@@ -43,6 +34,15 @@ from memtui.backends.instructions import (
     USER_RULES,
 )
 from memtui.contract import Json, Model
+from memtui.provider_kit.files.reading import (
+    FileRefused,
+    digest,
+    is_file,
+    is_folder,
+    read_whole,
+    resolved,
+    sign,
+)
 from memtui.threads import LooseThreads
 
 ENTRY_LIMIT = 2_000

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from memtui.backends.files.adapter import FilesConfig
-from memtui.backends.files.entries import EntriesAdapter, Entry, EntryFile
 from memtui.contract import Invalid
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry
 
 MEMORY, USER = "MEMORY.md", "USER.md"
 _BETWEEN = re.compile(r"\r?\n§\r?\n")
@@ -39,15 +39,15 @@ class HermesAdapter(EntriesAdapter[HermesConfig]):
     holds = "folder"
     separator = "\n§\n"
 
-    def entry_files(self) -> Sequence[EntryFile]:
+    def entry_files(self) -> Sequence[EntriesFile]:
         """Return the agent's notes, and what it knows of its user."""
         folder, config = self.config.path, self.config
         return (
-            EntryFile(folder / MEMORY, most_chars=config.memory_chars),
-            EntryFile(folder / USER, kind="user", most_chars=config.user_chars),
+            EntriesFile(folder / MEMORY, most_chars=config.memory_chars),
+            EntriesFile(folder / USER, kind="user", most_chars=config.user_chars),
         )
 
-    def entries(self, content: str) -> Iterator[Entry]:
+    def entries(self, content: str) -> Iterator[FileEntry]:
         """Yield the texts between the lines `§`."""
         return entries_of(content)
 
@@ -66,7 +66,7 @@ class HermesAdapter(EntriesAdapter[HermesConfig]):
         return path.with_name(f"{path.name}.lock")
 
 
-def entries_of(content: str) -> Iterator[Entry]:
+def entries_of(content: str) -> Iterator[FileEntry]:
     """Yield the texts between the lines `§`, without the space around them."""
     start = 0
     ends = [*(one.span() for one in _BETWEEN.finditer(content)), (len(content), len(content))]
@@ -74,5 +74,5 @@ def entries_of(content: str) -> Iterator[Entry]:
         text = content[start:end].strip()
         if text:
             at = content.index(text, start)
-            yield Entry(at, at + len(text), text.replace("\r\n", "\n"))
+            yield FileEntry(at, at + len(text), text.replace("\r\n", "\n"))
         start = after

@@ -23,9 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import fenced_lines, read_document, sections
-from memtui.backends.files.reading import (
+from memtui.backends.markdown import fenced_lines, read_document, sections
+from memtui.contract import Json
+from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
     ParsedFile,
@@ -34,7 +35,6 @@ from memtui.backends.files.reading import (
     resolved,
     sign,
 )
-from memtui.contract import Json
 
 PROJECT_FILES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 PROJECT_RULES = ".claude/rules"

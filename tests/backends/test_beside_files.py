@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
-from memtui.backends.files.writing import WritableFilesAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory.graph import merged
 from memtui.contract import (
@@ -32,6 +31,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.provider_kit.files.writing import WritableFilesAdapter
 
 ACME = Scope(company_id="acme")
 SOURCE = SourceRef(

@@ -16,7 +16,6 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.files.entries import _Content
 from memtui.backends.hermes import HermesAdapter
 from memtui.contract import (
     BindingContext,
@@ -33,6 +32,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.provider_kit.files.entries import _Content
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
 
@@ -245,7 +245,7 @@ async def test_a_text_that_is_there_is_not_written_twice(
 async def test_a_lock_that_hermes_keeps_is_waited_for(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memtui.backends.files.entries._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("memtui.provider_kit.files.entries._LOCK_SECONDS", 0.1)
     adapter = await HermesAdapter.open(BindingContext(
         company_id="local", binding_key="hermes", config={"path": str(folder)},
         data_dir=tmp_path / "data",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.files.reading import ParsedFile
 from memtui.backends.mcp_memory import McpMemoryAdapter, parse_graph
 from memtui.backends.mcp_memory.graph import lines_found_by_server, relation_ends
 from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind, Unavailable
+from memtui.provider_kit.files.reading import ParsedFile
 
 ACME = Scope(company_id="acme")
 

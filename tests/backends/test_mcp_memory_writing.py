@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from memtui.backends.files import shared
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.contract import (
     BindingContext,
@@ -34,6 +33,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.provider_kit.files import shared
 from tests.node import NodeProgram
 
 ACME = Scope(company_id="acme")

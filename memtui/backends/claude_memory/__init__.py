@@ -38,18 +38,6 @@ from memtui.backends.claude_memory.texts import (
     without_entries,
     without_section,
 )
-from memtui.backends.files.adapter import FilesConfig
-from memtui.backends.files.reading import (
-    FileReader,
-    FileRefused,
-    ParsedFile,
-    ParsedRecord,
-    first_line,
-    read_whole,
-    resolved,
-)
-from memtui.backends.files.shared import SharedFile
-from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.contract import (
     Capabilities,
     CorrectReply,
@@ -75,6 +63,18 @@ from memtui.provider_kit import (
     refused_by_system,
     require_unprotected,
 )
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.reading import (
+    FileReader,
+    FileRefused,
+    ParsedFile,
+    ParsedRecord,
+    first_line,
+    read_whole,
+    resolved,
+)
+from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")

@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
-from memtui.backends.files.markdown import fenced_lines, read_document, sections
-from memtui.backends.files.reading import (
+from memtui.backends.markdown import fenced_lines, read_document, sections
+from memtui.backends.vault import markdown
+from memtui.contract import Conflict, Invalid, Json, Problem, Record
+from memtui.provider_kit.files.reading import (
     Flaw,
     ParsedFile,
     ParsedRecord,
@@ -21,8 +23,6 @@ from memtui.backends.files.reading import (
     first_line,
     parse_moment,
 )
-from memtui.backends.vault import markdown
-from memtui.contract import Conflict, Invalid, Json, Problem, Record
 
 INDEX = "MEMORY.md"
 LOADED_LINES = 200

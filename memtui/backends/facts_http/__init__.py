@@ -19,7 +19,6 @@ from memtui.backends.fact_base import (
     missing,
 )
 from memtui.backends.facts_http.client import KEY, FactsClient, WireFact, handle_of
-from memtui.backends.files.reading import digest
 from memtui.contract import (
     BindingContext,
     BrowsePage,
@@ -50,6 +49,7 @@ from memtui.contract import (
     place_of_url,
 )
 from memtui.provider_kit import check_revision, need_secret, read_config, read_moment
+from memtui.provider_kit.files.reading import digest
 from memtui.provider_kit.matching import matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.servers import check_address

@@ -7,7 +7,7 @@ an entity that does not exist. Unknown keys are shown in the metadata.
 
 The server rewrites the whole file at each change, from a version it read just before. So a change
 here watches for `settle_ms` whether the server's next version still contains it, and is repeated
-on that version if not (`memtui.backends.files.shared`).
+on that version if not (`memtui.provider_kit.files.shared`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from memtui.backends.files.adapter import FilesConfig
-from memtui.backends.files.reading import FileReader, FileRefused, ParsedFile, read_whole
-from memtui.backends.files.shared import SharedFile
-from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.backends.mcp_memory.graph import (
     ARROW,
     ENTITY,
@@ -64,6 +60,10 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit import blocking, check_revision
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.reading import FileReader, FileRefused, ParsedFile, read_whole
+from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.provider_kit.matching import sees
 from memtui.provider_kit.pages import MOST_BACKLINKS
 

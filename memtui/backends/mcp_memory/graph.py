@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from memtui.backends.files.reading import (
+from memtui.contract import Invalid, Json, Unavailable
+from memtui.provider_kit import is_nested_deeper
+from memtui.provider_kit.files.reading import (
     Flaw,
     ParsedFile,
     ParsedRecord,
@@ -23,8 +25,6 @@ from memtui.backends.files.reading import (
     parse_moment,
     printable_id,
 )
-from memtui.contract import Invalid, Json, Unavailable
-from memtui.provider_kit import is_nested_deeper
 
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
 _ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})

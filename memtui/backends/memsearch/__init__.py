@@ -19,16 +19,7 @@ from time import perf_counter
 
 from pydantic import Field, field_validator
 
-from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import MarkdownSection, fenced_lines, sections
-from memtui.backends.files.reading import (
-    FileReader,
-    Flaw,
-    ParsedFile,
-    ParsedRecord,
-    first_line,
-    parse_moment,
-)
+from memtui.backends.markdown import MarkdownSection, fenced_lines, sections
 from memtui.backends.memsearch.command import (
     PROGRAM,
     Chunk,
@@ -50,6 +41,15 @@ from memtui.contract import (
     Usage,
 )
 from memtui.provider_kit import LocalPath
+from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.provider_kit.files.reading import (
+    FileReader,
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    first_line,
+    parse_moment,
+)
 from memtui.provider_kit.matching import eligible, sees
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")

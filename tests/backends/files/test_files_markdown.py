@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.files.markdown import sections
+from memtui.backends.markdown import sections
 
 LINES = st.lists(
     st.sampled_from(

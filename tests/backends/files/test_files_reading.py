@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.backends.files import reading
-from memtui.backends.files.reading import (
+from memtui.provider_kit.files import reading
+from memtui.provider_kit.files.reading import (
     FileReader,
     digest,
     first_line,

@@ -300,7 +300,12 @@ def _http(shell: Shell, person: Path) -> None:
 def _providers(shell: Shell, person: Path) -> None:
     (person / "memory.jsonl").touch()
     (person / "agent-queue").mkdir()
-    for folder in ("src/web", ".claude/projects/-home-ann-app/memory", ".codex/memories"):
+    for folder in (
+        "src/web",
+        ".claude/projects/-home-ann-app/memory",
+        ".codex/memories",
+        ".hermes/memories",
+    ):
         (person / folder).mkdir(parents=True)
     (person / "mem0.json").write_text("{}")
     shell.type("export MEM0_API_KEY=m0-example", "")
@@ -341,13 +346,21 @@ def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_files_of_the_first_provider_pass_the_checks(tmp_path: Path) -> None:
-    blocks = [one.code for one in of("first-provider.md", "toml", "python")]
-    for name, code in zip(
-        ("pyproject.toml", "memtui_shelf.py", "test_shelf.py"), blocks, strict=True
-    ):
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("first-provider.md", ("pyproject.toml", "memtui_shelf.py", "test_shelf.py")),
+        ("providers-files.md", ("memtui_lines.py", "test_lines.py")),
+    ],
+)
+def test_the_files_of_a_provider_pass_the_checks(
+    page: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    blocks = [one.code for one in of(page, "toml", "python")]
+    for name, code in zip(names, blocks, strict=True):
         (tmp_path / name).write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-o", "asyncio_mode=auto"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memtui.backends.files.adapter import ConfigT, FilesAdapter
-from memtui.backends.files.reading import FileReader, ParsedRecord, digest
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -41,6 +39,8 @@ from memtui.provider_kit import (
     require_kept,
     require_writable,
 )
+from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
+from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest
 from memtui.provider_kit.matching import sees
 
 _FILE = "known.json"

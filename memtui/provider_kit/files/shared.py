@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.backends.files.reading import FileRefused, read_whole
 from memtui.contract import Conflict, Unavailable
 from memtui.paths import sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
+from memtui.provider_kit.files.reading import FileRefused, read_whole
 from memtui.scratch import Scratch
 
 if TYPE_CHECKING:

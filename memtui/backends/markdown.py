@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from memtui.backends.files.reading import Flaw
 from memtui.backends.vault import markdown
 from memtui.contract import Json
+from memtui.provider_kit.files.reading import Flaw
 
 _HEADING_LIMIT = 1_000
 """Most characters of a heading; a longer line is text."""

@@ -14,20 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from memtui.backends.files.adapter import ConfigT
-from memtui.backends.files.reading import (
-    FileReader,
-    FileRefused,
-    ParsedFile,
-    ParsedRecord,
-    digest,
-    first_line,
-    numbered,
-    read_whole,
-    resolved,
-)
-from memtui.backends.files.shared import SharedFile
-from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.contract import (
     Capabilities,
     Conflict,
@@ -49,6 +35,20 @@ from memtui.contract import (
 )
 from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import blocking, check_revision, refused_by_system
+from memtui.provider_kit.files.adapter import ConfigT
+from memtui.provider_kit.files.reading import (
+    FileReader,
+    FileRefused,
+    ParsedFile,
+    ParsedRecord,
+    digest,
+    first_line,
+    numbered,
+    read_whole,
+    resolved,
+)
+from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 
 _LOCK_SECONDS = 10.0
 _MARK = "\ufeff"
@@ -56,7 +56,7 @@ _MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
-class EntryFile:
+class EntriesFile:
     """A file of entries."""
 
     path: Path
@@ -66,7 +66,7 @@ class EntryFile:
     """The most characters, from the first entry to the last, that the other program takes."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """An entry: its place in a file's content, and its text."""
 
     start: int
@@ -94,7 +94,7 @@ class _Around(Model):
 class _Content:
     """A file's content, taken apart: `str` puts it together again."""
 
-    def __init__(self, content: str, entries: Sequence[Entry], name: str) -> None:
+    def __init__(self, content: str, entries: Sequence[FileEntry], name: str) -> None:
         self._name = name
         self.head = content[: entries[0].start] if entries else content
         ends = [*(one.start for one in entries[1:]), len(content)]
@@ -173,11 +173,11 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     )
 
     @abstractmethod
-    def entry_files(self) -> Sequence[EntryFile]:
+    def entry_files(self) -> Sequence[EntriesFile]:
         """Return the files; records of other kinds are written into the first."""
 
     @abstractmethod
-    def entries(self, content: str) -> Iterable[Entry]:
+    def entries(self, content: str) -> Iterable[FileEntry]:
         """Yield the entries of a file's content in order. Line ends may be CRLF."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 dated = tuple(replace(one, updated_at=modified) for one in parsed.records)
                 yield file.path, replace(parsed, records=dated)
 
-    def _parsed(self, content: str, file: EntryFile) -> ParsedFile:
+    def _parsed(self, content: str, file: EntriesFile) -> ParsedFile:
         return ParsedFile(
             tuple(
                 ParsedRecord(
@@ -285,7 +285,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Take entries out."""
         with self.changing():
             there = {one: self._find(one, request.scope) for one in request.handles}
-            gone: dict[EntryFile, list[str]] = {}
+            gone: dict[EntriesFile, list[str]] = {}
             for handle, record in there.items():
                 if record is not None:
                     name = handle.provider_record_id
@@ -324,12 +324,12 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         files = {file.path.name: file for file in self.entry_files()}
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
-            away: dict[EntryFile, list[str]] = {}
+            away: dict[EntriesFile, list[str]] = {}
             for one in snapshots:
                 if one.record is None and (there := self._find(one.handle, scope)) is not None:
                     name = one.handle.provider_record_id
                     away.setdefault(self._file_of(there), []).append(name)
-            stays: dict[EntryFile, list[Snapshot]] = {}
+            stays: dict[EntriesFile, list[Snapshot]] = {}
             for one in sorted(back, key=lambda one: int(one.state["place"])):
                 stays.setdefault(files[one.state["file"]], []).append(one)
             edits = {
@@ -349,11 +349,11 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 written, place = str(one.state["written"]), int(one.state["place"])
                 content.insert(place, one.record.text, written, around, self.separator)
 
-    def _file_of(self, record: Record) -> EntryFile:
+    def _file_of(self, record: Record) -> EntriesFile:
         path = record.location.path if record.location else ""
         return next(one for one in self.entry_files() if str(one.path) == path)
 
-    def _taken_apart(self, file: EntryFile, content: str | None = None) -> _Content:
+    def _taken_apart(self, file: EntriesFile, content: str | None = None) -> _Content:
         """Raises `Invalid` if the file is not UTF-8."""
         if content is None:
             try:
@@ -371,7 +371,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _change(
         self,
-        edits: Mapping[EntryFile, Callable[[_Content], None]],
+        edits: Mapping[EntriesFile, Callable[[_Content], None]],
         known: Mapping[str, WrittenRecord | None] | None = None,
     ) -> None:
         """Edit files, each under the other program's lock; call it within `changing`.
@@ -395,7 +395,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 self.keep_known(before)
             raise
 
-    def _change_one(self, file: EntryFile, edit: Callable[[_Content], None]) -> None:
+    def _change_one(self, file: EntriesFile, edit: Callable[[_Content], None]) -> None:
         def edited(content: str) -> str:
             apart = self._taken_apart(file, content)
             size = apart.size

@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from memtui.backends.files.reading import FileReader, ParsedFile, ParsedRecord, digest, numbered
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -50,6 +49,7 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.provider_kit import LocalPath, blocking, read_config
+from memtui.provider_kit.files.reading import FileReader, ParsedFile, ParsedRecord, digest, numbered
 from memtui.provider_kit.matching import eligible, matcher, sees
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.search import TextIndex
