@@ -64,7 +64,6 @@ _DATE = re.compile(r"\d{4}-(\d\d)-(\d\d)")
 _FORMS = {
     "url": re.compile(r"https?://\S+"),
     "mail": re.compile(r"[\w.+\-]+@[\w.\-]+"),
-    "tag": re.compile(r"[#@][\w\-]+"),
     "path": re.compile(r"(?:~?/)[\w.\-]+(?:/[\w.\-]*)*|[\w.\-]+/[\w./\-]*"),
     "host": re.compile(r"(?:[a-zA-Z][\w\-]*\.)+[a-z]{2,}(?::\d+)?"),
     "image": re.compile(r"[a-z]+:[\w.\-]+"),
@@ -72,8 +71,6 @@ _FORMS = {
     "locale": re.compile(r"[a-z]{2}[-_][A-Z]{2}"),
     "name": re.compile(r"[A-Z][a-zA-Z]*[a-z][A-Z]*(?: [A-Z][a-z]+)?"),
 }
-_MEASURES = frozenset({"length", "size", "width", "height"})
-"""Words of a key whose number does not count what the key names."""
 _STEM = 3
 """Least length of a stem."""
 _ENOUGH = 2
@@ -589,7 +586,7 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
             len(fact.value.words) == 1
             and (
                 one.unit in _set("counted")
-                or (one.unit in fact.key and fact.words.isdisjoint(_MEASURES))
+                or one.unit in fact.key
                 or (
                     before in _set("copulas")
                     and (one.place + 1 == len(said.words) or said.stems[one.place - 2] in fact.key)
