@@ -69,7 +69,7 @@ _FORMS = {
     "image": re.compile(r"[a-z]+:[\w.\-]+"),
     "code": re.compile(r"(?=.*\d)(?=.*[a-z])[a-z]\w*(?:-\w+)+"),
     "locale": re.compile(r"[a-z]{2}[-_][A-Z]{2}"),
-    "name": re.compile(r"[A-Z][a-zA-Z]*[a-z][A-Z]*(?: [A-Z][a-z]+)?"),
+    "name": re.compile(r"[a-z]?[A-Z][a-zA-Z]*[a-z][A-Z]*(?: [A-Z][a-z]+)?"),
 }
 _STEM = 3
 """Least length of a stem."""
@@ -613,7 +613,8 @@ def _other_form(fact: Fact, said: Sentence, *, is_about: bool) -> str | None:
         is_name = said.words[place] not in _set("general") and not _lists().members.get(
             said.words[place]
         )
-        is_linked = place > 0 and before[0] in _set("copulas") | _set("links")
+        speaks = stem(before[0]) in set().union(*fact.key.values())
+        is_linked = place > 0 and (speaks or before[0] in _set("copulas") | _set("links"))
         if is_name and (is_linked or after in (["is"], ["owns"])):
             return word
     return None
