@@ -601,10 +601,12 @@ def _other_amount(fact: Fact, said: Sentence) -> str | None:
 def _other_form(fact: Fact, said: Sentence, *, is_about: bool) -> str | None:
     """Return another value of the same form: an address, a path, a code, a name."""
     form = _form_of(fact.value.text)
-    if form == "name" and not is_about:
+    if form == "name" and (fact.rivals or not is_about):
         return None
+    speaking = set[str]().union(*fact.key.values())
     for place, word in enumerate(said.written if form else ()):
-        if place in said.denied or said.stems[place] in fact.key or _form_of(word) != form:
+        is_key = said.stems[place] in fact.key or said.stems[place] in speaking
+        if place in said.denied or is_key or _form_of(word) != form:
             continue
         if form != "name":
             return word
@@ -613,8 +615,9 @@ def _other_form(fact: Fact, said: Sentence, *, is_about: bool) -> str | None:
         is_name = said.words[place] not in _set("general") and not _lists().members.get(
             said.words[place]
         )
-        speaks = stem(before[0]) in set().union(*fact.key.values())
-        is_linked = place > 0 and (speaks or before[0] in _set("copulas") | _set("links"))
+        is_linked = place > 0 and (
+            stem(before[0]) in speaking or before[0] in _set("copulas") | _set("links")
+        )
         if is_name and (is_linked or after in (["is"], ["owns"])):
             return word
     return None
