@@ -31,7 +31,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "stale": (">30d", ">90d"),
     "cost": (">20", ">50", ">100"),
     "dup": ("yes", "no"),
-    "risk": ("any", "none", *dict.fromkeys(RISK_WORDS)),
+    "risk": tuple(dict.fromkeys(("any", "none", *RISK_WORDS))),
 }
 _MOST = 12
 _LONGEST = 80
@@ -42,12 +42,15 @@ def last_term(line: str) -> str:
     return "" if line[-1:].isspace() else line.rpartition(" ")[2]
 
 
-def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return up to twelve completions of the term that is being written.
+def completions(
+    line: str, known: Mapping[str, Sequence[str]], most: int | None = _MOST
+) -> list[str]:
+    """Return completions of the term that is being written.
 
     Args:
         line: The line up to the cursor.
         known: Values that occur in the log, by field.
+        most: How many at most; None: all.
     """
     term = last_term(line)
     sign = "-" if term.startswith("-") else ""
@@ -61,7 +64,7 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
         words = [f"{sign}{name}:" for name in names]
         if not sign:
             words += [f"{name}>" for name in MEASURES]
-        return [word for word in words if word.startswith(term)][:_MOST]
+        return [word for word in words if word.startswith(term)][:most]
     word = WORD_OF.get(FIELDS.get(field, ""), field)
     values = _VALUES.get(word) or known.get(word, ())
     before, comma, part = written.rpartition(",")
@@ -69,7 +72,7 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     kept = f"{sign}{field}:{before}{comma}"
     taken = {part, *before.split(",")}
     quote = str if field in USES else shlex.quote
-    return [f"{kept}{quote(value)}" for value in found if value not in taken][:_MOST]
+    return [f"{kept}{quote(value)}" for value in found if value not in taken][:most]
 
 
 def completed(line: str, word: str) -> str:

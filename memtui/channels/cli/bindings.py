@@ -19,6 +19,7 @@ from memtui.channels.cli.options import (
     TargetId,
     Yes,
     complete_binding,
+    complete_from,
     json_object,
     pairs,
     target_id_of,
@@ -91,13 +92,21 @@ async def bindings_show(session: Session, key: BindingKey) -> None:
     session.out.answer({**jsonable(view), "limits": limits}, _detail(view, sentences))
 
 
+def _provider_names() -> list[str]:
+    from memtui.service.providers import Providers
+
+    return Providers().names()
+
+
 async def bindings_add(
     session: FirstSession,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
     provider: Annotated[
         str,
         typer.Argument(
-            metavar="PROVIDER", help="The provider; `memtui bindings providers` lists them."
+            metavar="PROVIDER",
+            help="The provider; `memtui bindings providers` lists them.",
+            autocompletion=complete_from(_provider_names),
         ),
     ],
     setting: ConfigPairs = None,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui.channels.cli.clients import YesTo, carried_out
-from memtui.channels.cli.main import ASKED_BY_SHELL, PROGRAM
-from memtui.channels.cli.session import Invocation
+from memtui.channels.cli.main import PROGRAM
+from memtui.channels.cli.session import ASKED_BY_SHELL, Invocation
 from memtui.contract import Invalid
 
 if TYPE_CHECKING:

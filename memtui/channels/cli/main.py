@@ -16,12 +16,10 @@ from memtui import __version__
 from memtui.channels.cli import errors
 from memtui.channels.cli.command import LazyGroup, RootGroup, lazy_command
 from memtui.channels.cli.interrupts import INTERRUPTED
-from memtui.channels.cli.session import Invocation, is_utf8, open_app
+from memtui.channels.cli.session import ASKED_BY_SHELL, Invocation, is_utf8, open_app
 from memtui.channels.helper.words import home_of_hook
 
 PROGRAM = "memtui"
-ASKED_BY_SHELL = "_MEMTUI_COMPLETE"
-"""The environment variable that a shell sets to ask for completions."""
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback protocol

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import sys
 import uuid
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,13 @@ from memtui.channels.cli.clients import (
     own_command,
     project_words,
 )
-from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
+from memtui.channels.cli.options import (
+    FromFolder,
+    UseBinding,
+    WorksIn,
+    complete_from,
+    complete_name,
+)
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Invalid
 from memtui.wording import missing_extra
@@ -129,8 +136,19 @@ async def mcp_serve(
     await serve_stdio(caller, run_of_client)
 
 
+def _client_keys() -> Iterator[str]:
+    from memtui.channels.mcp.clients import CLIENTS
+
+    return (one.key for one in CLIENTS)
+
+
 ClientKey = Annotated[
-    str, typer.Argument(metavar="CLIENT", help="The client; `memtui mcp clients` lists them.")
+    str,
+    typer.Argument(
+        metavar="CLIENT",
+        help="The client; `memtui mcp clients` lists them.",
+        autocompletion=complete_from(_client_keys),
+    ),
 ]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from memtui.channels.cli.session import Session, build
+from memtui.channels.cli.session import ASKED_BY_SHELL, Session, build
 from memtui.contract import (
     Filter,
     Invalid,
@@ -33,6 +34,7 @@ from memtui.filters import (
 if TYPE_CHECKING:
     from memtui.contract import Model
     from memtui.service import BindingView
+    from memtui.store.operation import OperationDraft
 
     ModelT = TypeVar("ModelT", bound=Model)
 
@@ -40,6 +42,8 @@ T = TypeVar("T")
 
 _COMPLETED_RUNS = 200
 """Newest runs among which an id is completed."""
+_COMPLETED_OPERATIONS = 500
+"""Newest operations among whose names an id is completed."""
 
 
 def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -47,17 +51,47 @@ def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
     return [view.key for view in _bindings(ctx) if view.key.startswith(incomplete)]
 
 
-def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return a completer for ids of a target type that a binding serves."""
+def complete_name(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """Return a completer for ids of a kind, such as `project`: served ones, and newest in the log.
+
+    The kind is a target type or a word of the filter line.
+    """
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        names = {
+        served = {
             target.target_id
             for view in _bindings(ctx)
             for target in view.targets
-            if target.target_type == target_type and target.target_id.startswith(incomplete)
+            if target.target_type == kind
         }
-        return sorted(names)
+        names = served.union(_known(ctx).get(kind, ()))
+        return sorted(name for name in names if name.startswith(incomplete))
+
+    return complete
+
+
+def complete_filter(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return completions of the filter term that is being written, as on the screens."""
+    from memtui.presenters.filter_words import completions
+
+    before = [str(one) for one in ctx.params.get("line") or ()]
+    # Bash takes `type:wr` for three words, and replaces the last one only.
+    is_cut = os.environ.get(ASKED_BY_SHELL) == "complete_bash" and before[-1:] == [":"]
+    head = "".join(before[-2:]) if is_cut else ""
+    known = _known(ctx)
+    found = completions(head + incomplete, known, most=None)
+    if len(found) == 1 and found[0].endswith(":"):  # the shell would put a blank after it
+        found = completions(found[0], known, most=None) or found
+    return [one.removeprefix(head) for one in found]
+
+
+def complete_from(
+    names: Callable[[], Iterable[str]],
+) -> Callable[[typer.Context, str], list[str]]:
+    """Return a completer for names that need no home."""
+
+    def complete(_ctx: typer.Context, incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
 
     return complete
 
@@ -69,7 +103,7 @@ def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
         page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
         return [one.run_id for one in page.runs if one.run_id.startswith(incomplete)]
 
-    return _read(ctx, read)
+    return read_completed(ctx, read)
 
 
 def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -80,14 +114,25 @@ def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
         found = await session.service.companies.all(caller.principal, caller.acts_for)
         return [one.company_id for one in found if one.company_id.startswith(incomplete)]
 
-    return _read(ctx, read)
+    return read_completed(ctx, read)
 
 
 def _bindings(ctx: typer.Context) -> list[BindingView]:
-    return _read(ctx, lambda session: session.service.bindings.all(session.caller))
+    return read_completed(ctx, lambda session: session.service.bindings.all(session.caller))
 
 
-def _read(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
+def _known(ctx: typer.Context) -> dict[str, tuple[str, ...]]:
+    """Return the values of the newest operations, by the words of the filter line."""
+    from memtui.presenters.filter_words import known_values
+
+    async def read(session: Session) -> list[OperationDraft]:
+        page = await session.service.log.page(session.caller, Filter(), limit=_COMPLETED_OPERATIONS)
+        return list(page.operations)
+
+    return known_values(read_completed(ctx, read))
+
+
+def read_completed(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
     """Read completions from an existing home; empty: it cannot be read."""
     import asyncio
 
@@ -197,6 +242,7 @@ FilterLine = Annotated[
     typer.Argument(
         metavar="FILTER",
         help="A filter line as on the screens: agent:bob,eve -type:query since:7d words ~fuzzy.",
+        autocompletion=complete_filter,
     ),
 ]
 
@@ -212,7 +258,10 @@ class OwnerOptions:
         str | None, typer.Option(help="The agent's id.", autocompletion=complete_name("agent"))
     ] = None
     subject: Annotated[
-        str | None, typer.Option(help="The person or identity the memory is about.")
+        str | None,
+        typer.Option(
+            help="The person or identity the memory is about.", autocompletion=complete_name("user")
+        ),
     ] = None
 
     def scope(self, session: Session) -> Scope:
@@ -247,7 +296,9 @@ class RunOptions(BindingOptions):
 class ScopeOptions(BindingOptions):
     """The owner of memories, the binding, the issue and the run."""
 
-    issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
+    issue: Annotated[
+        str | None, typer.Option(help="The issue's id.", autocompletion=complete_name("issue"))
+    ] = None
     run: RunId = None
 
 

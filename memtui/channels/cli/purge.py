@@ -34,7 +34,11 @@ async def purge(
     ] = None,
     *,
     subject: Annotated[
-        str | None, typer.Option(help="All memories of and about this person or identity.")
+        str | None,
+        typer.Option(
+            help="All memories of and about this person or identity.",
+            autocompletion=complete_name("user"),
+        ),
     ] = None,
     project: Annotated[
         str | None,

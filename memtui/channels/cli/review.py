@@ -11,7 +11,7 @@ import typer
 from memtui.channels.cli.errors import code_of_several, failures
 from memtui.channels.cli.forget import changed_ids
 from memtui.channels.cli.input import read_stdin
-from memtui.channels.cli.options import BindingKey
+from memtui.channels.cli.options import BindingKey, read_completed
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
@@ -39,12 +39,30 @@ if TYPE_CHECKING:
     from memtui.service import MutationAnswer
     from memtui.service.review.queue import PendingDetails, PendingWrite
 
+
+def _complete_waiting(ctx: typer.Context, incomplete: str) -> list[str]:
+    async def read(session: Session) -> list[str]:
+        waiting = await session.service.review.waiting(session.caller)
+        return [one.pending_id for one in waiting if one.pending_id.startswith(incomplete)]
+
+    return read_completed(ctx, read)
+
+
 PendingId = Annotated[
-    str, typer.Argument(metavar="ID", help="The held write's id, or the beginning of it.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The held write's id, or the beginning of it.",
+        autocompletion=_complete_waiting,
+    ),
 ]
 PendingIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="The held writes' ids, or the beginnings of them."),
+    typer.Argument(
+        metavar="ID",
+        help="The held writes' ids, or the beginnings of them.",
+        autocompletion=_complete_waiting,
+    ),
 ]
 Always = Annotated[
     Literal["agent", "channel", "text", "subject"] | None,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 DOOR = "cli"
+ASKED_BY_SHELL = "_MEMTUI_COMPLETE"
+"""The environment variable that a shell sets to ask for completions."""
 
 
 @dataclass(slots=True)

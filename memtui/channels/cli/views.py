@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.channels.cli.options import FilterLine, OperationOptions, ScopeOptions
+from memtui.channels.cli.options import (
+    FilterLine,
+    OperationOptions,
+    ScopeOptions,
+    read_completed,
+)
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation, Session
 from memtui.contract import Denied, Invalid, NotFound
@@ -19,7 +24,20 @@ if TYPE_CHECKING:
     from memtui.paths import Paths
     from memtui.screens.kept import SavedView
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The view's name.")]
+
+def _complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
+    async def read(session: Session) -> list[str]:
+        from memtui.screens.kept import SavedView, load_named
+
+        views = load_named(session.paths.views_file, SavedView)
+        return [one.name for one in views if one.name.startswith(incomplete)]
+
+    return read_completed(ctx, read)
+
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The view's name.", autocompletion=_complete_view)
+]
 Screen = Literal["operations", "query", "records", "budget", "analytics"]
 
 

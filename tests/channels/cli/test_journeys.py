@@ -15,6 +15,7 @@ import pexpect
 import pytest
 
 from memtui.config import Paths
+from memtui.contract import OperationType
 from tests.channels.cli.conftest import HOSTILE, Run, assert_harmless
 from tests.demos import Built
 
@@ -388,6 +389,8 @@ def test_an_edit_that_conflicts_is_kept(here: Run, tmp_path: Path) -> None:
 
 def test_the_shell_completes_commands_keys_and_words(here: Run, home: Path) -> None:
     here("bindings", "target", "set", "default", "project", "mech-fighters")
+    here("note", "Deploys wait.", "--agent", "coding", "--subject", "ana")
+    here("views", "save", "writes", "type:write")
 
     def complete(line: str) -> list[str]:
         asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
@@ -400,6 +403,19 @@ def test_the_shell_completes_commands_keys_and_words(here: Run, home: Path) -> N
     assert complete("memtui query x --project m") == ["mech-fighters"]
     assert complete("memtui note x --source issue_") == ["issue_comment", "issue_document"]
     assert complete("memtui ops list --st") == ["--status"]
+    assert complete("memtui ops list ty") == [f"type:{one.value}" for one in OperationType], (
+        "a field is completed with its values, as a shell puts a blank after a single word"
+    )
+    assert complete("memtui ops list since:7d type : wr") == ["write"], "as bash cuts at colons"
+    assert complete("memtui browse agent:") == ["agent:coding"]
+    risks = complete("memtui browse risk:")
+    assert (risks[:2], len(risks)) == (["risk:any", "risk:none"], len(set(risks)))
+    assert complete("memtui browse --agent co") == ["coding"]
+    assert complete("memtui query x --subject ") == ["ana"]
+    assert complete("memtui hook install cl") == ["claude-code"]
+    assert complete("memtui mcp install claude-d") == ["claude-desktop"]
+    assert complete("memtui bindings add x mem") == ["mem0", "memsearch"]
+    assert complete("memtui views delete ") == ["writes"]
 
 
 def test_a_completion_never_fails(here: Run, home: Path) -> None:
