@@ -13,6 +13,7 @@ from memtui.contract import (
     Measure,
     OperationStatus,
     OperationType,
+    Record,
     SourceKind,
     Use,
     UseTest,
@@ -148,14 +149,11 @@ def _joined(words: Sequence[str], joint: str) -> str:
 
 
 def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each field in some operations, each once, in order of appearance.
+    """Return the values of each field in some operations, as `_distinct` does."""
 
-    Values that are long or not printable are left out, as nobody could type them.
-    """
-    found: dict[str, dict[str, None]] = {}
-    for one in operations:
+    def values(one: OperationDraft) -> dict[str, str | None]:
         scope = one.scope
-        values = {
+        return {
             "agent": scope.agent_id,
             "project": scope.project_id,
             "issue": scope.issue_id,
@@ -165,7 +163,29 @@ def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, .
             "channel": one.channel,
             "by": one.principal,
         }
-        for field, value in values.items():
+
+    return _distinct(map(values, operations))
+
+
+def values_of(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """Return the values of the fields of a new record in some records, as `_distinct` does."""
+
+    def values(one: Record) -> dict[str, str | None]:
+        scope = one.scope
+        owners = {"project": scope.project_id, "agent": scope.agent_id, "subject": scope.subject_id}
+        return {**owners, "kind": one.kind, "topic": one.topic}
+
+    return _distinct(map(values, records))
+
+
+def _distinct(rows: Iterable[Mapping[str, str | None]]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each field, each once, in order of appearance.
+
+    Values that are long or not printable are left out, as nobody could type them.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for field, value in row.items():
             if value and len(value) <= _LONGEST and value.isprintable():
                 found.setdefault(field, {})[value] = None
     return {field: tuple(values) for field, values in found.items()}

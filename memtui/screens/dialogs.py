@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Generic, Literal, TypeVar
@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
+from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, OptionList, Static
 
 from memtui.contract import Invalid, MemtuiError, Record, Scope
@@ -651,8 +652,16 @@ class WriteRecord(_Editor[NewRecord]):
     BINDINGS = [("enter", "save", "save")]
     THROWN_AWAY = ("Throw your text away?", "throw it away")
 
-    def __init__(self, where: str, scope: Scope, begin: NewRecord | None = None) -> None:
+    def __init__(
+        self,
+        where: str,
+        scope: Scope,
+        begin: NewRecord | None = None,
+        known: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Create it; `known` has the values that `→` completes in each field."""
         self._scope = scope
+        self._known = known or {}
         self._begin = begin or NewRecord("", scope, "note", None, ())
         super().__init__(f"New record in {where}", _keys_to_write(self._begin.kind))
 
@@ -669,7 +678,7 @@ class WriteRecord(_Editor[NewRecord]):
             "summary": begin.summary,
         }
         fields = list(values.items())
-        area = OneLineArea(begin.text, soft_wrap=True)
+        area = OneLineArea(begin.text, soft_wrap=True, placeholder="What to remember")
         area.one_line = begin.kind == "fact"
         yield area
         for first in range(0, len(fields), 2):
@@ -678,7 +687,11 @@ class WriteRecord(_Editor[NewRecord]):
                 for name, value in row:
                     last = "-last" if name == row[-1][0] else None
                     yield Label("user" if name == "subject" else name)
-                    yield ForeignInput(value or "", compact=True, id=f"field-{name}", classes=last)
+                    known = SuggestFromList(self._known.get(name, ()), case_sensitive=False)
+                    field = f"field-{name}"
+                    yield ForeignInput(
+                        value or "", suggester=known, compact=True, id=field, classes=last
+                    )
         yield Static(classes="dialog-error")
 
     @property
@@ -726,7 +739,8 @@ class WriteRecord(_Editor[NewRecord]):
 
 
 def _keys_to_write(kind: str) -> str:
-    return f"{'enter' if kind == 'fact' else 'ctrl+s'} write   tab next field   esc go back"
+    write = "enter" if kind == "fact" else "ctrl+s"
+    return f"{write} write   tab next field   → complete   esc go back"
 
 
 class Resolve(Enum):

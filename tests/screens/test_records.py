@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.events import Paste
+from textual.widgets import Input
 
 from memtui.app import MemtuiApp, WholeCells
 from memtui.config import Paths, Settings
@@ -716,6 +717,25 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
     assert written.channel == "tui"
+
+
+async def test_a_field_of_a_new_record_completes_what_is_there_but_only_when_asked(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"], project="mech-fighters")
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await until(pilot, lambda: "What to remember" in screen_text(app))
+        behind = screen_text(app).count("mech-fighters")
+        await pilot.press(*"two", "tab", *"mech", "tab", "shift+tab")  # goes on, and takes nothing
+        project = app.screen.query_one("#field-project", Input)
+        assert project.value == "mech"
+        await pilot.press("end", *"-f")
+        await until(pilot, lambda: screen_text(app).count("mech-fighters") > behind)
+        await pilot.press("right")
+        assert project.value == "mech-fighters"
 
 
 async def test_what_was_there_already_can_be_changed_instead(

@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
+from memtui.presenters.filter_words import values_of
 from memtui.presenters.risks import by_severity, verdict_words
 from memtui.provider_kit.matching import matcher
 from memtui.screens.base import conversation
@@ -784,7 +785,8 @@ class RecordsScreen(EditingScreen[Record]):
             raise NotFound(self.state.resolution_problem)
         where, scope = self.where([None]), self.state.record_scope
         begin = await self.taken_up()
-        new = await self.ask_text(WriteRecord(where, scope, begin), kept_new)
+        known = values_of(row for _, row in self._rows.held())
+        new = await self.ask_text(WriteRecord(where, scope, begin, known), kept_new)
         self.let_go(begin)
         if new is not None:
             await self.add(new)
