@@ -198,6 +198,8 @@ class Choose(Dialog[T]):
     """Whether there is a line to type in; without one, letters can be keys."""
     NOTHING: ClassVar[str] = ""
     """The notice shown if there are no choices."""
+    NO_MATCH: ClassVar[str] = "Nothing matches."
+    """The notice shown if there are choices, but none is like the typed text."""
 
     def __init__(
         self,
@@ -333,7 +335,7 @@ class Choose(Dialog[T]):
         if text.strip():
             self._shown.extend(self._offer(text.strip()))
         if self._work is None and self._choices:
-            self._say(display("" if self._shown else "Nothing matches.", style=DIM))
+            self._say(display("" if self._shown else self.NO_MATCH, style=DIM))
         details = [display(one.detail, limit=28, style=DIM) for one in self._shown]
         wide = max((detail.cell_length for detail in details), default=0)
         lead = wide + 1 if wide else 0

@@ -32,6 +32,10 @@ class Palette(Choose[Callable[[], Any]]):
     The best match of a name comes first.
     """
 
+    NO_MATCH = (
+        "Nothing here matches; `memtui --help` lists the commands of the shell, such as backup."
+    )
+
     def __init__(self, screen: Top) -> None:
         super().__init__("Commands", list(commands(screen)), placeholder="type some of its letters")
 

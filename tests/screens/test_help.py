@@ -100,6 +100,10 @@ async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: S
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
         await pilot.press("ctrl+p", *"risky ones")
         await until(pilot, lambda: "risk:any" in screen_text(app))
+        await pilot.press("escape", "ctrl+p", *"jump")
+        await until(pilot, lambda: "Operations: go to time" in screen_text(app))
+        await pilot.press("ctrl+u", *"backup")
+        await until(pilot, lambda: "`memtui --help` lists" in screen_text(app))
         await pilot.press("escape", "ctrl+p", *"everywhere help")
         await until(pilot, lambda: "Everywhere: help" in screen_text(app))
         await pilot.press("enter")
