@@ -142,6 +142,15 @@ def test_offers_are_what_is_remembered_and_whom_the_log_knows(
         assert "facts" in drawn[1].plain
         assert ("notes" in drawn[-1].plain) == (width >= 100)
 
+    # A number whose unit has no room stands without it, and is not cut.
+    shares = [OwnerShare(web, "claude", 3, 60), OwnerShare(web, "instructions", 30, 5_000)]
+    found = offers_of([], shares, "claude-sonnet-4-5")
+    drawn = offers_content(BudgetView(offers=tuple(found)), state, 76)
+    assert [one.plain.split("records")[1].split() for one in drawn] == [
+        ["60", "tokens", "$0.00"],
+        ["5,000", "$0.00"],
+    ]
+
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE if "\ud800" not in text])
 def test_hostile_facts_are_harmless_in_list_and_detail(text: str) -> None:

@@ -635,8 +635,10 @@ def offers_content(view: BudgetView, state: AppState, width: int) -> list[Conten
             return line(lead, display("nothing is remembered of it", style=DIM), gap="  ")
         drawn = budget_bar(share.context_tokens, view.budget, cells, numbers=numbers)
         if not share.in_contexts:
-            searched = f"{fmt.count(share.tokens)} tokens, if found"
-            drawn = display(fit_cell(searched, drawn.cell_length), style=DIM)
+            tokens, most = fmt.count(share.tokens), drawn.cell_length
+            forms = f"{tokens} tokens, if found", f"{tokens} tokens", tokens
+            searched = next((one for one in forms if len(one) <= most), tokens)
+            drawn = display(fit_cell(searched, most), style=DIM)
         going_words = going(place.scope, could_go) if wide and place.word != COMPANY else ""
         could_go.pop(place.scope, None)
         return line(
