@@ -622,6 +622,13 @@ async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
         await pilot.press("F", "F")
         await until(pilot, lambda: current(app).seq >= newest)
 
+        wanted = listed(app).rows.held()[3][1].seq
+        await pilot.press("J", *f"#{wanted}", "enter")
+        await until(pilot, lambda: current(app).seq == wanted)
+        await pilot.press("J", *"#987654", "enter")
+        await until(pilot, lambda: any("987654" in one for one in toasts(app)))
+        assert current(app).seq == wanted
+
 
 async def test_hostile_texts_are_shown_and_never_obeyed(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller

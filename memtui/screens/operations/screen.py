@@ -305,16 +305,20 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_jump(self) -> None:
-        """Ask for a time, and go to the last operation that had begun by then."""
+        """Go to the last operation that had begun by an asked time, or to that of a number."""
         zone = self.state.local_zone
 
-        def moment(text: str) -> datetime:
+        def place(text: str) -> datetime | str:
+            number = text.strip().removeprefix("#").replace(",", "")
+            if number.isdecimal() and text.strip().startswith("#"):
+                return number
             return parse_when(text.strip(), now=self.state.clock(), zone=zone)
 
-        example = "2026-03-01, 14:30, 3d ago"
-        prompt = Prompt("Go to a time", placeholder=example, go="go there", check=moment)
+        example, title = "2026-03-01, 14:30, 3d ago, #3,025", "Go to a time or a number"
+        prompt = Prompt(title, placeholder=example, go="go there", check=place)
         if (text := await self.ask(prompt)) is not None:
-            await self._feed.jump(moment(text))
+            found = place(text)
+            await (self._select(found) if isinstance(found, str) else self._feed.jump(found))
 
     # Details.
 
