@@ -15,6 +15,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
+from platformdirs import user_cache_path
 
 from memtui.backends.hermes import HermesAdapter
 from memtui.contract import (
@@ -37,7 +38,7 @@ from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
 
 VERSION = "0.19.0"
-CACHE = Path(__file__).parents[2] / ".cache" / f"hermes-agent-{VERSION}"
+CACHE = user_cache_path("memtui-tests") / f"hermes-agent-{VERSION}"
 SCOPE = Scope(company_id="local")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
@@ -47,8 +48,8 @@ Hermes = Callable[[str], Any]
 
 @pytest.fixture(scope="session")
 def package() -> Path:
-    """The package without its dependencies, fetched once for a checkout."""
-    CACHE.parent.mkdir(exist_ok=True)
+    """The package without its dependencies, fetched once into the cache of the person who tests."""
+    CACHE.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{CACHE}.lock"):
         if not (CACHE / "tools" / "memory_tool.py").exists():
             install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
