@@ -379,7 +379,7 @@ async def _import(act: Act) -> None:
 
 def _recoveries() -> Iterator[Mutation]:
     """Yield starts of a home in which a mutation was killed."""
-    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory"):
+    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory", "hermes"):
         for name, prepare, broken in (
             ("correct", _filled(1), _correct), ("forget many", _filled(_MANY), _forget),
             ("undo many", _then(_filled(_MANY), _forget), _undo),
@@ -402,7 +402,7 @@ async def _first_start(act: Act) -> None:
 
 
 def mutations() -> Iterator[Mutation]:
-    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory"):
+    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory", "hermes"):
         for name, count, work in (
             ("note", 0, _note), ("correct", 1, _correct), ("forget", 1, _forget),
             ("forget many", _MANY, _forget),
@@ -478,7 +478,7 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     service = await place.open()
     known: Known = {}
     provider, key = mutation.provider, "default"
-    if provider in {"facts", "claude-memory", "mcp-memory"}:
+    if provider in {"facts", "claude-memory", "mcp-memory", "hermes"}:
         config: dict[str, Any] = {}
         key = "other"
         if provider == "claude-memory":
@@ -486,6 +486,11 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
             folder.mkdir()
             (folder / "MEMORY.md").write_text("# Memory\n\n- [Kept](kept.md) — kept\n")
             (folder / "kept.md").write_text("---\nname: Kept\ntype: user\n---\nKept.\n")
+            config = {"path": str(folder)}
+        elif provider == "hermes":
+            folder = place.root / "memories"
+            folder.mkdir()
+            (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
             config = {"path": str(folder)}
         elif provider == "mcp-memory":
             (place.root / "graph").mkdir()
