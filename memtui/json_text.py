@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -32,6 +32,11 @@ def json_text(document: object, *, indent: int | None = None) -> str:
     """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
     return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text)
+
+
+def compact_json(document: object) -> str:
+    """Return a document as JSON text for a program. Raises `ValueError` for NaN and infinities."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -123,3 +128,57 @@ def plain_text(value: Any) -> str:
     """Return `plain` of a value as one text."""
     found = plain(value)
     return found if isinstance(found, str) else json_text(found)
+
+
+# Places of the parts of a JSON text, so that one can be changed and all other characters stay.
+
+_PARTS = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def json_members(text: str, start: int = 0) -> dict[str, tuple[int, int]]:
+    """Return the start and end of each member's value in the object at `start`."""
+    found: dict[str, tuple[int, int]] = {}
+    at = _after(text, text.index("{", start) + 1)
+    while text[at] != "}":
+        key, at = _PARTS.raw_decode(text, at)
+        begins = _after(text, _after(text, at) + 1)
+        _, end = _PARTS.raw_decode(text, begins)
+        found[key] = begins, end
+        at = _after(text, end)
+        at = _after(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def json_elements(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each element of the list at `start`."""
+    at = _after(text, start + 1)
+    while text[at] != "]":
+        _, end = _PARTS.raw_decode(text, at)
+        yield at, end
+        at = _after(text, end)
+        at = _after(text, at + 1) if text[at] == "," else at
+
+
+def with_member(text: str, path: Sequence[str], value: object) -> str:
+    """Return the JSON text of an object with one value replaced, or added as the last member.
+
+    The value's objects on the `path` must be there; all other characters stay.
+    """
+    start = 0
+    for name in path[:-1]:
+        start = json_members(text, start)[name][0]
+    members = json_members(text, start)
+    written = compact_json(value)
+    if path[-1] in members:
+        begins, end = members[path[-1]]
+        return f"{text[:begins]}{written}{text[end:]}"
+    last = max((end for _, end in members.values()), default=text.index("{", start) + 1)
+    comma = "," if members else ""
+    return f"{text[:last]}{comma}{json.dumps(path[-1])}:{written}{text[last:]}"
+
+
+def _after(text: str, at: int) -> int:
+    """Return the place after the white space."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

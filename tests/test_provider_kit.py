@@ -30,6 +30,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit import (
     blocking,
+    databases,
     derived,
     is_nested_deeper,
     kept,
@@ -37,8 +38,10 @@ from memtui.provider_kit import (
     pages,
     read_config,
     read_moment,
+    rows,
     search,
     servers,
+    tables,
     watching,
 )
 from memtui.provider_kit.derived import DerivedDatabase
@@ -275,7 +278,10 @@ def test_a_derived_file_that_another_program_locks_for_too_long_is_unavailable(
 def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
-    modules = [provider_kit, derived, kept, matching, pages, search, servers, watching]
+    modules = [
+        provider_kit, databases, derived, kept, matching, pages, rows, search, servers, tables,
+        watching,
+    ]  # fmt: skip
     assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {
         name
@@ -290,5 +296,7 @@ def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     files = ("pyproject.toml", "memtui_notes.py", "tests/test_notes.py")
     code = "\n".join((example / name).read_text("utf-8") for name in files)
     shown = re.findall(r"```(?:python|toml)\n(.*?)```", howto, re.DOTALL)
-    assert len(shown) == 3
-    assert all(block in code for block in shown)
+    tested_beside = [block for block in shown if "TablesAdapter" in block]
+    assert len(tested_beside) == 1, "tests/backends/tables/test_howto_example.py runs it"
+    assert len(shown) == 4
+    assert all(block in code for block in shown if block not in tested_beside)

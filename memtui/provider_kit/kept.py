@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 
 from memtui.contract import CorrectRequest, Json, Model, SourceRef, UtcDatetime
 
@@ -29,6 +29,18 @@ class KeptFields(Model):
     pinned: bool = False
     valid_from: UtcDatetime | None = None
     metadata: Json = {}
+
+    @classmethod
+    def read(cls, stored: object) -> Self:
+        """Return the fields from their JSON; none where that is missing or not of memtui."""
+        try:
+            return cls.model_validate(stored or {})
+        except ValidationError:
+            return cls()
+
+    def to_json(self) -> Json:
+        """Return the fields that are set."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
     def corrected(self, request: CorrectRequest) -> Self:
         """Return them after a correction."""

@@ -19,7 +19,7 @@ from memtui.backends.fact_base import (
     fact_owner,
     missing,
 )
-from memtui.backends.facts.database import FILE, FactsDatabase, has_password, place_of
+from memtui.backends.facts.database import FILE, FactsDatabase
 from memtui.backends.facts.rows import KEY, FactDetails, FactRows, MemoryRow, written
 from memtui.contract import (
     Adapter,
@@ -38,7 +38,6 @@ from memtui.contract import (
     Invalid,
     Json,
     MemtuiError,
-    Model,
     Namespace,
     QueryRequest,
     Record,
@@ -52,7 +51,8 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import blocking, check_revision, need_secret, read_config
+from memtui.provider_kit import blocking, check_revision
+from memtui.provider_kit.databases import DatabaseConfig, place_of
 
 USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
 """The usage of one call: a local table costs nothing."""
@@ -67,17 +67,13 @@ _READ_ELSEWHERE = (
 )
 
 
-class FactsConfig(Model):
+class FactsConfig(DatabaseConfig):
     """Short facts about users and projects, in SQLite or PostgreSQL.
 
     Without a URL the facts are in a SQLite file of the binding's own data folder. With one they
     are in the tables `user_memories` and `drive_memories` of that PostgreSQL database.
     """
 
-    url: str | None = None
-    """The database's URL, `postgresql://user@host/name`, if it contains no password."""
-    url_secret: str | None = None
-    """The name of the secret that holds the URL, password and all."""
     create: bool = False
     """Create missing tables: the two of facts, and memtui's own `memtui_fact_details` for sources,
     tags, topics, pins, expiry and times of change. In SQLite they are always created; in PostgreSQL
@@ -91,20 +87,6 @@ class FactsConfig(Model):
     """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
     `{"project": "workspace:acme-{project_id}"}`; a part that is left out keeps its usual
     namespace."""
-
-    @classmethod
-    def of(cls, context: BindingContext) -> Self:
-        """Return the config of a binding. Raises `Invalid` for a bad one."""
-        config = read_config(cls, context)
-        if config.url and config.url_secret:
-            raise Invalid("Set either url or url_secret, not both.")
-        return config
-
-    def find_url(self, context: BindingContext) -> str | None:
-        """Return the database's URL; None for SQLite. Raises `Invalid` for an unset secret."""
-        if not self.url_secret:
-            return self.url
-        return need_secret(context, self.url_secret, "the database's URL")
 
 
 class FactsAdapter(FactProvider):
@@ -163,11 +145,6 @@ class FactsAdapter(FactProvider):
             Unavailable: the database cannot be reached.
         """
         config = FactsConfig.of(context)
-        if config.url and has_password(config.url):
-            raise Invalid(
-                "The url contains a password; store the whole URL as a secret and set url_secret "
-                "to the secret's name."
-            )
         url = config.find_url(context)
         database = FactsDatabase.open(
             context.data_dir, url, create=config.create, read_only=context.read_only

@@ -8,10 +8,6 @@ Times are UTC: `timestamp` without a zone in PostgreSQL, ISO 8601 text with micr
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +28,23 @@ from sqlalchemy import (
     event,
     func,
     inspect,
-    make_url,
-    select,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
-from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
+from memtui.contract import Denied, Invalid, Unavailable
 from memtui.paths import is_writable
+from memtui.provider_kit.databases import (
+    WAIT_MS,
+    DatabasePool,
+    as_it_lies,
+    begin_sqlite,
+    open_postgres,
+    translated,
+)
 from memtui.sqlite import use_wal
 from memtui.text_analysis import folded
-from memtui.wording import missing_extra
 
 FILE = "facts.sqlite3"
-_WAIT_MS = 10_000
-_ADVISORY_LOCK = 0x6D65_6D74_7569
-"""Key of the advisory lock that serialises memtui's writers of one database."""
-
 
 # No SQLModel: the tables are not part of the control plane, and two are another program's.
 METADATA = MetaData()
@@ -92,23 +88,11 @@ TABLES = {"user": USERS, "drive": DRIVES}
 OWNERS = {"user": "userId", "drive": "driveId"}
 
 
-def is_postgres(connection: Connection) -> bool:
-    """Whether a connection is to PostgreSQL, not SQLite."""
-    return connection.dialect.name == "postgresql"
+class FactsDatabase(DatabasePool):
+    """The tables of facts."""
 
-
-class FactsDatabase:
-    """A pool of connections. Blocking: the adapter calls it from worker threads.
-
-    memtui's writers are serialised, so that a write builds on what it reads. Other programs are
-    not, so each change requires that the row is still as it was read.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._lock = threading.Lock()
-        self.has_details = False
-        """Whether memtui's own table exists."""
+    has_details = False
+    """Whether memtui's own table exists."""
 
     @classmethod
     def open(cls, folder: Path, url: str | None, *, create: bool, read_only: bool) -> FactsDatabase:
@@ -122,11 +106,11 @@ class FactsDatabase:
         path = folder / FILE
         lies_still = read_only and folder.is_dir() and not is_writable(folder)
         if url:
-            engine = _postgres(url, read_only=read_only)
+            engine = open_postgres(url, read_only=read_only)
         elif not lies_still:
             engine = _sqlite(path)
         elif path.exists():
-            engine = _as_it_lies(path)
+            engine = as_it_lies(path, _prepare_reading)
         else:
             return cls.in_memory()
         database = cls(engine)
@@ -149,27 +133,6 @@ class FactsDatabase:
         database._prepare(create=True)
         return database
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Yield a connection for one consistent read."""
-        with translated(), self._engine.connect() as connection:
-            yield connection
-
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Yield a connection for one transaction, exclusive among memtui's writers.
-
-        It is durable once it ends.
-        """
-        with translated(), self._lock, self._engine.connect() as plain:
-            connection = plain.execution_options(immediate=True)
-            with connection.begin() as transaction:
-                if is_postgres(connection):
-                    connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-                yield connection
-                with translated(sent=True):
-                    transaction.commit()
-
     def scrub(self) -> bool:
         """Remove deleted rows from the file, its freed pages and its write-ahead log.
 
@@ -186,15 +149,6 @@ class FactsDatabase:
             finally:
                 connection.close()
         return not busy
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the database is a PostgreSQL, not memtui's own file."""
-        return self._engine.dialect.name == "postgresql"
-
-    def close(self) -> None:
-        """Close every pooled connection."""
-        self._engine.dispose()
 
     def _prepare(self, *, create: bool) -> None:
         with translated(), self._engine.connect() as connection:
@@ -243,60 +197,6 @@ def _missing(connection: Connection) -> list[Table]:
     return missing
 
 
-def _postgres(url: str, *, read_only: bool) -> Engine:
-    parsed = _parse(url)
-    defaults = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000}
-    arguments: dict[str, Any] = {
-        name: value for name, value in defaults.items() if name not in parsed.query
-    }
-    # Off: prepared statements outlive a transaction, but a pooler may switch connections then.
-    arguments["prepare_threshold"] = None
-    try:
-        engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
-    except ModuleNotFoundError as error:
-        raise missing_extra("PostgreSQL", "postgres") from error
-    settings = {
-        "TimeZone": "UTC",
-        "DateStyle": "ISO",
-        "lock_timeout": str(_WAIT_MS),
-        "statement_timeout": str(3 * _WAIT_MS),
-        **({"transaction_read_only": "on"} if read_only else {}),
-    }
-    calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"SELECT {calls}"))
-    return engine
-
-
-def _parse(url: str) -> URL:
-    try:
-        parsed = make_url(url)
-        if parsed.drivername in {"postgres", "postgresql"}:
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        if parsed.drivername != "postgresql+psycopg":
-            raise Invalid(f"Facts cannot be kept in {parsed.drivername}; use postgresql://.")
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise Invalid(
-            "The facts' url is not a database URL; use postgresql://user@host/name."
-        ) from error
-    return parsed
-
-
-def place_of(url: str) -> tuple[str, ...]:
-    """Return the place of a database (`Adapter.places`). Raises `Invalid` for a malformed URL."""
-    parsed = _parse(url)
-    # As in libpq, a query may name the server; a socket's folder means this machine.
-    host = str(parsed.query.get("host", parsed.host) or "localhost")
-    port = parsed.query.get("port", parsed.port) or 5432
-    server = "localhost" if host.startswith("/") else host
-    return place_of_url(f"postgresql://{server}:{port}/{parsed.database or parsed.username or ''}")
-
-
-def has_password(url: str) -> bool:
-    """Whether a database URL contains a password. Raises `Invalid` for a malformed URL."""
-    parsed = _parse(url)
-    return bool(parsed.password) or not {"password", "sslpassword"}.isdisjoint(parsed.query)
-
-
 def _sqlite(path: Path) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -304,34 +204,20 @@ def _sqlite(path: Path) -> Engine:
     except OSError as error:
         raise Unavailable(f"Cannot use {path}: {error.strerror}.") from error
     engine = create_engine(
-        URL.create("sqlite", database=str(path)), connect_args={"timeout": _WAIT_MS / 1000}
+        URL.create("sqlite", database=str(path)), connect_args={"timeout": WAIT_MS / 1000}
     )
     _listen(engine)
     return engine
 
 
-def _as_it_lies(path: Path) -> Engine:
-    """Open a file in a read-only folder, where SQLite cannot even write its shared memory."""
-    changes = path.with_name(f"{path.name}-wal")
-    is_still = not (changes.exists() and changes.stat().st_size)
-    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False),
-    )
-    event.listen(engine, "connect", _prepare_reading)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
 def _listen(engine: Engine) -> None:
     event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "begin", begin_sqlite)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     _prepare_reading(connection, _record)
-    use_wal(connection, _WAIT_MS / 1000)
+    use_wal(connection, WAIT_MS / 1000)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -339,63 +225,3 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 def _prepare_reading(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.create_function("memtui_folded", 1, folded, deterministic=True)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-_DENIED = frozenset({"42501", "25006", "28000", "28P01", "SQLITE_READONLY"})
-_CLASH = frozenset({"23505", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
-_MISSING = frozenset({"23503", "SQLITE_CONSTRAINT_FOREIGNKEY"})
-_CHANGED = frozenset({"42P01", "42703", "42804"})
-
-
-def code_of(error: DBAPIError) -> str:
-    """Return PostgreSQL's state code, or SQLite's name of the error."""
-    original = error.orig
-    return str(
-        getattr(original, "sqlstate", None) or getattr(original, "sqlite_errorname", None) or ""
-    )
-
-
-def is_missing_parent(error: IntegrityError) -> bool:
-    """Whether a foreign key refers to a missing row."""
-    return code_of(error) in _MISSING
-
-
-@contextmanager
-def translated(*, sent: bool = False) -> Iterator[None]:
-    """Translate the database's errors to the contract's; `sent`: the change may have happened."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise Invalid(
-            "The text contains half a character (a lone surrogate), which no database stores; "
-            "remove it."
-        ) from error
-    except DBAPIError as error:
-        raise _translate(error, sent=sent) from error
-
-
-def _translate(error: DBAPIError, *, sent: bool) -> MemtuiError:
-    code, reason = code_of(error), _reason(error)
-    if code in _DENIED:
-        return Denied(f"The database refused permission ({reason}); ask its owner to grant it.")
-    if code in _CLASH:
-        return Conflict("A fact with the same id exists already; read it and try again.")
-    if code in _CHANGED:
-        return Unavailable(
-            f"The fact tables were changed while memtui had them open ({reason}); try again."
-        )
-    if code.startswith(("22", "23")) or "NUL" in reason:
-        return Invalid(f"The database refused the values ({reason}); change them.")
-    return Unavailable(
-        f"The facts' database failed ({reason}); check its disk or server and try again.", sent=sent
-    )
-
-
-def _reason(error: DBAPIError) -> str:
-    lines = str(error.orig).strip().splitlines()
-    return lines[0][:200] if lines else type(error.orig).__name__

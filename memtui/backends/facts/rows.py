@@ -49,8 +49,6 @@ from memtui.backends.facts.database import (
     OWNERS,
     TABLES,
     USERS,
-    is_missing_parent,
-    is_postgres,
 )
 from memtui.contract import (
     BrowseRequest,
@@ -73,6 +71,7 @@ from memtui.contract import (
 )
 from memtui.fuzzy import pattern
 from memtui.provider_kit import read_moment
+from memtui.provider_kit.databases import is_missing_parent, is_postgres
 from memtui.provider_kit.matching import Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.text_analysis import FOLDED_AWAY, LETTERS, SPELLED_OUT

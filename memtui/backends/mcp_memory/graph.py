@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from memtui.contract import Invalid, Json, Unavailable
+from memtui.json_text import json_elements, json_members
 from memtui.provider_kit import is_nested_deeper
 from memtui.provider_kit.files.reading import (
     Flaw,
@@ -161,12 +162,12 @@ class _Line:
     def as_read(self) -> list[str]:
         """The observations as JSON, exactly as in the file."""
         text = self.shown
-        place = _members(text).get("observations")
+        place = json_members(text).get("observations")
         if place is None:
             return []
         if text[place[0]] != "[":
             return [text[slice(*place)]]
-        return [text[start:end] for start, end in _elements(text, place[0])]
+        return [text[start:end] for start, end in json_elements(text, place[0])]
 
     def keep_observations(self, *, as_list: bool = True) -> None:
         """Mark the observations as changed, to be written as a list or as a single value."""
@@ -185,7 +186,7 @@ class _Line:
 
     def _put(self, key: str, written: str) -> None:
         text = self.text
-        if (place := _members(text).get(key)) is not None:
+        if (place := json_members(text).get(key)) is not None:
             text = text[: place[0]] + written + text[place[1] :]
         else:
             gap, end = " " if self._is_spaced else "", text.rindex("}")
@@ -650,42 +651,6 @@ def _bounded(value: Json) -> Json:
     """Return the object, with NaN and infinities, which JSON lacks, as text."""
     bounded: Json = json.loads(json.dumps(value, ensure_ascii=False), parse_constant=str)
     return bounded
-
-
-# Places of the parts of a JSON text, so that one can be changed and all other bytes preserved.
-
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\r\n]*")
-
-
-def _members(text: str) -> dict[str, tuple[int, int]]:
-    """Return the start and end of each member's value in an object."""
-    found: dict[str, tuple[int, int]] = {}
-    at = _after(text, text.index("{") + 1)
-    while text[at] != "}":
-        key, at = _DECODER.raw_decode(text, at)
-        start = _after(text, _after(text, at) + 1)
-        _, end = _DECODER.raw_decode(text, start)
-        found[key] = start, end
-        at = _after(text, end)
-        at = _after(text, at + 1) if text[at] == "," else at
-    return found
-
-
-def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each element of the list at `start`."""
-    at = _after(text, start + 1)
-    while text[at] != "]":
-        _, end = _DECODER.raw_decode(text, at)
-        yield at, end
-        at = _after(text, end)
-        at = _after(text, at + 1) if text[at] == "," else at
-
-
-def _after(text: str, at: int) -> int:
-    """Return the place after the white space."""
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def _written(text: str) -> str:
