@@ -251,10 +251,12 @@ class WriteChecks(Kit):
         record = await self.read(adapter, handle)
         assert record.text == "Deploys happen from main.", "the text is not what was written"
         assert record.handle == handle, "the record bears another handle than write returned"
-        assert record.source == self.source(), "the source reference was lost or changed"
+        if "source" not in adapter.lacks:
+            assert record.source == self.source(), "the source reference was lost or changed"
         assert record.scope.project_id == "apollo", "the record lost its project"
-        kept = {key: record.metadata.get(key) for key in metadata}
-        assert kept == metadata, "the metadata was lost or changed"
+        if "metadata" not in adapter.lacks:
+            kept = {key: record.metadata.get(key) for key in metadata}
+            assert kept == metadata, "the metadata was lost or changed"
 
     @needs("exact")
     async def test_hostile_text_is_kept_exactly_or_refused(self, adapter: Adapter) -> None:
@@ -447,7 +449,8 @@ class ReadChecks(Kit):
         await self.write(adapter, "Otter note one.", metadata={"stage": "draft"})
         kept = await self.write(adapter, "Otter note two.", metadata={"stage": "final"})
         ids = await self.found(adapter, "otter note", metadata_filter={"stage": "final"})
-        assert ids == [kept.provider_record_id], "the metadata filter is not applied"
+        due = [] if "metadata" in adapter.lacks else [kept.provider_record_id]
+        assert ids == due, "the metadata filter is not applied"
 
     @needs("exact", "agents_search")
     async def test_agents_search(self, adapter: Adapter) -> None:
@@ -774,7 +777,7 @@ class ChangeChecks(Kit):
         assert after.text == "New falcon wording.", "the text was not corrected"
         assert after.revision != before.revision, "the revision did not change with the record"
         assert after.source == before.source, "a correction lost the source"
-        assert after.metadata.get("keep") == "me", "a correction lost the metadata"
+        assert after.metadata == before.metadata, "a correction lost the metadata"
         assert after.created_at == before.created_at, "a correction changed the creation time"
         ids = await self.found(adapter, "falcon")
         assert ids == [after.handle.provider_record_id], "query misses the corrected text"

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from memtui.backends.agno_memory import AgnoAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.facts import FactsAdapter
 from memtui.backends.hermes import HermesAdapter
+from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0 import Mem0Adapter
 from memtui.backends.milvus import MilvusAdapter
@@ -44,6 +46,7 @@ from memtui.provider_kit.matching import matcher
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
+from tests.backends.tables.kit import NAMESPACES, agno, langgraph
 
 NOW = datetime(2126, 3, 28, 23, 30, tzinfo=UTC)
 """Later than any server thinks that it is, so that the adapter's own clock decides."""
@@ -127,6 +130,11 @@ class Place:
 
 
 Opened = Callable[[str], Awaitable[Place]]
+PROGRAMS: dict[type[Adapter], tuple[Any, Json]] = {
+    LanggraphAdapter: (langgraph, {"namespaces": NAMESPACES}),
+    AgnoAdapter: (agno, {}),
+}
+"""The programs that make the tables of providers, and the settings with which these open them."""
 _ALL = tuple(OWNERS)
 PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "vault": (VaultAdapter, "note", _ALL),
@@ -137,6 +145,8 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "hermes": (HermesAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
     "mem0": (Mem0Adapter, "note", _ALL),
+    "langgraph": (LanggraphAdapter, "note", _ALL),
+    "agno": (AgnoAdapter, "memory", _ALL),
     "milvus": (MilvusAdapter, "note", _ALL),
     "milvus' facts": (MilvusAdapter, "fact", _ALL),
 }  # fmt: skip
@@ -171,6 +181,10 @@ async def place(
         elif adapter_type is McpMemoryAdapter:
             (tmp_path / "memory.jsonl").touch()
             config = {"path": str(tmp_path / "memory.jsonl"), "settle_ms": 0}
+        elif adapter_type in PROGRAMS:
+            program, settings = PROGRAMS[adapter_type]
+            config = {"path": str(tmp_path / "program.db"), **settings}
+            stack.enter_context(program(config["path"]))
         elif adapter_type is MilvusAdapter:
             config = {"path": str(tmp_path / "milvus.db")}
         elif adapter_type is PluginAdapter:
@@ -217,6 +231,7 @@ _FIXED = {"scope", "handle", "binding_key", "revision", "source", "created_by", 
 ASKED = {*CorrectRequest.model_fields} - _FIXED
 KEPT: dict[str, set[str]] = {
     "vault": ASKED, "plugin-v1": ASKED, "mem0": ASKED, "milvus": ASKED,
+    "langgraph": ASKED, "agno": {"text", "tags"},
     "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"},
@@ -369,7 +384,7 @@ FILTERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@over()
+@over("agno")  # its times are whole seconds
 async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     given: list[tuple[str, dict[str, Any]]] = [
         ("web", {"tags": ("a",), "topic": "ops", "created_at": NOW}),
@@ -399,7 +414,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory", "hermes")
+@over("claude-memory", "mcp-memory", "hermes", "agno")
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)
