@@ -128,21 +128,21 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         """Return the owner of the row's namespace; the company where none is configured."""
         for field, pattern in self._patterns.items():
             if found := pattern.fullmatch(str(row["prefix"])):
-                return self._company.model_copy(update={field: found[1]})
+                return Scope(company_id=self.context.company_id, **{field: found[1]})
         return self._company
 
     def record_of(self, row: Row) -> Json:
         """Return the record in a value."""
         raw, own = _raw(row), self.scope_of(row)
-        value = whole(_value(raw))
-        kept = _Kept.read(value.get(_OWN))
+        value = whole(_value(raw)) if "\\u" in raw else _value(raw)
+        kept = _Kept.read(value[_OWN]) if _OWN in value else _NOTHING
         text, path = self._text(raw, value)
         ids = {name: one for name, one in kept.ids.items() if name in Scope.model_fields}
-        scope = Scope(**ids | own.model_dump(exclude_none=True))
+        scope = Scope(**ids | own.model_dump(exclude_none=True)) if ids else own
         created_at = read_moment(row["created_at"])
         source = kept.source and kept.source.model_copy(update={"company_id": own.company_id})
         return {
-            **{name: one for name, one in kept if name in _SHOWN},
+            **{name: getattr(kept, name) for name in _SHOWN},
             "text": text,
             "kind": kept.kind or _KIND,
             "tags": kept.tags or (),
@@ -254,6 +254,7 @@ class _Kept(KeptFields):
     ids: dict[str, str] = {}
 
 
+_NOTHING = _Kept()
 _OBJECT = TypeAdapter(Json)
 _SHOWN = frozenset({"title", "summary", "topic", "created_by", "pinned"})
 _TOPS = frozenset(path.partition(".")[0] for path in _TEXTS)
