@@ -84,7 +84,13 @@ _UNOPENED = (
         "mcp-memory-service",
     ),
 )
-"""Memories without a provider in memtui: system, path under the home folder, and title."""
+"""Files that no provider opens: system, path under the home folder, and title."""
+_BY_ADDRESS = {
+    "mcp-memory-service": "Its server opens it: start `memory server --http` there, then `memtui "
+    "bindings add memories mcp-memory-service --set url=http://127.0.0.1:8000 --set "
+    "token_secret=MCP_API_KEY`.",
+}
+"""How to bind what a provider opens by the address of its server, by system."""
 _VAULT_PARTS = ("system", "orchestrator", "projects/*", "agent-types/*", "users/*")
 _TURN = re.compile(rb"^###[ \t]", re.MULTILINE)
 _HEADING = re.compile(rb"^#{1,6}[ \t]", re.MULTILINE)
@@ -353,7 +359,7 @@ class _Search:
         yield from self._mem0()
         for system, name, title in _UNOPENED:
             if is_file(path := self._home / name):
-                problem = f"memtui has no provider for {title} yet."
+                problem = _BY_ADDRESS.get(system, f"memtui has no provider for {title} yet.")
                 yield _named(system, path, title, "It is a usual place for it.", problem)
 
     def _in_projects(self) -> Iterator[DiscoveredMemory]:

@@ -244,6 +244,14 @@ def read_json(body: bytes) -> Any:
         raise Unreadable("it is not JSON") from error
 
 
+def read_object(body: bytes) -> Json:
+    """Return a reply's JSON object. Raises `Unreadable`."""
+    reply = read_json(body)
+    if not isinstance(reply, dict):
+        raise Unreadable("it is not an object")
+    return reply
+
+
 def as_text(value: object) -> object:
     """Return an integer as text, for servers that send numbers where texts are specified."""
     is_number = isinstance(value, int) and not isinstance(value, bool)

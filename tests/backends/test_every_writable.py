@@ -18,6 +18,7 @@ from memtui.backends.facts import FactsAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
 from memtui.backends.mem0 import Mem0Adapter
 from memtui.backends.milvus import MilvusAdapter
 from memtui.backends.plugin_v1 import PluginAdapter
@@ -43,6 +44,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit.matching import matcher
+from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -143,6 +145,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "claude-memory": (ClaudeMemoryAdapter, "note", _ALL),
     "mcp-memory": (McpMemoryAdapter, "note", _ALL),
     "hermes": (HermesAdapter, "note", _ALL),
+    "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
     "mem0": (Mem0Adapter, "note", _ALL),
     "langgraph": (LanggraphAdapter, "note", _ALL),
@@ -154,10 +157,19 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
 
 SMALL = {
     "facts.rows._CHUNK": 2, "milvus.store._BATCH": 1, "milvus.store._IDS_A_CALL": 1,
-    "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "vault.index._BATCH": 2,
-    "vault.index._CHARS_AT_ONCE": 10,
+    "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "mcp_memory_service._PAGE": 3,
+    "vault.index._BATCH": 2, "vault.index._CHARS_AT_ONCE": 10,
 }  # fmt: skip
 """What is done so many at a time, and here so few, so that there is a second time."""
+
+
+SERVERS: dict[type[Adapter], tuple[Callable[[], Any], Json]] = {
+    Mem0Adapter: (Platform, {"api": "platform", "api_key_secret": "K"}),
+    McpMemoryServiceAdapter: (
+        lambda: StandIn("k3y"), {"token_secret": "K", "near_duplicates": True},
+    ),
+}  # fmt: skip
+"""Servers of the tests, by the provider that opens one, and how it is set."""
 
 
 @pytest.fixture
@@ -168,6 +180,7 @@ async def place(
     adapter_type, kind, owners = PROVIDERS[request.param]
     for name, few in SMALL.items():
         monkeypatch.setattr(f"memtui.backends.{name}", few)
+    monkeypatch.setattr("memtui.provider_kit.server_provider._LEAST_HITS", 1)
     async with AsyncExitStack() as stack:
         config: Json = {}
         if adapter_type is VaultAdapter:
@@ -191,10 +204,11 @@ async def place(
             url = await stack.enter_async_context(serve(talk(Reference())))
             names = [f"workspace:{one}" for one in ("web", "api")]
             config = {"url": url, "namespaces": names[:0]}
-        elif adapter_type is Mem0Adapter:
-            running = Platform()
+        elif adapter_type in SERVERS:
+            server, settings = SERVERS[adapter_type]
+            running = server()
             stack.callback(running.stop)
-            config = {"url": running.url, "api": "platform", "api_key_secret": "K"}
+            config = {"url": running.url, **settings}
         made: list[Place] = []
         context = BindingContext(
             company_id="acme", binding_key="main", config=config, data_dir=tmp_path / "data",
@@ -235,6 +249,7 @@ KEPT: dict[str, set[str]] = {
     "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"},
+    "mcp-memory-service": {"text", "topic", "tags"},
     "milvus' facts": ASKED - {"summary"},
 }  # fmt: skip
 """The fields that can be corrected by themselves: a new one of the contract is in `ASKED`."""
@@ -414,7 +429,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory", "hermes", "agno")
+@over("claude-memory", "mcp-memory", "mcp-memory-service", "hermes", "agno")
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)

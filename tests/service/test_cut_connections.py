@@ -31,6 +31,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, MemoryService, open_service
 from tests.backends.facts_http.server import Server
+from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -41,7 +42,13 @@ SCOPE = Scope(company_id="local", subject_id="ana")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 KEPT, OLD, NEW = "Never on Fridays", "The port is 5432", "The port is 6000"
 UNKNOWN = Filter(status=OperationStatus.UNKNOWN)
-_READS = (b"GET ", b"POST /v1/search", b"POST /v3/memories/search", b"POST /v3/memories/?")
+_READS = (
+    b"GET ",
+    b"POST /v1/search",
+    b"POST /api/search",
+    b"POST /v3/memories/search",
+    b"POST /v3/memories/?",
+)
 
 
 @dataclass
@@ -99,6 +106,7 @@ async def threaded(server: Any, config: dict[str, Any]) -> AsyncIterator[tuple[s
 
 SERVERS: dict[str, Callable[[], Any]] = {
     "plugin-v1": plugin,
+    "mcp-memory-service": lambda: threaded(StandIn("k3y"), {"token_secret": "K"}),
     "mem0": lambda: threaded(Platform(), {"api": "platform", "api_key_secret": "K"}),
     "facts-http": lambda: threaded(Server(), {"token_secret": "T", "subject_id": "ana"}),
 }

@@ -48,10 +48,11 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import check_revision, need_secret, read_config, read_moment
+from memtui.provider_kit import check_revision, read_config, read_moment
 from memtui.provider_kit.files.reading import digest
 from memtui.provider_kit.matching import matcher
 from memtui.provider_kit.pages import page
+from memtui.provider_kit.server_provider import read_token
 from memtui.provider_kit.servers import check_address
 
 USAGE = Usage(provider=KEY)
@@ -91,13 +92,7 @@ class FactsHttpConfig(Model):
 
     def find_token(self, context: BindingContext) -> str:
         """Return the bearer token. Raises `Invalid` if there is none, or it cannot be sent."""
-        token = need_secret(context, self.token_secret, "the server's token")
-        if not (token.isascii() and token.isprintable()) or " " in token:
-            raise Invalid(
-                f"The secret {self.token_secret} contains characters that no token can have; store "
-                "the token again."
-            )
-        return token
+        return read_token(context, self.token_secret, "the server's token")
 
 
 class FactsHttpAdapter(FactProvider):

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from memtui.contract import BindingContext, Invalid, Model
-from memtui.provider_kit import LocalPath, need_secret, read_config
+from memtui.provider_kit import LocalPath, read_config
+from memtui.provider_kit.server_provider import read_token
 from memtui.provider_kit.servers import check_address
 
 PLATFORM = "https://api.mem0.ai"
@@ -63,9 +64,4 @@ class Mem0Config(Model):
         """Return the API key; None if none is configured. Raises `Invalid` for a malformed key."""
         if self.api_key_secret is None:
             return None
-        key = need_secret(context, self.api_key_secret, "mem0's API key")
-        if not (key.isascii() and key.isprintable()) or " " in key:
-            raise Invalid(
-                f"The secret {self.api_key_secret} is not an API key; it has invalid characters."
-            )
-        return key
+        return read_token(context, self.api_key_secret, "mem0's API key")

@@ -10,7 +10,6 @@ since some stores only accept plain values. The rest of the metadata is the reco
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -32,19 +31,18 @@ from memtui.contract import (
 )
 from memtui.json_text import whole
 from memtui.provider_kit import read_moment
-from memtui.provider_kit.kept import KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.server_provider import revision_of
 from memtui.provider_kit.servers import as_text
 
 KEY = "mem0"
-OWN = "memtui"
-"""memtui's key in mem0's metadata."""
 PROJECT = "project_id"
 """The metadata key of a project where there are no apps."""
 OWNERS = {"subject_id": "user_id", "agent_id": "agent_id", "run_id": "run_id"}
 """Scope fields, and the ids of mem0 that they become."""
 _RESERVED = frozenset(
     {"id", "data", "hash", "memory", "created_at", "updated_at", "expiration_date",
-     "text_lemmatized", "attributed_to", "role", "actor_id", "app_id", OWN, PROJECT,
+     "text_lemmatized", "attributed_to", "role", "actor_id", "app_id", PROJECT,
      *OWNERS.values()}
 )  # fmt: skip
 """Keys that mem0's library stores alongside a memory's metadata, which cannot use them."""
@@ -169,10 +167,9 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
     details = details_of(memory)
     project = memory.app_id or memory.metadata.get(PROJECT)
     created_at = details.created_at or read_moment(memory.created_at)
-    source = details.source and details.source.model_copy(update={"company_id": company_id})
-    own = {name: value for name, value in memory.metadata.items() if name not in {OWN, PROJECT}}
-    return Record.like(
-        details,
+    return details.record(
+        company_id,
+        {name: value for name, value in memory.metadata.items() if name != PROJECT},
         handle=handle_of(memory.id),
         text=memory.memory,
         scope=Scope(
@@ -183,7 +180,6 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
             project_id=project if isinstance(project, str) else None,
             issue_id=details.issue_id,
         ),
-        source=source,
         kind=details.kind or "memory",
         tags=memory.categories if details.tags is None else details.tags,
         created_at=created_at,
@@ -191,22 +187,18 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
         created_by=details.created_by or memory.actor_id,
         expires_at=details.expires_at or _end_of(memory.expiration_date),
         revision=_revision(memory),
-        metadata=own | details.metadata,
     )
 
 
 def details_of(memory: Mem0Memory) -> Mem0Details:
     """Return memtui's part of a memory; empty if there is no readable one."""
-    try:
-        return Mem0Details.model_validate_json(memory.metadata.get(OWN) or "{}")
-    except (ValidationError, TypeError):
-        return Mem0Details()
+    return Mem0Details.found_in(memory.metadata) or Mem0Details()
 
 
 def _revision(memory: Mem0Memory) -> str:
     """Return a digest of a memory; mem0's own hash only covers the text."""
-    parts = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    moment = read_moment(memory.updated_at)
+    return revision_of(memory.memory, str(moment), memory.metadata)
 
 
 def _end_of(last_day: str | None) -> datetime | None:
@@ -232,9 +224,9 @@ def day(text: str | None) -> date | None:
 def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0Draft:
     """Return the memory to store for a write. Raises `Invalid` if mem0 cannot store it."""
     check_text(request.content)
-    reserved = {name: request.metadata[name] for name in request.metadata if name in _RESERVED}
-    details = Mem0Details.like(request, issue_id=request.scope.issue_id, metadata=reserved)
-    metadata = {name: value for name, value in request.metadata.items() if name not in reserved}
+    details, metadata = Mem0Details.of_write(
+        request, reserved=_RESERVED, ids={}, issue_id=request.scope.issue_id
+    )
     if request.scope.project_id and not has_apps:
         metadata[PROJECT] = request.scope.project_id
     return Mem0Draft(
@@ -257,7 +249,7 @@ def check_text(text: str) -> None:
 
 def written(details: Mem0Details) -> Json:
     """Return memtui's part in the form of mem0's metadata."""
-    return {OWN: details.model_dump_json(exclude_defaults=True)}
+    return {OWN: json.dumps(details.to_json(), ensure_ascii=False)}
 
 
 def versions_of(reply: Any) -> list[RecordVersion]:

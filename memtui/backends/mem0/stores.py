@@ -33,7 +33,7 @@ from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import OWNERS, Mem0Draft, Mem0Memory, MemoryPage, read_rows
 from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
 from memtui.provider_kit import together
-from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
+from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json, read_object
 
 ANY = "*"
 _PAGE = 100
@@ -318,14 +318,14 @@ class PlatformStore(Mem0Store):
 
     async def check(self) -> str:
         """Ping the platform, which tells the key's owner."""
-        reply = await self._api.ask("GET", "/v1/ping/", _object, changes=False)
+        reply = await self._api.ask("GET", "/v1/ping/", read_object, changes=False)
         return f"mem0's platform answers {reply.get('user_email') or 'this key'}."
 
     async def profile(self, user_id: str) -> str:
         """Return a user's profile; empty if there is none yet. Raises `Unavailable`."""
         path = f"/v2/entities/user/{path_segment(user_id, what='The user')}/profile/"
         try:
-            reply = await self._api.ask("GET", path, _object, changes=False)
+            reply = await self._api.ask("GET", path, read_object, changes=False)
         except NotFound:  # the platform does not know this user
             return ""
         profile = reply.get("profile")
@@ -355,7 +355,7 @@ def _rows(body: bytes) -> MemoryPage:
 
 
 def _counted(body: bytes) -> tuple[MemoryPage, int]:
-    reply = _object(body)
+    reply = read_object(body)
     count = reply.get("count")
     if not isinstance(count, int):
         raise Unreadable("its list has no count")
@@ -365,13 +365,6 @@ def _counted(body: bytes) -> tuple[MemoryPage, int]:
 async def _one(api: JsonApi, path: str) -> Mem0Memory | None:
     row = await api.ask("GET", path, read_json, changes=False)
     return None if row is None else next(iter(read_rows([row]).memories), None)
-
-
-def _object(body: bytes) -> Json:
-    reply = read_json(body)
-    if not isinstance(reply, dict):
-        raise Unreadable("it is not an object")
-    return reply
 
 
 def messages(text: str) -> list[Json]:

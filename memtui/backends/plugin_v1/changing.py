@@ -35,11 +35,11 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import check_revision, together
+from memtui.provider_kit.kept import OWN
 from memtui.provider_kit.servers import json_bytes
 
 from .config import kind_of
 from .memories import (
-    OWN,
     details_for,
     details_of,
     foreign,

@@ -15,8 +15,6 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from pydantic import ValidationError
-
 from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
 from memtui.backends.plugin_v1.wire import Place, PluginMemory
 from memtui.contract import (
@@ -28,17 +26,15 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.json_text import whole
-from memtui.provider_kit.kept import KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
-OWN = "memtui"
-"""memtui's key in `propagation`."""
 FOREIGN = "propagation"
 _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
-IN_DETAILS = frozenset(KeptFields.model_fields) - {"expires_at", "pinned"}
+IN_DETAILS = frozenset(KeptFields.model_fields) - {"expires_at", "pinned", "ids"}
 """The fields of a record for which the plugin contract has no field."""
 
 
@@ -130,14 +126,7 @@ class PluginDetails(KeptFields):
 def details_of(memory: PluginMemory) -> PluginDetails | None:
     """Return memtui's part of a memory: empty if there is none, None if it is unreadable."""
     pending = memory.raw.get("propagation")
-    if pending is None:
-        return PluginDetails()
-    if not isinstance(pending, dict):
-        return None
-    try:
-        return PluginDetails.model_validate(whole(pending.get(OWN, {})))
-    except (ValidationError, RecursionError):
-        return None
+    return PluginDetails() if pending is None else PluginDetails.found_in(pending)
 
 
 def is_ours(memory: PluginMemory) -> bool:
@@ -156,7 +145,7 @@ def foreign(memory: PluginMemory | None) -> Json:
 
 def propagation(details: PluginDetails, others: Json) -> Json:
     """Return the whole propagation of a memory."""
-    return {**others, OWN: details.model_dump(mode="json", exclude_defaults=True)}
+    return {**others, OWN: details.to_json()}
 
 
 def details_for(

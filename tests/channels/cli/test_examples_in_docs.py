@@ -351,6 +351,7 @@ def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_pa
     [
         ("first-provider.md", ("pyproject.toml", "memtui_shelf.py", "test_shelf.py")),
         ("providers-files.md", ("memtui_lines.py", "test_lines.py")),
+        ("providers-server.md", ("memtui_cards.py", "test_cards.py")),
     ],
 )
 def test_the_files_of_a_provider_pass_the_checks(
