@@ -25,7 +25,7 @@ from memtui.config import find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 
 ROOT = f"{Path(memtui.__file__).parent}{os.sep}"
-LIMITS = {"query": (24, 40), "write": (29, 50), "memtui query": (48, 166)}
+LIMITS = {"query": (24, 40), "write": (29, 50), "memtui query": (53, 174)}
 """Files and functions."""
 
 

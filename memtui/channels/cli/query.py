@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -126,7 +126,9 @@ async def query(
     placed = [(_binding_of(one, key), one) for one in answer.snippets]
     marks = await marks_of(session, placed)
     lines = _stages(answer.stages) if explain else _found(session, text, answer, placed, marks)
-    document = jsonable(answer) | {"snippets": [marks.document(*one) for one in placed]}
+    document: Any = answer
+    if session.out.as_json:
+        document = jsonable(answer) | {"snippets": [marks.document(*one) for one in placed]}
     session.out.answer(document, lines, *_summary(answer))
     scopes = [one.scope for one in answer.snippets]
     binding = None if everywhere else answer.bindings[0].binding_key

@@ -101,18 +101,9 @@ class MemoryReads(ServiceModule):
             is_preamble = request.intent is QueryIntent.AGENT_PREAMBLE
             if is_preamble:
                 routed = await self._with_helped(caller, connection, routed)
-            unchecked = set[RecordHandle]()
-
-            async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
-                if clean.filter.uses:  # risks; providers do not know them
-                    from memtui.service.review.known_risks import KnownRisks
-
-                    found, more = await self._runtime.module(KnownRisks).passing(
-                        caller, connection.binding.key, clean.filter, found
-                    )
-                    unchecked.update(more)
-                return found
-
+            passing, unchecked = None, set[RecordHandle]()
+            if clean.filter.uses:  # risks; providers do not know them
+                passing = self._by_risk(caller, connection, clean.filter, unchecked)
             bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
                 bundle, all_topics = await _widened(connection, routed, bundle, passing)
@@ -130,7 +121,9 @@ class MemoryReads(ServiceModule):
                 entry.request["stages"] = _stages_json(stages, ids)
         return QueryAnswer.like(
             bundle,
-            **entry.outcome(capped=bundle.capped, unread=not_checked(len(unchecked))),
+            **entry.outcome(
+                capped=bundle.capped, unread=not_checked(len(unchecked)) if unchecked else ()
+            ),
             snippets=for_caller(caller, snippets),
             stages=stages,
             all_topics=all_topics,
@@ -160,6 +153,20 @@ class MemoryReads(ServiceModule):
                 stages = tuple(stage.of(shown) for stage in explanation.stages)
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
+
+    def _by_risk(
+        self, caller: Caller, connection: Connection, chosen: Filter, unchecked: set[RecordHandle]
+    ) -> Passing:
+        """Return the test of a filter's risks; records not checked are added to `unchecked`."""
+        from memtui.service.review.known_risks import KnownRisks  # few filters name risks
+
+        async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
+            known = self._runtime.module(KnownRisks)
+            found, more = await known.passing(caller, connection.binding.key, chosen, found)
+            unchecked.update(more)
+            return found
+
+        return passing
 
     async def _with_helped(
         self, caller: Caller, connection: Connection, request: QueryRequest
@@ -447,7 +454,10 @@ def _owners_json(owners: Sequence[Scope]) -> list[str]:
 
 
 async def _widened(
-    connection: Connection, request: QueryRequest, bundle: ContextBundle, passing: Passing
+    connection: Connection,
+    request: QueryRequest,
+    bundle: ContextBundle,
+    passing: Passing | None,
 ) -> tuple[ContextBundle, bool]:
     """Search all topics where the request's topic has too few records; return whether it did."""
     fitting = of_topic(bundle.snippets, request.topic)
@@ -465,9 +475,9 @@ def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
 
 
 async def _narrowed(
-    connection: Connection, request: QueryRequest, passing: Passing
+    connection: Connection, request: QueryRequest, passing: Passing | None
 ) -> ContextBundle:
-    """Answer a query with the records that pass its filter, and then `passing`.
+    """Answer a query with the records that pass its filter, and then `passing`, if it is given.
 
     A provider that returns others too is asked for more, until enough pass.
     """
@@ -480,7 +490,8 @@ async def _narrowed(
         bundle = await connection.read(partial(connection.adapter.query, wider))
         usage += bundle.usage
         found = bundle.snippets if passes is None else tuple(filter(passes, bundle.snippets))
-        found = tuple(await passing(found))
+        if passing is not None:
+            found = tuple(await passing(found))
         more = bundle.capped and len(bundle.snippets) >= asked and asked < _MOST_SNIPPETS
         if not more or len(found) == len(bundle.snippets) or len(found) >= request.top_k:
             return bundle.model_copy(
