@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.hermes import HermesAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory.graph import merged
 from memtui.contract import (
@@ -31,9 +34,11 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.provider_kit.files.writing import WritableFilesAdapter
+from memtui.provider_kit.files.reading import FileReader, ParsedFile
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 
 ACME = Scope(company_id="acme")
+ANA, BEN = (Scope(company_id="acme", subject_id=one) for one in ("ana", "ben"))
 SOURCE = SourceRef(
     kind=SourceKind.ISSUE_COMMENT, company_id="acme", issue_id="I-1", comment_id="c-2"
 )
@@ -47,8 +52,9 @@ async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
     adapters: list[Adapter] = []
 
     async def open_one(kind: type[Adapter], content: str = "", **config: object) -> Adapter:
-        path = tmp_path / ("memory" if kind is ClaudeMemoryAdapter else "memory.jsonl")
-        if kind is ClaudeMemoryAdapter:
+        is_folder = kind.holds == "folder"
+        path = tmp_path / ("memory" if is_folder else "memory.jsonl")
+        if is_folder:
             path.mkdir(exist_ok=True)
             given: Json = {"path": str(path), **config}
         else:
@@ -466,3 +472,57 @@ async def test_of_equal_observations_each_keeps_what_is_known_of_it(
     assert (await adapter.forget(forget)).missing == ()
     left = [one.tags for one in (await every(adapter)).values() if one.text == "The same."]
     assert sorted(left) == [(f"t{n}",) for n in range(3) if n not in gone]
+
+
+@pytest.mark.parametrize("kind", [ClaudeMemoryAdapter, McpMemoryAdapter, HermesAdapter])
+async def test_what_another_process_writes_during_a_read_is_shown_with_its_owner(
+    opened: Opened, kind: type[Any]
+) -> None:
+    other, written = await opened(kind), list[RecordHandle]()
+
+    class Reading(kind):  # type: ignore[misc]
+        def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
+            if not written:
+                written.append(asyncio.run(write(other, "Ana sleeps at noon.", scope=ANA)))
+            found: Iterable[tuple[Path, ParsedFile]] = super().parse_all(reader)
+            return found
+
+    reading = await opened(Reading)
+    assert not (await reading.browse(BrowseRequest(scope=BEN))).records
+    assert await reading.get(written[0], ANA)
+
+
+async def test_a_read_during_a_change_does_not_bring_the_old_owners_back(opened: Opened) -> None:
+    class Racing(HermesAdapter):
+        reads: Thread | None = None
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.has_read, self.is_kept = Event(), Event()
+
+        def keep_known(self, changes: Mapping[str, WrittenRecord | None]) -> None:
+            if self.reads is not None or not self._known:
+                super().keep_known(changes)
+                return
+            (self._context.data_dir / "known.json").touch()
+            self.reads = Thread(target=self._load)
+            self.reads.start()
+            while self.reads.is_alive() and not self.has_read.wait(0.01):
+                pass
+            super().keep_known(changes)
+            self.is_kept.set()
+            self.reads.join()
+
+        def _read_known(self) -> dict[str, WrittenRecord]:
+            known = super()._read_known()
+            if current_thread() is self.reads:
+                self.has_read.set()
+                self.is_kept.wait()
+            return known
+
+    adapter = await opened(Racing)
+    old = await write(adapter, "Ana sleeps at noon.", scope=ANA)
+    request = CorrectRequest(scope=ANA, handle=old, text="Ana sleeps at one.")
+    new = (await adapter.correct(request)).handle
+    assert await adapter.get(new, ANA)
+    assert await adapter.get(new, BEN) is None

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from memtui.contract import (
@@ -40,7 +41,7 @@ from memtui.provider_kit import (
     require_writable,
 )
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
-from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest
+from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
 from memtui.provider_kit.matching import sees
 
 _FILE = "known.json"
@@ -71,6 +72,9 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         self.capabilities = abilities_in(context, type(self).capabilities)
         self._known: Mapping[str, WrittenRecord] = {}
         """By record id."""
+        self._is_changing = False
+        self._known_lock = Lock()
+        """Held while `_known` is read from the file."""
         self.marker = context.data_dir / "changed"
         """A file whose modification time is that of memtui's last change of these files."""
 
@@ -100,8 +104,12 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         except OSError as error:
             raise refused_by_system(f"The folder {folder}", error) from error
         with locked:
-            self._known = self._read_known()
-            yield
+            try:
+                with self._known_lock:
+                    self._is_changing, self._known = True, self._read_known()
+                yield
+            finally:
+                self._is_changing = False
 
     def known_of(self, request: WriteRequest, *, kind: str | None = None) -> WrittenRecord:
         """Return the metadata to store for a write.
@@ -174,9 +182,16 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         return NotFound(f"There is no record {handle.provider_record_id} in {self.config.path}.")
 
     def _read(self, reader: FileReader) -> dict[str, Record]:
-        reader.look(self._context.data_dir / _FILE)
-        self._known = self._read_known()
-        return super()._read(reader)
+        path = self._context.data_dir / _FILE
+        while True:
+            before = reader.look(path)
+            with self._known_lock:
+                if not self._is_changing:  # then `_known` is newer than what is read here
+                    self._known = self._read_known()
+            records = super()._read(reader)
+            if sign(path) == before:
+                return records
+            reader.problems.clear()  # a record without its owner would be everybody's: read again
 
     def _record(self, found: ParsedRecord, path: Path, record_id: str) -> Record:
         record = super()._record(found, path, record_id)
