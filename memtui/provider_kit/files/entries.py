@@ -107,6 +107,11 @@ class _Content:
         return self.head + "".join(one.written + one.gap for one in self.parts)
 
     @property
+    def texts(self) -> list[str]:
+        """The texts of the entries in order."""
+        return [one.text for one in self.parts]
+
+    @property
     def size(self) -> int:
         """Characters from the first entry to the last."""
         return len(str(self)) - len(self.head) - (len(self.parts[-1].gap) if self.parts else 0)
@@ -249,7 +254,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             )
 
     def _with_added(self, content: _Content, text: str, written: str) -> None:
-        if any(one.text == text for one in content.parts):
+        if text in content.texts:
             return
         head = None if content.parts else self.before_first(content.head)
         if head is not None and not content.head.startswith(head):
@@ -400,12 +405,18 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             apart = self._taken_apart(file, content)
             size = apart.size
             edit(apart)
+            changed = str(apart)
+            if self._taken_apart(file, changed).texts != apart.texts:
+                raise Invalid(
+                    f"After this change, other entries would be read from {file.path}; make it in "
+                    "the file by hand."
+                )
             if file.most_chars is not None and apart.size > max(size, file.most_chars):
                 raise Invalid(
                     f"{file.path} would have {apart.size:,} characters, and {file.most_chars:,} "
                     "are its limit; forget or shorten one of its entries."
                 )
-            return str(apart)
+            return changed
 
         def edited_bytes(content: bytes) -> bytes:
             try:
@@ -463,7 +474,7 @@ def _with_text(content: _Content, record_id: str, text: str, written: str) -> No
     place = content.places().get(record_id)
     if place is not None:
         content.parts[place] = _Part(written, text, content.parts[place].gap)
-    elif all(one.text != text for one in content.parts):
+    elif text not in content.texts:
         raise Conflict("Another program changed the entry at this moment; read it again.")
 
 
