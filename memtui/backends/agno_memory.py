@@ -10,8 +10,9 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from memtui.contract import CorrectRequest, Invalid, Json, Scope, WriteRequest
+from memtui.contract import BindingContext, CorrectRequest, Invalid, Json, Scope, WriteRequest
 from memtui.json_text import whole
+from memtui.provider_kit.databases import DatabasePool
 from memtui.provider_kit.rows import Row
 from memtui.provider_kit.tables import TablesAdapter, TablesConfig
 
@@ -24,8 +25,7 @@ class AgnoConfig(TablesConfig):
     """The memories that Agno's agents keep of their users, in SQLite or PostgreSQL.
 
     That is the memory table of a `SqliteDb` or `PostgresDb`: `agno_memories` unless its
-    `memory_table` says otherwise. In PostgreSQL set `table` with the schema, usually
-    `ai.agno_memories`.
+    `memory_table` says otherwise, and in PostgreSQL `ai.agno_memories`.
     """
 
 
@@ -40,9 +40,14 @@ class AgnoAdapter(TablesAdapter[AgnoConfig]):
     keys = ("memory_id",)
     needs = frozenset({"memory", "topics", *_OWNERS.values(), "created_at", "updated_at"})
 
+    def __init__(self, context: BindingContext, config: AgnoConfig, database: DatabasePool) -> None:
+        super().__init__(context, config, database)
+        if config.table is None and database.is_shared:
+            self._name = f"ai.{self.table}"  # Agno's usual schema
+
     def scope_of(self, row: Row) -> Scope:
         """Return the user, agent and team of a row."""
-        ids = {field: row[column] or None for field, column in _OWNERS.items()}
+        ids = {field: str(row[name]) for field, name in _OWNERS.items() if row[name]}
         return Scope(company_id=self.context.company_id, **ids)
 
     def record_of(self, row: Row) -> Json:

@@ -110,8 +110,8 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
     def told_of(self, lacking: int) -> str:
         """Say how many records LangGraph's search by meaning does not find."""
         return (
-            f"{lacking} have no vector, such as those edited here; LangGraph's search by meaning "
-            "does not find these until a program puts them anew."
+            f"Records without a vector: {lacking}. LangGraph's search by meaning does not find "
+            "these, such as those edited here, until a program puts them anew."
         )
 
     def id_of(self, row: Row) -> str:

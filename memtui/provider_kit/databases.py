@@ -47,6 +47,10 @@ WAIT_MS = 10_000
 """How long a call waits for another program that is writing."""
 _ADVISORY_LOCK = 0x6D65_6D74_7569
 """Key of the advisory lock that serialises memtui's writers of one database."""
+KEPT_BY_POSTGRES = (
+    "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
+    "and backups keep them longer; ask its administrator."
+)
 _WAL_FORMAT = 2
 _FILE = "file"
 OPENING = "opening"

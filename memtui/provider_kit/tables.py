@@ -29,6 +29,8 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    EraseReply,
+    EraseRequest,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -63,6 +65,7 @@ from memtui.provider_kit import (
     require_writable,
 )
 from memtui.provider_kit.databases import (
+    KEPT_BY_POSTGRES,
     DatabaseConfig,
     DatabasePool,
     Undecodable,
@@ -140,7 +143,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """Return the other fields of a row's record, without handle and revision.
 
         Raises:
-            ValueError: the row is not as the program writes it.
+            ValueError, TypeError: the row is not as the program writes it.
         """
 
     @abstractmethod
@@ -293,6 +296,15 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             return Health(status="down", message=str(error))
         return Health(message=self.told_of(lacking) if lacking else "", records=records)
 
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Say who has to remove what the database keeps of deleted rows."""
+        del request
+        key, path = self.context.binding_key, self.config.path
+        if path is None:
+            return EraseReply(beyond=(KEPT_BY_POSTGRES.format(key),))
+        kept = f"The file of {key} keeps deleted rows in its free pages until {path} is vacuumed."
+        return EraseReply(beyond=(kept,), folders=(path,))
+
     def _fresh(self) -> dict[str, Record]:
         """Return the present records by id. The caller has the lock."""
         if self._is_still:
@@ -331,7 +343,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         if not any(isinstance(value, Undecodable) for value in row.values()):
             try:
                 return Record(**{**own, **self.record_of(row)})
-            except (ValueError, RecursionError):
+            except (ValueError, TypeError, RecursionError):
                 why = "it is not as its program writes it"
         return Record(**own, text="(unreadable)", problem=f"The row cannot be read: {why}.")
 

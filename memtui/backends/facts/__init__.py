@@ -52,15 +52,11 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import blocking, check_revision
-from memtui.provider_kit.databases import DatabaseConfig, place_of
+from memtui.provider_kit.databases import KEPT_BY_POSTGRES, DatabaseConfig, place_of
 
 USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
 """The usage of one call: a local table costs nothing."""
 _ID_CHARS = 500
-_SHARED = (
-    "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
-    "and backups keep them longer; ask its administrator."
-)
 _READ_ELSEWHERE = (
     "Another program has the facts of {} open, so their write-ahead log may keep deleted rows; "
     "close that program and purge again."
@@ -316,7 +312,7 @@ class FactsAdapter(FactProvider):
         """Remove deleted rows from memtui's own file; a PostgreSQL database is its owner's task."""
         beyond: tuple[str, ...] = ()
         if self._database.is_shared:
-            beyond = (_SHARED.format(self.context.binding_key),)
+            beyond = (KEPT_BY_POSTGRES.format(self.context.binding_key),)
         elif request.apply and not self._database.scrub():
             beyond = (_READ_ELSEWHERE.format(self.context.binding_key),)
         return EraseReply(beyond=beyond)

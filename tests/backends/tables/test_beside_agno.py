@@ -19,6 +19,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    EraseRequest,
     Filter,
     ForgetRequest,
     Invalid,
@@ -46,7 +47,7 @@ def table_of(where: str) -> str:
 
 
 def settings_of(where: str) -> dict[str, Any]:
-    return {"path": where} if is_file(where) else {"url": where, "table": table_of(where)}
+    return {"path": where} if is_file(where) else {"url": where}
 
 
 async def opened(folder: Path, where: str, **fields: Any) -> AgnoAdapter:
@@ -227,7 +228,28 @@ async def test_a_table_of_another_name_or_none(tmp_path: Path, where: str) -> No
     with agno(where):
         pass
     with pytest.raises(Invalid, match="no table notes"):
-        await AgnoAdapter.open(context(tmp_path, **{**settings_of(where), "table": "notes"}))
-    if not is_file(where):
-        with pytest.raises(Invalid, match="no table agno_memories"):
-            await AgnoAdapter.open(context(tmp_path, url=where))
+        await AgnoAdapter.open(context(tmp_path, **settings_of(where), table="notes"))
+    adapter = await AgnoAdapter.open(context(tmp_path, **settings_of(where), table=table_of(where)))
+    reply = await adapter.erase(EraseRequest(scope=COMPANY))
+    assert len(reply.beyond) == 1
+    await adapter.close()
+
+
+async def test_a_row_of_other_types_is_shown_with_its_problem(tmp_path: Path) -> None:
+    path = str(tmp_path / "agno.db")
+    with agno(path) as database:
+        put(database, "fine", "fine", user_id="ana")
+        put(database, "number", "x", user_id="ana")
+    _set(path, "memory", "123", "number")
+    before = stored(path, "agno_memories")
+    adapter = await opened(tmp_path, path)
+    page = await adapter.browse(BrowseRequest(scope=COMPANY))
+    assert [(one.text, one.problem is None) for one in page.records if one.text == "fine"]
+    [other] = [one for one in page.records if one.text != "fine"]
+    assert other.problem is not None
+    assert other.scope.subject_id == "ana"
+    taken = await adapter.snapshot([other.handle], COMPANY)
+    await adapter.forget(ForgetRequest(scope=COMPANY, handles=(other.handle,)))
+    await adapter.restore(taken, COMPANY)
+    assert stored(path, "agno_memories") == before
+    await adapter.close()

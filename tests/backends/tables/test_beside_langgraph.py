@@ -127,11 +127,15 @@ async def test_edit_forget_undo_and_redo(
         assert both(where) == before
         old = store.get(("memories", "user3"), "k/333")
         assert old.value == nested("Memory 333", importance=1.50)
-        for one in reversed(undone):
-            await service.undo(caller, one.operation_id)
+        redone = [await service.undo(caller, one.operation_id) for one in reversed(undone)]
         assert both(where) == changed
         assert store.get(("memories", "user3"), "k/333").value == item.value
         assert wrote.records[0].handle in [one.handle for one in (await browse()).records]
+        store.put(("memories", "user3"), "k/333", {"content": "the program's own"})
+        with pytest.raises(Conflict, match="changed"):
+            await service.undo(caller, redone[1].operation_id)
+        found_now = store.get(("memories", "user3"), "k/333")
+        assert found_now.value == {"content": "the program's own"}
         await service.close()
 
 
@@ -256,7 +260,7 @@ async def test_vectors_of_an_edited_text_go_and_come_back(tmp_path: Path, where:
         reply = await adapter.correct(CorrectRequest(scope=COMPANY, handle=one, text="Another"))
         assert reply.usage[0].details == {"removed": {"store_vectors": 1}}
         assert len(both(where)[1]) == 1
-        assert (await adapter.health()).message.startswith("1 have no vector")
+        assert (await adapter.health()).message.startswith("Records without a vector: 1.")
         await adapter.restore(taken, COMPANY)
         assert both(where) == before
         await adapter.forget(ForgetRequest(scope=COMPANY, handles=(one,)))

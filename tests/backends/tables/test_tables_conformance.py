@@ -62,8 +62,7 @@ class TestAgnoPostgres(AdapterContract):
         drop_agno(postgres_url)
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
-        context = self.context(tmp_path, url=self._url, table="ai.agno_memories")
-        return await AgnoAdapter.open(context)
+        return await AgnoAdapter.open(self.context(tmp_path, url=self._url))
 
 
 class TestAgnoReadOnly(AdapterContract):
