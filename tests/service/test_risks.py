@@ -278,6 +278,22 @@ async def test_a_query_is_narrowed_by_risks_that_are_known(
         await service.query(ANA.at(service.runtime.clock()), then)
 
 
+async def test_a_query_does_not_count_records_that_the_caller_may_not_see(
+    service: MemoryService,
+) -> None:
+    coding = Scope(company_id="acme", agent_id="coding")
+    await wrote(service, ORDER, coding.model_copy(update={"subject_id": "ana"}))
+    await wrote(service, "The password of the office is on the wall", coding)
+    for name, role in (("ana", Role.OWNER), ("ben", Role.MEMBER)):
+        added = Membership(principal=f"user:{name}", subject_id=name, role=role)
+        await service.members.set(ANA, added)
+    request = QueryRequest(scope=coding, query="password", filter=risk("unchecked"))
+    answer = await service.query(BEN, request)
+    assert len(answer.snippets) == 1
+    [unread] = answer.bindings[0].unread
+    assert unread.startswith("1 record is not checked")
+
+
 @ON_BOTH
 async def test_what_is_no_risk_is_remembered_until_the_text_changes(
     service: MemoryService, scope: Scope

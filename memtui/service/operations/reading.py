@@ -103,7 +103,7 @@ class MemoryReads(ServiceModule):
                 routed = await self._with_helped(caller, connection, routed)
             passing, unchecked = None, set[RecordHandle]()
             if clean.filter.uses:  # risks; providers do not know them
-                passing = self._by_risk(caller, connection, clean.filter, unchecked)
+                passing = self._by_risk(entry, connection, clean.filter, unchecked)
             bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
                 bundle, all_topics = await _widened(connection, routed, bundle, passing)
@@ -155,16 +155,21 @@ class MemoryReads(ServiceModule):
         return ExplainAnswer(**entry.answer(), explanation=explanation)
 
     def _by_risk(
-        self, caller: Caller, connection: Connection, chosen: Filter, unchecked: set[RecordHandle]
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        chosen: Filter,
+        unchecked: set[RecordHandle],
     ) -> Passing:
-        """Return the test of a filter's risks; records not checked are added to `unchecked`."""
+        """Return the test of a filter's risks; visible records not checked go into `unchecked`."""
         from memtui.service.review.known_risks import KnownRisks  # few filters name risks
 
         async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
             known = self._runtime.module(KnownRisks)
-            found, more = await known.passing(caller, connection.binding.key, chosen, found)
+            seen, key = _readable(entry, found), connection.binding.key
+            passed, more = await known.passing(entry.caller, key, chosen, seen)
             unchecked.update(more)
-            return found
+            return passed
 
         return passing
 
