@@ -24,6 +24,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    Json,
     QueryRequest,
     Record,
     RecordHandle,
@@ -33,6 +34,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.provider_kit.rows import Row
 from memtui.service import Caller, open_service
 from tests.backends.tables.kit import COMPANY, NAMESPACES, Stored, context, langgraph, stored
 
@@ -310,6 +312,26 @@ async def test_a_program_that_writes_at_the_same_time_loses_nothing(
         assert store.get(("memories", "ana"), "k7").value == {"content": "theirs"}
     assert (await listed(adapter))["memories.ana/k7"].text == "theirs"
     await adapter.close()
+
+
+async def test_no_program_waits_while_records_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with langgraph(str(path)) as store:
+        for number in range(3):
+            store.put(("memories", "ana"), f"k{number}", {"content": "text"})
+        store.conn.execute("PRAGMA busy_timeout = 0")
+        waited: list[int] = []
+
+        class Slow(LanggraphAdapter):
+            def record_of(self, row: Row) -> Json:
+                store.put(("memories", "bo"), f"k{len(waited)}", {"content": "at the same time"})
+                waited.append(1)
+                return super().record_of(row)
+
+        adapter = await Slow.open(context(tmp_path, **settings_of(str(path))))
+        assert (await adapter.browse(BrowseRequest(scope=COMPANY))).total == 3
+        assert len(store.search(("memories", "bo"))) == len(waited) == 3
+        await adapter.close()
 
 
 async def test_ttl_is_the_expiry(tmp_path: Path, where: str) -> None:
