@@ -318,13 +318,13 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             rows = list(table.every(connection))
         records: dict[str, Record] = {}
         for row in rows:
-            record_id, revision = self.id_of(row), revision_of(row)
+            record_id = self.id_of(row)
             if record_id in records:
                 raise Invalid(
                     f"Two rows of {self._name} have the id {record_id}; remove one of them."
                 )
             old = self._records.get(record_id)
-            is_same = old is not None and old.revision == revision
+            is_same = old is not None and old.revision == revision_of(row)
             records[record_id] = old if old and is_same else self._record(row)
         self._drop_index()
         self._records, self._stamp = records, stamp
