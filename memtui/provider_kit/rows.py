@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Insert,
     Text,
     and_,
     cast,
@@ -21,7 +22,6 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     literal,
     not_,
     null,
@@ -32,6 +32,7 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import NullType, UserDefinedType
 
 from memtui.contract import Conflict, Invalid, Json
@@ -58,6 +59,18 @@ class _Named(UserDefinedType[Any]):
 
     def get_col_spec(self, **_options: Any) -> str:
         return self.name
+
+
+class _WholeInsert(Insert):
+    """An insert that in PostgreSQL also sets a column whose numbers the database always gives."""
+
+    inherit_cache = True
+
+
+@compiles(_WholeInsert, "postgresql")
+def _spelled(statement: _WholeInsert, compiler: Any, **options: Any) -> str:
+    written: str = compiler.visit_insert(statement, **options)
+    return written.replace(") VALUES (", ") OVERRIDING SYSTEM VALUE VALUES (", 1)
 
 
 class RowTable:
@@ -121,7 +134,7 @@ class RowTable:
         if gone := sorted(row.keys() - self._types.keys()):
             raise Invalid(f"The table {self._table.name} has no column {gone[0]} any more.")
         values = {name: self._value(name, value) for name, value in row.items()}
-        connection.execute(insert(self._table).values(values))
+        connection.execute(_WholeInsert(self._table).values(values))
 
     def update(self, connection: Connection, key: Row, changes: Row) -> None:
         """Change columns of the row of a key. Raises `Conflict` where it is gone."""
