@@ -36,11 +36,13 @@ from memtui.provider_kit.server_provider import (
     ServerConfig,
     ServerProvider,
     ServerRows,
+    read_one,
+    read_page,
     read_pages,
     read_rows,
     revision_of,
 )
-from memtui.provider_kit.servers import Unreadable, path_segment, read_json, read_object
+from memtui.provider_kit.servers import path_segment, read_object
 
 _PAGE = 100
 _USES = frozenset({"access_count", "last_accessed_at", "access_queries"})
@@ -83,6 +85,9 @@ class _Memory(BaseModel):
     created_at_iso: str | None = None
     updated_at_iso: str | None = None
     score: float | None = None
+
+
+_READ = read_one(_Memory.model_validate)
 
 
 class McpMemoryServiceAdapter(ServerProvider[_Memory]):
@@ -147,20 +152,19 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
     async def _page_from(self, offset: int) -> tuple[Sequence[Any], int]:
         number = offset // _PAGE + 1
         path = f"/api/memories?page={number}&page_size={_PAGE}&{self._store}"
-        reply = await self.api.ask("GET", path, read_object, changes=False)
-        return reply["memories"][offset % _PAGE :], reply["total"]
+        return await self.api.ask("GET", path, read_page("memories"), changes=False)
 
     async def search(self, query: str, most: int) -> ServerRows[_Memory]:
         """Return the nearest memories: however far they are, the server has nearest ones."""
         body = {"query": query, "n_results": most, "store": self._config.store}
         reply = await self.api.ask("POST", "/api/search", read_object, body, changes=False)
         hits = reply.get("results") or []
-        rows = [{**one["memory"], "score": one.get("similarity_score")} for one in hits]
+        rows = [{**one.get("memory", {}), "score": one.get("similarity_score")} for one in hits]
         return read_rows(rows, _Memory.model_validate, more=len(rows) >= most)
 
     async def fetch(self, record_id: str) -> _Memory:
         """Return one memory. Raises `NotFound`."""
-        return await self.api.ask("GET", self._path(record_id), _memory, changes=False)
+        return await self.api.ask("GET", self._path(record_id), _READ, changes=False)
 
     async def store(self, request: WriteRequest) -> Sequence[str]:
         """Store a text, also one that was deleted before."""
@@ -279,10 +283,3 @@ def _stored_tags(tags: Sequence[str]) -> set[str]:
             "others out."
         )
     return found or {_NO_TAG}
-
-
-def _memory(body: bytes) -> _Memory:
-    found = read_rows([read_json(body)], _Memory.model_validate).items
-    if not found:
-        raise Unreadable("it is not a memory")
-    return found[0]

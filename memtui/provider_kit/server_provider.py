@@ -39,6 +39,7 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    Denied,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -51,6 +52,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    Snapshot,
     Snippet,
     Unavailable,
     Unsupported,
@@ -72,7 +74,13 @@ from memtui.provider_kit import (
 )
 from memtui.provider_kit.matching import eligible, matcher, sees
 from memtui.provider_kit.pages import page
-from memtui.provider_kit.servers import JsonApi, check_address
+from memtui.provider_kit.servers import (
+    JsonApi,
+    Unreadable,
+    check_address,
+    read_json,
+    read_object,
+)
 
 Item = TypeVar("Item")
 """A memory as the server sends it, parsed."""
@@ -149,6 +157,34 @@ def read_rows(
     return ServerRows(items, more, unreadable)
 
 
+def read_one(parse: Callable[[Any], Item]) -> Callable[[bytes], Item]:
+    """Return the function that parses a reply's one memory. It raises `Unreadable`."""
+
+    def read(body: bytes) -> Item:
+        try:
+            return parse(whole(read_json(body)))
+        except ValidationError as error:
+            raise Unreadable("it is not a memory") from error
+
+    return read
+
+
+def read_page(rows: str, total: str = "total") -> Callable[[bytes], tuple[list[Any], int]]:
+    """Return the function that parses a page with the number of all rows.
+
+    `rows` and `total` are the names of both in the reply. It raises `Unreadable`.
+    """
+
+    def read(body: bytes) -> tuple[list[Any], int]:
+        reply = read_object(body)
+        found, number = reply.get(rows), reply.get(total)
+        if not isinstance(found, list) or not isinstance(number, int):
+            raise Unreadable(f"it has no {rows} or no {total}")
+        return found, number
+
+    return read
+
+
 async def read_pages(
     read: Callable[[int], Awaitable[tuple[Sequence[Any], int]]],
     parse: Callable[[Any], Item],
@@ -188,6 +224,8 @@ class ServerProvider(Adapter, Generic[Item]):
 
     who: ClassVar[str]
     """Begins the sentences of its errors, such as "The notes' server"."""
+    why_read_only: ClassVar[str] = "The server does not change this memory."
+    """The sentence for a record that is `read_only`."""
     most_hits: ClassVar[int] = 100
     """The most hits that one search of the server returns."""
     config_model: ClassVar[type[ServerConfig]]
@@ -276,6 +314,10 @@ class ServerProvider(Adapter, Generic[Item]):
 
     async def change(self, item: Item, request: CorrectRequest) -> str:
         """Change a memory and return its id, which may be a new one; capability `correction`."""
+        raise NotImplementedError
+
+    async def put_back(self, snapshot: Snapshot) -> None:
+        """Restore one record, or remove it; capability `restore`. Raises `Conflict`."""
         raise NotImplementedError
 
     async def check(self) -> Health:
@@ -392,11 +434,18 @@ class ServerProvider(Adapter, Generic[Item]):
                 if item is not None:
                     revision = request.revisions.get(handle.provider_record_id)
                     check_revision(self.record_of(item), revision)
+            derived = [
+                handle.provider_record_id
+                for handle, item in zip(handles, there, strict=True)
+                if item is not None and self.record_of(item).read_only
+            ]
             gone = 0
 
             async def delete(item: Item | None) -> bool:
                 nonlocal gone
                 try:
+                    if item is not None and self.record_of(item).read_only:
+                        return True
                     is_done = item is not None and await self.remove(item)
                 except NotFound:
                     return False
@@ -413,7 +462,8 @@ class ServerProvider(Adapter, Generic[Item]):
                     sent=True,
                 ) from error
             missing = [one for one, was_there in zip(handles, done, strict=True) if not was_there]
-            return ForgetReply(missing=tuple(missing), **usage())
+            refused = dict.fromkeys(derived, self.why_read_only)
+            return ForgetReply(missing=tuple(missing), refused=refused, **usage())
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a memory."""
@@ -427,10 +477,28 @@ class ServerProvider(Adapter, Generic[Item]):
                     f"There is no memory {request.handle.provider_record_id} in this scope; list "
                     "them again."
                 )
-            check_revision(self.record_of(item), request.revision, request.text)
+            record = self.record_of(item)
+            if record.read_only:
+                raise Denied(self.why_read_only)
+            check_revision(record, request.revision, request.text)
             if request.text is not None and not request.text.strip():
                 raise Invalid("A memory needs some text; forget it instead of emptying it.")
             return CorrectReply(handle=self.handle_of(await self.change(item, request)), **usage())
+
+    async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record as `get` shows it."""
+        found = await together(partial(self.get, handle, scope) for handle in handles)
+        return [Snapshot(handle=one, record=r) for one, r in zip(handles, found, strict=True)]
+
+    async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put records back one by one."""
+        if not self.capabilities.restore:
+            return await super().restore(snapshots, scope)
+        async with self.calling(changes=True) as usage:
+            for one in snapshots:
+                await self.put_back(one)
+            there = tuple(one.handle for one in snapshots if one.record is not None)
+            return WriteReply(records=there, **usage())
 
     async def remove_replaced(self, old: Item, new_id: str) -> None:
         """Delete a memory whose new text is stored as another; if it stays, delete that one.

@@ -16,6 +16,7 @@ from memtui.backends.agno_memory import AgnoAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.facts import FactsAdapter
 from memtui.backends.hermes import HermesAdapter
+from memtui.backends.hindsight import HindsightAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
@@ -44,6 +45,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit.matching import matcher
+from tests.backends.hindsight.server import StandIn as Hindsight
 from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
@@ -145,6 +147,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "claude-memory": (ClaudeMemoryAdapter, "note", _ALL),
     "mcp-memory": (McpMemoryAdapter, "note", _ALL),
     "hermes": (HermesAdapter, "note", _ALL),
+    "hindsight": (HindsightAdapter, "note", _ALL),
     "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
     "mem0": (Mem0Adapter, "note", _ALL),
@@ -158,12 +161,14 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
 SMALL = {
     "facts.rows._CHUNK": 2, "milvus.store._BATCH": 1, "milvus.store._IDS_A_CALL": 1,
     "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "mcp_memory_service._PAGE": 3,
+    "hindsight._PAGE": 3,
     "vault.index._BATCH": 2, "vault.index._CHARS_AT_ONCE": 10,
 }  # fmt: skip
 """What is done so many at a time, and here so few, so that there is a second time."""
 
 
 SERVERS: dict[type[Adapter], tuple[Callable[[], Any], Json]] = {
+    HindsightAdapter: (lambda: Hindsight(None, "b1"), {"bank": "b1", "extracts": False}),
     Mem0Adapter: (Platform, {"api": "platform", "api_key_secret": "K"}),
     McpMemoryServiceAdapter: (
         lambda: StandIn("k3y"), {"token_secret": "K", "near_duplicates": True},
@@ -250,6 +255,7 @@ KEPT: dict[str, set[str]] = {
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
+    "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
 }  # fmt: skip
 """The fields that can be corrected by themselves: a new one of the contract is in `ASKED`."""
@@ -311,7 +317,9 @@ async def test_each_field_is_corrected_alone(place: Place, request: pytest.Fixtu
     assert told(await place.get(beside)) == told(before)
     if place.adapter.capabilities.restore:
         [taken] = await place.adapter.snapshot([beside], COMPANY)
-        await place.correct(beside, tags=("z",))
+        await place.correct(
+            beside, **({"tags": ("z",)} if "tags" in KEPT[name] else {"topic": "z"})
+        )
         await place.forget(beside)
         await place.adapter.restore([taken], COMPANY)
         assert told(await place.get(beside)) == told(before), "it is not put back as it was"
@@ -429,7 +437,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory", "mcp-memory-service", "hermes", "agno")
+@over("claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "agno")
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)

@@ -31,6 +31,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, MemoryService, open_service
 from tests.backends.facts_http.server import Server
+from tests.backends.hindsight.server import StandIn as Hindsight
 from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
@@ -48,6 +49,7 @@ _READS = (
     b"POST /api/search",
     b"POST /v3/memories/search",
     b"POST /v3/memories/?",
+    b"POST /v1/default/banks/b1/memories/recall",
 )
 
 
@@ -106,6 +108,7 @@ async def threaded(server: Any, config: dict[str, Any]) -> AsyncIterator[tuple[s
 
 SERVERS: dict[str, Callable[[], Any]] = {
     "plugin-v1": plugin,
+    "hindsight": lambda: threaded(Hindsight(None, "b1"), {"bank": "b1", "extracts": False}),
     "mcp-memory-service": lambda: threaded(StandIn("k3y"), {"token_secret": "K"}),
     "mem0": lambda: threaded(Platform(), {"api": "platform", "api_key_secret": "K"}),
     "facts-http": lambda: threaded(Server(), {"token_secret": "T", "subject_id": "ana"}),
