@@ -894,6 +894,14 @@ def owner_scopes(scope: Scope) -> list[Scope]:
     return own or [Scope(**company)]
 
 
+def sees(scope: Scope, owner: Scope) -> bool:
+    """Whether a scope sees an owner's records by the usual rule: no id set in both differs."""
+    pairs = [(getattr(scope, name), getattr(owner, name)) for name in OWNER_FIELDS]
+    return scope.company_id == owner.company_id and not any(
+        asked is not None and value is not None and asked != value for asked, value in pairs
+    )
+
+
 def own_filter(scope: Scope, *, kind: str | None, topic: str | None = None) -> Filter:
     """Return a filter for an owner's records; a few others may match too, so filter by `owned`."""
     field, value = owner_of(scope)
@@ -1368,6 +1376,17 @@ class Adapter(ABC):
     def check_record(cls, config: Json, record: Record) -> None:
         """Raise `Invalid` for a record that a write would refuse; the provider is not opened."""
         del config, record
+
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether `browse` lists an owner's records for a scope. It never blocks.
+
+        memtui asks it of records of the past, which the provider no longer has.
+        """
+        return sees(scope, owner)
+
+    def sees(self, scope: Scope, record: Record) -> bool:
+        """Whether `query` and `get` find a record, present or past, in a scope. It never blocks."""
+        return self.lists(scope, record.scope)
 
     async def close(self) -> None:
         """Release connections and watchers; the adapter is not used afterwards."""

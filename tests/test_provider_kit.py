@@ -27,6 +27,7 @@ from memtui.contract import (
     SourceRef,
     Term,
     Unavailable,
+    sees,
 )
 from memtui.provider_kit import (
     blocking,
@@ -46,7 +47,7 @@ from memtui.provider_kit import (
     watching,
 )
 from memtui.provider_kit.derived import DerivedDatabase
-from memtui.provider_kit.matching import matcher, sees, translated
+from memtui.provider_kit.matching import matcher, translated
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 
 NOON, HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC), timedelta(hours=1)

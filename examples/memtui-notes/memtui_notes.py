@@ -37,6 +37,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
     place_of_path,
+    sees,
 )
 from memtui.provider_kit import (
     LocalPath,
@@ -47,7 +48,7 @@ from memtui.provider_kit import (
     require_kept,
     require_writable,
 )
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.search import ranked
 

@@ -61,6 +61,14 @@ class FactProvider(Adapter):
             )
         return " ".join(fact_owner(scope))
 
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether an owner is the scope's project or subject; with neither, all are listed."""
+        if not (scope.project_id or scope.subject_id):
+            return True
+        if owner.project_id:
+            return owner.project_id == scope.project_id
+        return owner.subject_id == scope.subject_id
+
     @abstractmethod
     async def candidates(self, request: QueryRequest) -> Sequence[Record]:
         """Return the facts of a query's scope, the oldest first."""

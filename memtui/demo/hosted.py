@@ -245,10 +245,15 @@ class HostedAdapter(Adapter):
         )
         return ContextBundle(snippets=tuple(snippets), usage=usage)
 
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether a scope sees an owner's records."""
+        return sees(scope, owner)
+
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record."""
         records = await self._take_turn(self._returned)
-        return next((one for one in records if one.handle == handle and sees(scope, one)), None)
+        found = (one for one in records if one.handle == handle and sees(scope, one.scope))
+        return next(found, None)
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove records; during a lag they are still returned until it ends."""
@@ -259,8 +264,8 @@ class HostedAdapter(Adapter):
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page."""
         records = await self._take_turn(self._returned)
-        fits = matcher(request.filter)
-        return page([one for one in records if sees(request.scope, one) and fits(one)], request)
+        asked, fits = request.scope, matcher(request.filter)
+        return page([one for one in records if sees(asked, one.scope) and fits(one)], request)
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a record in place and bill its embedding."""
@@ -338,7 +343,7 @@ class HostedAdapter(Adapter):
             Snippet(**dict(record), score=round(score, 6))
             for record, score in self._index.scored(request.query[:_QUERY_CHARACTERS])
             if record.handle in known
-            and sees(request.scope, record)
+            and sees(request.scope, record.scope)
             and request.topic in {None, record.topic}
             and has_metadata(record, request.metadata_filter)
         )
@@ -375,7 +380,7 @@ class HostedAdapter(Adapter):
         present = {
             one.record.handle: one.record
             for one in contents.records
-            if (one.gone_at is None or one.gone_at > now) and sees(request.scope, one.record)
+            if (one.gone_at is None or one.gone_at > now) and sees(request.scope, one.record.scope)
         }
         going = [handle for handle in request.handles if handle in present]
         for handle in going:
@@ -394,7 +399,7 @@ class HostedAdapter(Adapter):
     def _corrected(self, contents: Contents, request: CorrectRequest) -> tuple[Contents, Record]:
         """Change one record and return it."""
         mine = [one for one in contents.records if one.record.handle == request.handle]
-        if not mine or mine[0].gone_at is not None or not sees(request.scope, mine[0].record):
+        if not mine or mine[0].gone_at is not None or not sees(request.scope, mine[0].record.scope):
             raise NotFound(f"There is no record {request.handle.provider_record_id} here.")
         record = mine[0].record
         check_revision(record, request.revision, request.text)
@@ -408,12 +413,12 @@ class HostedAdapter(Adapter):
         return Contents(stored=number, records=records), changed
 
 
-def sees(scope: Scope, record: Record) -> bool:
-    """Whether a record is visible to a scope; in a project, other agents' records are too."""
+def sees(scope: Scope, owner: Scope) -> bool:
+    """Whether a scope sees an owner's records; in a project, other agents' records are too."""
     fields = ["project_id", "subject_id"]
-    if record.scope.project_id is None:
+    if owner.project_id is None:
         fields.append("agent_id")
-    pairs = [(getattr(scope, field), getattr(record.scope, field)) for field in fields]
+    pairs = [(getattr(scope, field), getattr(owner, field)) for field in fields]
     return all(asked is None or value is None or asked == value for asked, value in pairs)
 
 

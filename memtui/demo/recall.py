@@ -139,7 +139,7 @@ class Recall:
         seen: set[str] = set()
         for record, score in self._indexes[where.binding_key].scored(text):
             name = record.handle.provider_record_id
-            if name in seen or name not in self.there or not hosted.sees(step.scope, record):
+            if name in seen or name not in self.there or not hosted.sees(step.scope, record.scope):
                 continue
             seen.add(name)
             # The vault's scores lie between 0 and 1.

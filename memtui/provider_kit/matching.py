@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from memtui.contract import Filter, Json, QueryRequest, Record, Scope, has_tag
+from memtui.contract import Filter, Json, QueryRequest, Record, Scope, has_tag, sees
 from memtui.fuzzy import finds
 from memtui.text_analysis import folded
 
@@ -21,7 +21,6 @@ _EQUAL = (
     "topic", "kind",
 )  # fmt: skip
 _OF_WORK = frozenset({"issue_id", "run_id"})
-_SEEN_BY = ("agent_id", "project_id", "subject_id")
 ENOUGH_OF_TOPIC = 3
 """If a topic has fewer records, all topics are searched (seed 002, topic filtering)."""
 
@@ -133,22 +132,23 @@ def values_of(record: Record, field: str) -> tuple[object, ...]:
     return (own, getattr(record.source, field, None)) if field in _OF_WORK else (own,)
 
 
-def sees(scope: Scope, other: Scope) -> bool:
-    """Whether `scope` sees records of another: no field set in both differs."""
-    pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
-    return scope.company_id == other.company_id and not any(
-        asked is not None and value is not None and asked != value for asked, value in pairs
-    )
+def within(scope: Scope, owner: Scope) -> bool:
+    """Whether an owner has every id of a scope, issue and run among them."""
+    asked = scope.model_dump(exclude_none=True)
+    return asked.items() <= owner.model_dump(include=set(asked)).items()
 
 
-def eligible(request: QueryRequest) -> Callable[[Record], bool]:
+def eligible(
+    request: QueryRequest, is_seen: Callable[[Scope, Record], bool] | None = None
+) -> Callable[[Record], bool]:
     """Return the test of a query's scope, filter, topic and metadata; its words are not tested.
 
-    A record without a topic is eligible for any topic.
+    A record without a topic is eligible for any topic. `is_seen` is a provider's own rule of
+    scopes (`Adapter.sees`).
     """
     passes = matcher(request.filter)
     return lambda record: (
-        sees(request.scope, record.scope)
+        (is_seen(request.scope, record) if is_seen else sees(request.scope, record.scope))
         and passes(record)
         and (request.topic is None or record.topic in {None, request.topic})
         and has_metadata(record, request.metadata_filter)

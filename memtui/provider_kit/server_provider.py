@@ -61,6 +61,7 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
     place_of_url,
+    sees,
 )
 from memtui.json_text import whole
 from memtui.provider_kit import (
@@ -72,7 +73,7 @@ from memtui.provider_kit import (
     require_writable,
     together,
 )
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.servers import (
     JsonApi,

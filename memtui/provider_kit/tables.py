@@ -52,6 +52,7 @@ from memtui.contract import (
     holds_at,
     owner_of,
     place_of_path,
+    sees,
 )
 from memtui.json_text import compact_json
 from memtui.provider_kit import (
@@ -73,7 +74,7 @@ from memtui.provider_kit.databases import (
     open_sqlite,
     place_of,
 )
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.rows import Row, RowTable, revision_of, row_from_json, row_to_json
 from memtui.provider_kit.search import TextIndex

@@ -770,6 +770,35 @@ class ListChecks(Kit):
         page = await adapter.browse(everything)
         assert [r.handle for r in page.records] == [handle], "the filter by project is not applied"
 
+    @needs("exact", "browse")
+    async def test_what_a_scope_sees(self, adapter: Adapter) -> None:
+        """`lists` and `sees` foretell what `browse`, `query` and `get` find in a scope."""
+        ana, coder = {"subject_id": "ana"}, {"agent_id": "coder"}
+        apollo, gemini = {"project_id": "apollo"}, {"project_id": "gemini"}
+        named = [{}, ana, coder, apollo, gemini, apollo | ana, apollo | coder, gemini | ana]
+        scopes = [Scope(company_id=COMPANY, **ids) for ids in named]
+        records: list[Record] = []
+        for number, scope in enumerate(scopes):
+            try:
+                handle = await self.write(adapter, f"Heron {number}.", scope=scope)
+            except (Invalid, Unsupported):
+                continue
+            record = await adapter.get(handle, scope)
+            assert record is not None, f"{scope} does not see what was written in it"
+            records.append(record)
+        for scope in scopes:
+            page = await adapter.browse(BrowseRequest(scope=scope, limit=1000))
+            listed = {one.handle for one in page.records}
+            wanted = {one.handle for one in records if adapter.lists(scope, one.scope)}
+            assert listed == wanted, f"`lists` does not agree with the list of {scope}"
+            found = set(await self.found(adapter, "heron", scope=scope, top_k=100))
+            for one in records:
+                got = await adapter.get(one.handle, scope) is not None
+                is_seen = adapter.sees(scope, one)
+                assert got == is_seen, f"`sees` does not agree with `get` in {scope}"
+                is_found = one.handle.provider_record_id in found
+                assert is_found == is_seen, f"`sees` does not agree with a query of {scope}"
+
 
 def _essence(record: Record) -> dict[str, object]:
     return {name: getattr(record, name) for name in _SAME}

@@ -19,7 +19,6 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
-    Filter,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -38,7 +37,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import check_revision, read_config
-from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.matching import has_metadata, matcher, within
 from memtui.provider_kit.pages import page
 
 _CHANGES = ("text", "pinned", "summary", "topic", "tags", "expires_at")
@@ -89,13 +88,20 @@ class InMemoryAdapter(Adapter):
         self._versions.setdefault(record_id, []).insert(0, stored)
         return stored
 
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether `browse` lists an owner's records: every id of the scope narrows."""
+        return within(scope, owner)
+
+    def sees(self, scope: Scope, record: Record) -> bool:
+        """Whether a scope names no other project than a record."""
+        return not scope.project_id or record.scope.project_id in {None, scope.project_id}
+
     def _visible(self, record_id: str, scope: Scope) -> Record | None:
         record = self._records.get(record_id)
         expired = record and record.expires_at and record.expires_at <= self._context.now()
         if record is None or expired or scope.company_id != self._context.company_id:
             return None
-        is_other = scope.project_id and record.scope.project_id not in {None, scope.project_id}
-        return None if is_other else record
+        return record if self.sees(scope, record) else None
 
     def _all(self, scope: Scope) -> list[Record]:
         found = [self._visible(record_id, scope) for record_id in self._records]
@@ -154,9 +160,8 @@ class InMemoryAdapter(Adapter):
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page; every id of the scope narrows."""
         await self._enter("browse")
-        ids = request.scope.model_dump(exclude={"company_id"})
-        of_scope, fits = matcher(Filter.model_validate(ids)), matcher(request.filter)
-        found = [one for one in self._all(request.scope) if of_scope(one) and fits(one)]
+        asked, fits = request.scope, matcher(request.filter)
+        found = [one for one in self._all(asked) if self.lists(asked, one.scope) and fits(one)]
         return page(found, request)
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:

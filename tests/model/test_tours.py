@@ -6,11 +6,12 @@ A program that the state machine has shrunk is added here as it stands.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 
-from tests.model.world import PROVIDERS, At, Make, World
+from tests.model.world import PLACES, PROVIDERS, At, Make, World
 
 ONE, TWO = ("acme", "one"), ("acme", "two")
 OPEN, OTHER = ("bolt", "one"), ("bolt", "two")
@@ -310,8 +311,30 @@ def tagged_since_it_was_asked_for(world: World) -> None:
 
 @pytest.mark.parametrize("tour", [counted_by_those_who_read_it, tagged_since_it_was_asked_for])
 def test_what_the_model_found_is_right_now(tour: Tour, make: Make) -> None:
-    world = make("claude-memory")
-    try:
-        tour(world)
-    finally:
-        world.close()
+    test_a_tour_ends_as_the_model_says(tour, "claude-memory", make)
+
+
+def gone_from_each_place(world: World) -> None:
+    """What was forgotten or taken back is seen in the past by the rule of now."""
+    known = world.providers["one"]
+    kinds = dict.fromkeys((known.kinds[0], known.kinds[-1]))
+    for number, (place, kind) in enumerate(product(known.places, kinds)):
+        world.write(ONE, place, f"key{number}: port of {place}", kind=kind)
+    world.wait(24)
+    world.undo("acme")
+    world.undo("acme", 3)
+    world.forget(ONE, range(100))
+    for place, who in product(PLACES, ("ana", "cy", "coding")):
+        world.check_query(ONE, place, who, "port", hours=2)
+        world.check_list(ONE, place, who, hours=2)
+        world.check_got(ONE, place, who, hours=2)
+        world.check_changes(ONE, place, who, 2)
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [pytest.param(one, marks=() if one == "vault" else pytest.mark.slow) for one in PROVIDERS],
+)
+def test_the_past_is_seen_by_the_rule_of_now(provider: str, make: Make) -> None:
+    test_a_tour_ends_as_the_model_says(gone_from_each_place, provider, make)

@@ -6,6 +6,7 @@ A step is one call with plain arguments, so that a run can be read, and replayed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 from collections import Counter
@@ -1227,6 +1228,20 @@ class World:
         for one in found:
             name = one.handle.provider_record_id
             same(told(self._unmarked(PEOPLE[who], one)), told(seen[name]), f"{name} in a query")
+
+    def check_got(self, at: At, place: str, who: str, *, hours: int) -> None:
+        """Compare which records there ever were can be got in a place as of a moment, and how."""
+        (company, binding), scope = at, scope_of(at[0], place)
+        here, moment = self.companies[company], self.now - timedelta(hours=hours)
+        view = self._view(at, scope, who, self.providers[binding].sees, moment)
+        caller = self.caller(company, who, APP_CHANNEL).at(moment)
+        for name in {name for _, state in here.past for key, name in state if key == binding}:
+            record = None
+            with contextlib.suppress(Denied, NotFound):
+                work = self.service.get(caller, name, scope, binding_key=binding)
+                record = self._unmarked(PEOPLE[who], self.run(work).record)
+            wanted = view.get(name) if self._may("get", at, who, scope) else None
+            same(told(record), told(wanted), f"{name} in {place} for {who}")
 
     def check_context(self, company: str, place: str, who: str, prompt: str) -> None:
         """Compare what a model is told: the facts of each owner, from what serves that owner."""

@@ -147,6 +147,49 @@ async def test_days_are_those_of_the_zone_over_a_change_of_clocks(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("few", [0, 300])
+async def test_an_end_that_came_later_is_not_shown_of_the_past(
+    service: MemoryService, clock: Clock, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(as_of, "_FEW", few)
+    ends = clock.now + timedelta(days=9)
+    window: dict[str, Any] = {"valid_from": clock.now, "valid_to": ends}
+    by_hand = await write(service, "hand: kept", key="default")
+    gone = [await write(service, "branch: main", key="default"),
+            await write(service, "freeze: on", key="default", **window)]  # fmt: skip
+    corrected = await write(service, "color: blue", key="default")
+    await write(service, "sale: on", key="default", **window)
+    planned = {"freeze: on": ends, "sale: on": ends}
+    wanted = {
+        text: planned.get(text)
+        for text in ("hand: kept", "branch: main", "color: blue", "freeze: on", "sale: on")
+    }
+    then = CALLER.at(clock.now)
+
+    async def check(caller: Caller) -> None:
+        records = await listed(service, caller, "default")
+        assert {one.text: one.valid_to for one in records} == wanted
+        for one in records:
+            got = await service.get(caller, one.handle, WEB)
+            assert got.record.valid_to == wanted[one.text]
+        asked = QueryRequest(scope=WEB, query="hand branch color freeze sale")
+        found = await service.query(caller, asked)
+        assert {one.text: one.valid_to for one in found.snippets} == wanted
+
+    await check(CALLER)
+    clock.now += timedelta(hours=1)
+    await service.forget(CALLER, ForgetRequest(scope=WEB, handles=tuple(gone)))
+    await correct(service, corrected, key="default", text="color: red")
+    location = (await service.get(CALLER, by_hand, WEB)).record.location
+    assert location is not None
+    path = Path(location.path)
+    path.write_text("".join(one for one in path.read_text().splitlines(True) if "hand" not in one))
+    await service.sync(CALLER, "default")
+    clock.now += timedelta(hours=1)
+    assert len(await listed(service, CALLER, "default")) == 2
+    await check(then)
+
+
 FIELDS: list[dict[str, Any]] = [
     {"text": "branch: release"}, {"topic": "git"}, {"tags": ("a", "b")}, {"tags": ()},
     {"pinned": True}, {"expires_at": datetime(2040, 1, 1, tzinfo=UTC)}, {"never_expires": True},

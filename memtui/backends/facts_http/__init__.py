@@ -270,6 +270,10 @@ class FactsHttpAdapter(FactProvider):
                 records[record.handle] = record
         return records
 
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether an owner's list is one of the scope's."""
+        return fact_owner(owner) in self._lists(scope)
+
     def _lists(self, scope: Scope) -> list[tuple[str, str]]:
         """Return the lists visible to a scope, each by its kind and owner."""
         own = ("user", self._config.subject_id)

@@ -58,13 +58,13 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
     owner_of,
+    sees,
 )
 from memtui.provider_kit import blocking, check_revision
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.reading import FileReader, FileRefused, ParsedFile, read_whole
 from memtui.provider_kit.files.shared import SharedFile
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
-from memtui.provider_kit.matching import sees
 from memtui.provider_kit.pages import MOST_BACKLINKS
 
 _OWNER_TYPES = {

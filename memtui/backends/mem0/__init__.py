@@ -54,9 +54,10 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
     place_of_url,
+    sees,
 )
 from memtui.provider_kit import abilities_in, check_revision, require_writable, together
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 
 _MOST_HITS = 1_000

@@ -39,6 +39,7 @@ from memtui.contract import (
     Scope,
     Snippet,
     Usage,
+    sees,
 )
 from memtui.provider_kit import LocalPath
 from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
@@ -50,7 +51,7 @@ from memtui.provider_kit.files.reading import (
     first_line,
     parse_moment,
 )
-from memtui.provider_kit.matching import eligible, sees
+from memtui.provider_kit.matching import eligible
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"(session\s+)?((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)", re.IGNORECASE)

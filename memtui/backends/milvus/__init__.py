@@ -57,6 +57,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
     owner_of,
+    owner_scope,
     place_of_path,
     place_of_url,
 )
@@ -185,6 +186,10 @@ class MilvusAdapter(Adapter):
             raise Denied("This Milvus belongs to another company.")
 
     # Read
+
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether a record of an owner has a weight for a scope."""
+        return weight(scope, owner_scope(owner), owner) > 0
 
     def _readable(self, scope: Scope) -> list[Collection]:
         self._check_company(scope)

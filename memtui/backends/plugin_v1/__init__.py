@@ -52,7 +52,7 @@ from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
 from .id_cache import IdCache
 from .listing import Lister
-from .memories import IN_DETAILS, KEY, places
+from .memories import IN_DETAILS, KEY, places, split
 from .plugin import Plugin
 
 _CACHE = "plugin.sqlite3"
@@ -161,6 +161,22 @@ class PluginAdapter(Adapter):
         async with self._call() as usage:
             bundle, stages = await reading.query(self._plugin, request)
             return bundle.model_copy(update=usage()), stages
+
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether a scope reads an owner's namespace."""
+        own = self._plugin.namespaces.readable(owner, wider=False)[:1]
+        return self._plugin.is_company_wide(scope) or any(self._reads(scope, name) for name in own)
+
+    def sees(self, scope: Scope, record: Record) -> bool:
+        """Whether a scope reads a record's namespace, which only some ids name."""
+        place = split(record.handle.provider_record_id)
+        if place is None or self._plugin.is_company_wide(scope):
+            return self.lists(scope, record.scope)
+        return self._reads(scope, place[0])
+
+    def _reads(self, scope: Scope, namespace: str) -> bool:
+        wider = self._plugin.config.read_wider
+        return namespace in self._plugin.namespaces.readable(scope, wider=wider)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Find a record by searching its namespace.

@@ -76,6 +76,7 @@ from memtui.provider_kit import (
     require_whole,
     require_writable,
 )
+from memtui.provider_kit.matching import within
 from memtui.provider_kit.watching import WatchEnd
 from memtui.scratch import Scratch
 
@@ -338,6 +339,15 @@ class VaultAdapter(Adapter):
         self._index.refresh()
         folder, now = self._folder, self._context.now()
         return self._index.read(lambda database: ask(database, folder, request, now))
+
+    def lists(self, scope: Scope, owner: Scope) -> bool:
+        """Whether `browse` lists an owner's records: every id of the scope narrows."""
+        return within(scope, owner)
+
+    def sees(self, scope: Scope, record: Record) -> bool:
+        """Whether the folder of a record is visible to a scope."""
+        path, _ = split_id(record.handle.provider_record_id)
+        return sees(scope, place_of(path).area, record.scope)
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:

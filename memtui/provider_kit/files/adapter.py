@@ -47,10 +47,11 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
     place_of_path,
+    sees,
 )
 from memtui.provider_kit import LocalPath, blocking, read_config
 from memtui.provider_kit.files.reading import FileReader, ParsedFile, ParsedRecord, digest, numbered
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.watching import WatchEnd

@@ -31,6 +31,7 @@ from memtui.contract import (
     Unavailable,
     UtcDatetime,
     WriteRequest,
+    sees,
 )
 from memtui.paths import replacing
 from memtui.provider_kit import (
@@ -42,7 +43,6 @@ from memtui.provider_kit import (
 )
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
-from memtui.provider_kit.matching import sees
 
 _FILE = "known.json"
 _LOCK = "changing.lock"

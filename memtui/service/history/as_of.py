@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from memtui.contract import (
     Adapter,
@@ -33,23 +33,26 @@ from memtui.contract import (
     holds_at,
     owner_of,
 )
-from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 from memtui.provider_kit.search import ranked
 from memtui.service.connections import Connection
 from memtui.store import journal
+
+RecordT = TypeVar("RecordT", bound=Record)
 
 _OF_NOW = (
     "profile", "correction", "writable", "sync", "namespace_changes", "restore", "watch",
     "agents_search", "links", "tags", "without",
 )  # fmt: skip
 """Capabilities that a provider has for the present only."""
-_NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _RANKING = ("text", "title", "summary", "kind", "topic", "tags")
 """These fields and the pin decide the rank of a record in a query."""
 _DIGITS = 9
 """Digits to which scores are rounded, so that equal ones computed differently compare equal."""
 _PAGE = 1_000
+_MOST_HITS = 1_000
+"""The highest `top_k` that a query may have."""
 _READ = ""
 """The provider's cursor once its list was read to the end."""
 _FEW = 300
@@ -64,8 +67,8 @@ class _Past:
     changed: dict[str, Record | None]
     """Records by the journal, by id, where the provider's versions are missing or incomplete;
     None: the record did not exist at the moment."""
-    kept: frozenset[str]
-    """Ids of the records with versions by the provider."""
+    kept: dict[str, Record | None]
+    """The journal's records by id, where the provider has versions of them."""
 
 
 class BindingThen:
@@ -100,17 +103,18 @@ class BindingThen:
         if self._past is None:
             place = self._binding.company_id, self._binding.key
             then = await self._ask(journal.states_at, *place, self._moment)
-            kept: dict[str, list[Record]] = {}
+            versions: dict[str, list[Record]] = {}
             if self._keeps and then:
-                kept = await self._versions(Scope(company_id=place[0]))
+                versions = await self._versions(Scope(company_id=place[0]))
             changed = {
                 identity: one.record
                 for identity, one in then.items()
-                if identity not in kept
+                if identity not in versions
                 or one.taken_back
-                or _is_fuller(one.record, self._version(kept[identity]))
+                or _is_fuller(one.record, self._version(versions[identity]))
             }
-            self._past = _Past(changed, frozenset(kept))
+            kept = {name: one.record for name, one in then.items() if name in versions}
+            self._past = _Past(changed, kept)
         return self._past
 
     async def _rolled_back(self, record: Record) -> Record | None:
@@ -125,6 +129,24 @@ class BindingThen:
             return record
         return await self._as_known(record)
 
+    async def _as_ending(self, record: RecordT) -> RecordT:
+        """Return a provider's version with the end that it had at the moment.
+
+        Only the journal tells a planned end from a change that came later.
+        """
+        if record.valid_to is None:
+            return record
+        kept, identity = (await self._known()).kept, _id(record)
+        seen = kept[identity] if identity in kept else await self._last_seen(identity)
+        is_this = seen is not None and seen.valid_from == record.valid_from
+        return record.model_copy(update={"valid_to": seen.valid_to if seen and is_this else None})
+
+    async def _last_seen(self, identity: str) -> Record | None:
+        """Return a record after the last change that memtui made of it by the moment."""
+        place = self._binding.company_id, self._binding.key, identity
+        seen: Record | None = await self._ask(journal.last_seen, *place, self._moment)
+        return seen
+
     def _version(self, versions: Iterable[Record]) -> Record | None:
         """Return the version that was valid at the moment."""
         return next((one for one in versions if holds_at(one, self._moment)), None)
@@ -136,8 +158,7 @@ class BindingThen:
         if record.updated_at is None or record.updated_at <= self._moment:
             return record
         # Changed since outside memtui: the best known state is the last one that memtui saw.
-        place = self._binding.company_id, self._binding.key, _id(record)
-        seen: Record | None = await self._ask(journal.last_seen, *place, self._moment)
+        seen = await self._last_seen(_id(record))
         if seen is None or seen.text != record.text:
             self._guessed.add(_id(record))
         return seen or record
@@ -156,11 +177,13 @@ class BindingThen:
         past, identity = await self._known(), handle.provider_record_id
         if identity in past.changed:
             known = await self._as_known(past.changed[identity])
-            return known if known and sees(scope, known.scope) and self._is_fresh(known) else None
+            is_seen = known is not None and self.present.sees(scope, known)
+            return known if known and is_seen and self._is_fresh(known) else None
         if self._keeps:
             versions = (await self._versions(scope)).get(identity)
             if versions:
-                return self._version(versions)
+                version = self._version(versions)
+                return await self._as_ending(version) if version else None
         record = await self.present.get(handle, scope)
         return await self._as_known(record)
 
@@ -206,7 +229,7 @@ class BindingThen:
         is_read = theirs == _READ
         update = {"cursor": None, "limit": 1} if is_read else {"cursor": theirs}
         asked = self._asked(request.model_copy(update=update))
-        found = await self.present.browse(asked)
+        found = await self._browsed(asked)
         if is_read:
             found = found.model_copy(update={"records": (), "next_cursor": None})
         kept: list[tuple[int, Record]] = []
@@ -285,7 +308,7 @@ class BindingThen:
         owners = {owner_of(scope) for scope in request.owners}
         if owners and owner_of(record.scope) not in owners:
             return False
-        return lists(request.scope, record.scope, narrow=self._keeps)
+        return self.present.lists(request.scope, record.scope)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Find records by their state at the moment, and rank them by it."""
@@ -301,7 +324,7 @@ class BindingThen:
         past, wanted = await self._known(), request.top_k
         update = {
             "as_of": self._moment if self._keeps else None,
-            "top_k": min(_PAGE, wanted + len(past.changed)),
+            "top_k": min(_MOST_HITS, wanted + len(past.changed)),
         }
         bundle = await self.present.query(request.model_copy(update=update))
         ranking = [name for name in _RANKING if name not in self.present.lacks]
@@ -309,7 +332,7 @@ class BindingThen:
         hits: dict[str, Snippet] = {}
         others: dict[str, Record] = {}
         same: set[str] = set()
-        for hit in bundle.snippets:
+        for hit in [await self._as_ending(one) for one in bundle.snippets]:
             then, identity = await self._rolled_back(hit), _id(hit)
             if then is None or not (then is hit or fits(then)):
                 continue
@@ -337,7 +360,7 @@ class BindingThen:
 
     def _fits(self, request: QueryRequest) -> Callable[[Record], bool]:
         """Return the test whether a past record fits a query's scope and filters, not its words."""
-        is_eligible = eligible(request)
+        is_eligible = eligible(request, self.present.sees)
         owners = {owner_of(scope) for scope in request.owners}
         return lambda record: (
             is_eligible(record)
@@ -360,10 +383,16 @@ class BindingThen:
             if one.expires_at is not None and self._is_fresh(one)
         ]
 
+    async def _browsed(self, asked: BrowseRequest) -> BrowsePage:
+        """Return a page of the provider's list, without ends that came later."""
+        found = await self.present.browse(asked)
+        records = [await self._as_ending(one) for one in found.records]
+        return found.model_copy(update={"records": tuple(records)})
+
     async def _pages(self, asked: BrowseRequest) -> AsyncIterator[BrowsePage]:
         """Yield all pages of the provider's list."""
         while True:
-            found = await self.present.browse(asked)
+            found = await self._browsed(asked)
             yield found
             if found.next_cursor is None:
                 return
@@ -444,17 +473,6 @@ class BindingThen:
             )
             found.append(Problem(message=sentence))
         return found
-
-
-def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
-    """Whether a list of a scope includes the records of an owner.
-
-    `narrow`: each id in the scope must be the owner's too, as with providers that keep windows.
-    """
-    if not narrow:
-        return sees(scope, owner)
-    asked = ((getattr(scope, name), getattr(owner, name)) for name in _NARROWING)
-    return all(wanted in {None, own} for wanted, own in asked)
 
 
 def _is_fuller(seen: Record | None, version: Record | None) -> bool:

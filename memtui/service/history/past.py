@@ -31,7 +31,6 @@ from memtui.contract import (
 )
 from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.connections import Connection
-from memtui.service.history.as_of import lists
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import received_history
 from memtui.service.recorder import RunningOperation
@@ -168,7 +167,7 @@ class Past(ServiceModule):
                 versions[one.handle.provider_record_id].append(one)
 
         def is_seen(owner: Scope) -> bool:
-            return lists(scope, owner, narrow=able.validity) and may_read(
+            return connection.adapter.lists(scope, owner) and may_read(
                 owner, scope, entry.visibility
             )
 
