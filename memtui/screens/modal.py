@@ -303,10 +303,13 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
             if self.may_close():
                 self.dismiss(None)
         elif verb not in _OVER:
-            if self.busy:
-                self.toast("Something still runs here; stop it, or wait until it ends.")
-                return
-            self.dismiss(None)
+            action_id = f"app.{verb}"
+            running = "Something still runs here; stop it, or wait until it ends."
+            if why := running if self.busy else self.why_disabled(action_id):
+                self.toast(why)
+            else:  # reviews below this one close too
+                self.dismiss(GoTo(then=action_id))
+            return
         await self.app.run_action(verb, self.app)
 
     def action_leave(self) -> None:

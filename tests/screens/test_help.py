@@ -5,12 +5,14 @@ import re
 from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, groups_on
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope
-from memtui.screens.dialogs import Confirm
+from memtui.screens.changes import ChangesScreen
+from memtui.screens.dialogs import Choose, Confirm
 from memtui.screens.help import Help, group_help, group_title
 from memtui.screens.keymap import load_keymap
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.operations.proof import Proof
 from memtui.screens.palette import Palette
+from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
@@ -150,6 +152,16 @@ async def test_the_palette_has_the_actions_of_a_review_and_leads_everywhere_from
             assert app.current_mode == "operations"
             assert review not in app.screen_stack
             await pilot.press("escape")
+
+        # An action of the whole app is carried out in place of all reviews.
+        await pilot.press("4", "W")
+        await until(pilot, lambda: isinstance(app.screen, ChangesScreen) and app.screen.current)
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, TimelineScreen))
+        await find("everywhere scope", "Everywhere: scope")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        assert not any(isinstance(one, ModalListScreen) for one in app.screen_stack)
+        await pilot.press("escape")
 
         # A saved view is shown in place of the review.
         await pilot.press("4", "V", *"mine", "enter")

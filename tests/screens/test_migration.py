@@ -198,6 +198,8 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await confirmed(pilot, screen, "a")
             assert len(server.rows) == 30
             assert await texts(service, caller, "plugin") == await texts(service, caller, "default")
+            await pilot.press("ctrl+p", *"operations: follow", "enter")
+            await until(pilot, lambda: app.current_mode == "operations")
 
 
 @pytest.mark.slow

@@ -761,7 +761,7 @@ class BindingsScreen(MemtuiScreen):
         """Show the namespaces of the binding."""
         from memtui.screens.namespaces import NamespacesScreen
 
-        await self.ask(NamespacesScreen(self.state, self._binding))
+        await self.visit(NamespacesScreen(self.state, self._binding))
         self.load()
 
     @conversation
@@ -769,7 +769,7 @@ class BindingsScreen(MemtuiScreen):
         """Check the memory plugin against its contract."""
         from memtui.screens.conformance import Conformance
 
-        await self.ask(Conformance(self.state, self._binding))
+        await self.visit(Conformance(self.state, self._binding))
         self.load()
 
     @conversation
@@ -785,7 +785,7 @@ class BindingsScreen(MemtuiScreen):
         ]
         asked = Choose(f"Move the records of {source.key} to which binding?", choices)
         if (destination := await self.ask(asked)) is not None:
-            await self.ask(Migration(self.state, source, destination))
+            await self.visit(Migration(self.state, source, destination))
             self.load()
 
     @conversation
@@ -812,7 +812,7 @@ class BindingsScreen(MemtuiScreen):
             if other.key in known:
                 turned = known[other.key].left != own.key
             both = (other, own) if turned else (own, other)
-            await self.ask(InSyncScreen(self.state, *both))
+            await self.visit(InSyncScreen(self.state, *both))
             self.load()
 
     @conversation
