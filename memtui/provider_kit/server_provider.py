@@ -135,7 +135,7 @@ def revision_of(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerRows(Generic[Item]):
     """What a server returned. `more`: there may be others; `unreadable`: rows that were skipped."""
 

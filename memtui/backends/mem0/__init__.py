@@ -225,7 +225,7 @@ class Mem0Adapter(Adapter):
     ) -> Iterator[tuple[Mem0Memory, Record]]:
         """Yield the memories visible to a request's scope, and of its owners if it has any."""
         owners = frozenset(map(owner_of, request.owners))
-        for memory in rows.memories:
+        for memory in rows.items:
             record = self._seen(memory, request.scope, expired=expired)
             if record is not None and (not owners or owner_of(record.scope) in owners):
                 yield memory, record
@@ -337,7 +337,7 @@ class Mem0Adapter(Adapter):
         async with self._call():
             rows = await self._rows(fresh=True)
         counted: dict[tuple[str, str], int] = {}
-        for memory in rows.memories:
+        for memory in rows.items:
             for name in ("user_id", "agent_id", "run_id", "app_id"):
                 if owner := getattr(memory, name):
                     place = (name.removesuffix("_id"), owner)
@@ -391,10 +391,10 @@ def _unread(rows: MemoryPage, config: Mem0Config) -> tuple[str, ...]:
     if rows.more:
         hint = (
             "raise the binding's max_listed to read further."
-            if len(rows.memories) >= config.max_listed
+            if len(rows.items) >= config.max_listed
             else "mem0's server returns no pages and may have cut the list there."
         )
-        said.append(f"{len(rows.memories):,} memories were read; {hint}")
+        said.append(f"{len(rows.items):,} memories were read; {hint}")
     if rows.unreadable:
         said.append(f"{rows.unreadable:,} memories that mem0 returned could not be read.")
     return tuple(said)

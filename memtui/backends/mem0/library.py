@@ -17,7 +17,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.backends.mem0.memories import Mem0Draft, Mem0Memory, MemoryPage, may_be_id, read_rows
+from memtui.backends.mem0.memories import (
+    Mem0Draft,
+    Mem0Memory,
+    MemoryPage,
+    may_be_id,
+    read_memories,
+)
 from memtui.backends.mem0.stores import (
     ANY,
     Added,
@@ -133,17 +139,17 @@ class LibraryStore(OpenStore):
     async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
         """Search."""
         whole = {"filters": {owner: ANY}, **asked}
-        return await self._call(lambda memory: read_rows(memory.search(query, **whole)))
+        return await self._call(lambda memory: read_memories(memory.search(query, **whole)))
 
     async def list_in(self, owner: str, top_k: int) -> MemoryPage:
         """List, expired memories included."""
         asked: Json = {"filters": {owner: ANY}, "top_k": top_k, "show_expired": True}
-        return await self._call(lambda memory: read_rows(memory.get_all(**asked)))
+        return await self._call(lambda memory: read_memories(memory.get_all(**asked)))
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory."""
         row = await self._call(lambda memory: memory.get(memory_id))
-        return None if row is None else next(iter(read_rows([row]).memories), None)
+        return None if row is None else next(iter(read_memories([row]).items), None)
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
         """Change a memory; the given metadata is merged into the existing one."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from memtui.contract import (
     Invalid,
@@ -32,7 +32,7 @@ from memtui.contract import (
 from memtui.json_text import whole
 from memtui.provider_kit import read_moment
 from memtui.provider_kit.kept import OWN, KeptFields
-from memtui.provider_kit.server_provider import revision_of
+from memtui.provider_kit.server_provider import ServerRows, read_rows, revision_of
 from memtui.provider_kit.servers import as_text
 
 KEY = "mem0"
@@ -113,26 +113,13 @@ class Mem0Draft:
     expires: date | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPage:
-    """The memories of a reply. `more`: there may be others."""
-
-    memories: Sequence[Mem0Memory]
-    more: bool = False
-    unreadable: int = 0
+MemoryPage = ServerRows[Mem0Memory]
 
 
-def read_rows(reply: Any, *, more: bool = False) -> MemoryPage:
+def read_memories(reply: Any, *, more: bool = False) -> MemoryPage:
     """Return the memories of a reply: a list, or an object with `results`."""
     found = reply.get("results") if isinstance(reply, dict) else reply
-    memories: list[Mem0Memory] = []
-    unreadable = 0
-    for row in found if isinstance(found, list) else []:
-        try:
-            memories.append(Mem0Memory.model_validate(whole(row)))
-        except ValidationError:
-            unreadable += 1
-    return MemoryPage(memories, more, unreadable)
+    return read_rows(found, Mem0Memory.model_validate, more=more)
 
 
 def may_be_id(record_id: str) -> bool:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.memories import OWNERS, Mem0Draft, Mem0Memory, MemoryPage, read_rows
+from memtui.backends.mem0.memories import OWNERS, Mem0Draft, Mem0Memory, MemoryPage, read_memories
 from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
 from memtui.provider_kit import together
 from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json, read_object
@@ -149,8 +149,8 @@ def _merged(
     found: Sequence[MemoryPage], *, most: int, caps: frozenset[int] = frozenset()
 ) -> MemoryPage:
     """Return the memories of several replies, each once, best first if they have scores."""
-    numbers = [len(rows.memories) + rows.unreadable for rows in found]
-    memories = {one.id: one for rows in found for one in rows.memories}
+    numbers = [len(rows.items) + rows.unreadable for rows in found]
+    memories = {one.id: one for rows in found for one in rows.items}
     ordered = sorted(memories.values(), key=lambda one: -(one.score or 0.0))
     more = any(number >= most or number in caps for number in numbers)
     return MemoryPage(ordered[:most], more, max(rows.unreadable for rows in found))
@@ -269,7 +269,7 @@ class PlatformStore(Mem0Store):
         del explain  # the parts come with every score
         body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
         rows = await self._api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
-        return replace(rows, more=len(rows.memories) >= top_k)
+        return replace(rows, more=len(rows.items) >= top_k)
 
     async def list(self, most: int) -> MemoryPage:
         """Read the first page, which tells the number of pages, and then the others."""
@@ -279,7 +279,7 @@ class PlatformStore(Mem0Store):
             last = -(-min(count, most) // _PAGE)
             rest = await together(partial(self._page, number) for number in range(2, last + 1))
             pages += [rows for rows, _ in rest]
-        memories = {one.id: one for rows in pages for one in rows.memories}
+        memories = {one.id: one for rows in pages for one in rows.items}
         more = pages[-1].more or len(memories) > most
         unreadable = sum(rows.unreadable for rows in pages)
         return MemoryPage(list(memories.values())[:most], more, unreadable)
@@ -351,7 +351,7 @@ def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:
 
 
 def _rows(body: bytes) -> MemoryPage:
-    return read_rows(read_json(body))
+    return read_memories(read_json(body))
 
 
 def _counted(body: bytes) -> tuple[MemoryPage, int]:
@@ -359,12 +359,12 @@ def _counted(body: bytes) -> tuple[MemoryPage, int]:
     count = reply.get("count")
     if not isinstance(count, int):
         raise Unreadable("its list has no count")
-    return read_rows(reply, more=bool(reply.get("next"))), count
+    return read_memories(reply, more=bool(reply.get("next"))), count
 
 
 async def _one(api: JsonApi, path: str) -> Mem0Memory | None:
     row = await api.ask("GET", path, read_json, changes=False)
-    return None if row is None else next(iter(read_rows([row]).memories), None)
+    return None if row is None else next(iter(read_memories([row]).items), None)
 
 
 def messages(text: str) -> list[Json]:

@@ -15,7 +15,7 @@ from memtui.backends.mem0.memories import (
     draft_of,
     last_day,
     owners_of,
-    read_rows,
+    read_memories,
     record_of,
     versions_of,
     written,
@@ -103,8 +103,8 @@ def test_owners_that_mem0_mixes_up_are_refused() -> None:
 
 
 def test_what_cannot_be_read_is_counted_and_the_others_stay() -> None:
-    rows = read_rows({"results": [{"id": "1"}, {"memory": "no id"}, "x", {"id": "2"}, {"id": ""}]})
-    assert ([one.id for one in rows.memories], rows.unreadable) == (["1", "2"], 3)
+    rows = read_memories({"results": [{"id": "1"}, {"memory": "no id"}, "x", {"id": "2"}, {"id": ""}]})
+    assert ([one.id for one in rows.items], rows.unreadable) == (["1", "2"], 3)
 
 
 def test_history_is_of_texts_and_their_windows() -> None:
