@@ -45,10 +45,13 @@ def said(risk: FoundRisk) -> str:
 
 
 def sign(mark: RiskMark | None) -> str:
-    """Return one character for a list: that of the worst risk, `?` not checked, blank none."""
-    if mark is None or not mark.checked:
-        return "?"
-    return sign_of(mark.reasons)
+    """Return one character for a list: that of the worst risk, or `?` if it is not checked.
+
+    Empty: it has no risk, or is of the past, of which nothing is known.
+    """
+    if mark is None:
+        return ""
+    return sign_of(mark.reasons) if mark.checked else "?"
 
 
 def sign_of(reasons: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ class RiskMarks(NamedTuple):
         return self.known.get((key, record.handle.provider_record_id))
 
     def sign(self, key: str, record: Record) -> str:
-        """Return the mark of a record: of its worst risk, or `?` where it is not checked."""
+        """Return the mark of a record (`memtui.presenters.risks.sign`)."""
         return sign(self.of(key, record))
 
     def briefly(self, key: str, record: Record) -> str:

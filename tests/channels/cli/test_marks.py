@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.channels.cli.conftest import Run
@@ -58,8 +60,10 @@ def test_operations_changes_and_runs_are_marked_by_what_they_wrote(here: Run) ->
     assert sorted(signs(here("runs", "show", "r-1").out)).count(True) == 1
 
 
-def test_what_is_not_checked_is_marked_as_such(here: Run) -> None:
+def test_what_is_not_checked_is_marked_as_such_and_the_past_not_at_all(here: Run) -> None:
     assert here("facts", "add", "Tea", *WEB).code == 0
-    [row] = [line for line in here("browse", *WEB).out.splitlines() if "Tea" in line]
-    assert "  ?  " in row
+    then = datetime.now(UTC).isoformat()
+    for more, signs in (((), 1), (("--as-of", then), 0)):
+        [row] = [line for line in here("browse", *WEB, *more).out.splitlines() if "Tea" in line]
+        assert row.count("  ?  ") == signs
     assert here("browse", *WEB, "--json").document["records"][0]["risks"] is None
