@@ -103,7 +103,8 @@ def test_owners_that_mem0_mixes_up_are_refused() -> None:
 
 
 def test_what_cannot_be_read_is_counted_and_the_others_stay() -> None:
-    rows = read_memories({"results": [{"id": "1"}, {"memory": "no id"}, "x", {"id": "2"}, {"id": ""}]})
+    found = [{"id": "1"}, {"memory": "no id"}, "x", {"id": "2"}, {"id": ""}]
+    rows = read_memories({"results": found})
     assert ([one.id for one in rows.items], rows.unreadable) == (["1", "2"], 3)
 
 
