@@ -259,12 +259,18 @@ def as_text(value: object) -> object:
 
 
 def _said(body: bytes) -> str:
-    """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON."""
+    """Return a refusal's message in brackets: `error`, `message` or `detail` of its JSON.
+
+    Of a list, as FastAPI sends, the first message; what it repeats of the request is left out.
+    """
     try:
         reply = json.loads(body)
         reply = next(reply[name] for name in ("error", "message", "detail") if name in reply)
-        message = reply["message"] if isinstance(reply, dict) else reply
-    except (ValueError, RecursionError, KeyError, TypeError, StopIteration):
+        reply = reply[0] if isinstance(reply, list) else reply
+        names = ("message", "msg", "error_description")
+        is_object = isinstance(reply, dict)
+        message = next(reply[name] for name in names if name in reply) if is_object else reply
+    except (ValueError, RecursionError, LookupError, TypeError, StopIteration):
         return ""
     words = " ".join(str(message)[: 4 * _MESSAGE_CHARS].split())[:_MESSAGE_CHARS]
     return f" ({words.rstrip('.')})" if words else ""

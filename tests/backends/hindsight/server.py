@@ -126,7 +126,8 @@ class StandIn(Loopback):
 
     def _recall(self, bank: str, body: Any) -> Answer:
         if not re.search(r"\w", body["query"]):
-            return 422, {"detail": [{"msg": "Value error, query must contain a word character"}]}
+            said = "Value error, query must contain a word character"
+            return 422, {"detail": [{"msg": said, "input": body["query"]}]}
         words = set(re.findall(r"\w+", body["query"].lower()))
         if bank not in self.banks:
             return 404, {"detail": f"Bank '{bank}' not found"}

@@ -29,6 +29,7 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from memtui.provider_kit.servers import read_object
 from memtui.testing import AdapterContract
 from tests.backends.hindsight.server import (
     KNOWN_ID,
@@ -222,6 +223,16 @@ async def test_an_observation_names_its_facts_and_stays(opened: Opened) -> None:
         assert await listed(shared, web) == ["The team deploys from main."]
     finally:
         server.stop()
+
+
+async def test_a_refusal_repeats_nothing_of_the_request(
+    server: Server, bank: str, opened: Opened
+) -> None:
+    adapter = await opened(server.url, bank)
+    path = f"/v1/default/banks/{bank}/memories/recall"
+    with pytest.raises(Invalid, match="query must contain") as caught:
+        await adapter.api.ask("POST", path, read_object, {"query": "?!?!"})
+    assert "?!?!" not in str(caught.value)
 
 
 async def test_a_model_makes_several_facts(opened: Opened) -> None:
