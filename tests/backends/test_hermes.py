@@ -227,6 +227,23 @@ async def test_what_hermes_would_not_keep_is_refused(
     assert not (folder / "USER.md").exists()
 
 
+async def test_an_undo_that_a_file_has_no_room_for_changes_none(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    await bound(service, caller, folder)
+    handles = [
+        (await service.write(caller, note(f"A {kind}.", kind=kind))).handles[0]
+        for kind in ("note", "user")
+    ]
+    gone = ForgetRequest(binding_key="hermes", scope=SCOPE, handles=tuple(handles))
+    await service.forget(caller, gone)
+    (folder / "USER.md").write_text("x" * 1_370)
+    with pytest.raises(Invalid, match="1,375"):
+        await service.undo(caller)
+    assert (folder / "MEMORY.md").read_text() == ""
+    assert (folder / "USER.md").read_text() == "x" * 1_370
+
+
 async def test_a_text_that_is_there_is_not_written_twice(
     service: MemoryService, caller: Caller, folder: Path
 ) -> None:

@@ -303,7 +303,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each entry as it is written, its place, and what is around it."""
-        files = {file: self._taken_apart(file) for file in self.entry_files()}
+        files = {file: self._taken_apart(file, self._content(file)) for file in self.entry_files()}
         places = {file: content.places() for file, content in files.items()}
         taken: list[Snapshot] = []
         for handle in handles:
@@ -358,17 +358,20 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         path = record.location.path if record.location else ""
         return next(one for one in self.entry_files() if str(one.path) == path)
 
-    def _taken_apart(self, file: EntriesFile, content: str | None = None) -> _Content:
+    def _content(self, file: EntriesFile) -> bytes:
+        try:
+            return read_whole(file.path)[0]
+        except FileNotFoundError:
+            return b""
+        except (OSError, FileRefused) as error:
+            raise self._cannot(file.path, error) from error
+
+    def _taken_apart(self, file: EntriesFile, read: bytes) -> _Content:
         """Raises `Invalid` if the file is not UTF-8."""
-        if content is None:
-            try:
-                content = read_whole(file.path)[0].decode()
-            except FileNotFoundError:
-                content = ""
-            except UnicodeDecodeError as error:
-                raise _not_text(file.path) from error
-            except (OSError, FileRefused) as error:
-                raise self._cannot(file.path, error) from error
+        try:
+            content = read.decode()
+        except UnicodeDecodeError as error:
+            raise _not_text(file.path) from error
         text = content.removeprefix(_MARK)
         apart = _Content(text, [*self.entries(text)], file.path.name)
         apart.head = content[: len(content) - len(text)] + apart.head
@@ -390,6 +393,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             with ExitStack() as locks:
                 for file in edits:
                     locks.enter_context(self._locked(file.path))
+                for file, edit in edits.items():  # what is refused leaves all files as they were
+                    self._edited(file, edit, self._content(file))
                 for file, edit in edits.items():
                     self._change_one(file, edit)
                     is_changed = True
@@ -400,32 +405,30 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 self.keep_known(before)
             raise
 
+    def _edited(self, file: EntriesFile, edit: Callable[[_Content], None], content: bytes) -> bytes:
+        apart = self._taken_apart(file, content)
+        size = apart.size
+        edit(apart)
+        try:
+            changed = str(apart).encode()
+        except UnicodeEncodeError as error:
+            raise _not_text(file.path) from error
+        if self._taken_apart(file, changed).texts != apart.texts:
+            raise Invalid(
+                f"After this change, other entries would be read from {file.path}; make it in "
+                "the file by hand."
+            )
+        if file.most_chars is not None and apart.size > max(size, file.most_chars):
+            raise Invalid(
+                f"{file.path} would have {apart.size:,} characters, and {file.most_chars:,} "
+                "are its limit; forget or shorten one of its entries."
+            )
+        return changed
+
     def _change_one(self, file: EntriesFile, edit: Callable[[_Content], None]) -> None:
-        def edited(content: str) -> str:
-            apart = self._taken_apart(file, content)
-            size = apart.size
-            edit(apart)
-            changed = str(apart)
-            if self._taken_apart(file, changed).texts != apart.texts:
-                raise Invalid(
-                    f"After this change, other entries would be read from {file.path}; make it in "
-                    "the file by hand."
-                )
-            if file.most_chars is not None and apart.size > max(size, file.most_chars):
-                raise Invalid(
-                    f"{file.path} would have {apart.size:,} characters, and {file.most_chars:,} "
-                    "are its limit; forget or shorten one of its entries."
-                )
-            return changed
-
-        def edited_bytes(content: bytes) -> bytes:
-            try:
-                return edited(content.decode()).encode()
-            except UnicodeError as error:
-                raise _not_text(file.path) from error
-
+        edited = partial(self._edited, file, edit)
         if not file.path.is_symlink() and not file.path.exists():
-            self._create(file.path, edited_bytes(b""))
+            self._create(file.path, edited(b""))
             return
         real, root = resolved(file.path), resolved(self.config.path)
         if real is None or root is None or not real.is_relative_to(root):
@@ -433,7 +436,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 f"{file.path} is a link that leads nowhere or out of its folder; replace it with "
                 "a file first."
             )
-        SharedFile(real, marker=self.marker).change(edited_bytes)
+        SharedFile(real, marker=self.marker).change(edited)
 
     def _create(self, path: Path, content: bytes) -> None:
         try:
