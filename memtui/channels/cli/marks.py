@@ -56,20 +56,12 @@ class RiskMarks(NamedTuple):
         return sign_of(reason for one in known for reason in one.reasons)
 
 
-async def marks_of(session: Session, records: Iterable[tuple[str, Record]]) -> RiskMarks:
-    """Return what is known of the risks of records, each with the key of its binding."""
+async def marks_of(session: Session, records: Iterable[tuple[str, Record | str]]) -> RiskMarks:
+    """Return what is known of the risks of records or their ids, each with its binding's key."""
     places: dict[str, list[Record | str]] = defaultdict(list)
     for key, record in records:
         places[key].append(record)
     return RiskMarks(await session.service.known_risks.marks(session.caller, places))
-
-
-async def marks_at(session: Session, places: Iterable[Place]) -> RiskMarks:
-    """Return what is known of the risks of records, by binding and id."""
-    names: dict[str, list[Record | str]] = defaultdict(list)
-    for key, name in places:
-        names[key].append(name)
-    return RiskMarks(await session.service.known_risks.marks(session.caller, names))
 
 
 def changed(operation: Operation) -> list[Place]:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from memtui.channels.cli.marks import changed, marks_at
+from memtui.channels.cli.marks import changed, marks_of
 from memtui.channels.cli.options import (
     Before,
     DryRun,
@@ -93,7 +93,7 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
         "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
         "cost>", "", "what*",
     )  # fmt: skip
-    marks = await marks_at(session, (at for one in page.operations for at in changed(one)))
+    marks = await marks_of(session, (at for one in page.operations for at in changed(one)))
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
     found, undone = await _later(session, page.operations)
     backs = {
@@ -241,7 +241,7 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 async def _print_each(session: Session, operations: Sequence[Operation]) -> None:
     say_damaged(session, operations)
     later = await _later(session, operations)
-    marks = await marks_at(session, (at for one in operations for at in changed(one)))
+    marks = await marks_of(session, (at for one in operations for at in changed(one)))
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(marks.with_risks(operation))

@@ -230,10 +230,11 @@ async def _answer_page(session: Session, page: BrowseAnswer) -> None:
     """Print a page of records; from several bindings, each with its binding."""
     titles = ["id", "updated>", "", "kind", "topic", "source", "text*"]
     is_of_all = page.together is not None
-    key = "" if is_of_all else page.binding_key
-    placed = [(page.binding_of(one) if is_of_all else key, one) for one in page.records]
+    placed = [
+        (page.binding_of(one) if is_of_all else page.binding_key, one) for one in page.records
+    ]
     marks = await marks_of(session, placed)
-    rows = [_row(session, one, marks.sign(*place)) for place in placed for one in place[1:]]
+    rows = [_row(session, one, marks.sign(key, one)) for key, one in placed]
     if is_of_all:
         titles.insert(0, "binding")
         rows = [[key, *row] for (key, _), row in zip(placed, rows, strict=True)]

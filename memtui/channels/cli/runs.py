@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.marks import RiskMarks, marks_at
+from memtui.channels.cli.marks import RiskMarks, marks_of
 from memtui.channels.cli.ops import say_damaged
 from memtui.channels.cli.options import (
     AsOf,
@@ -124,7 +124,7 @@ async def runs_show(
         document = {"run": jsonable(replay.run), "contexts": contexts}
         session.out.answer(document, _differences(now))
     else:
-        marks = await marks_at(session, (at for step in replay.steps for at in _places(step)))
+        marks = await marks_of(session, (at for step in replay.steps for at in _places(step)))
         document = jsonable(replay)
         for step, shown_step in zip(replay.steps, document["steps"], strict=True):
             shown_step["risks"] = marks.risks_at(_places(step))
