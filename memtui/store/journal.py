@@ -459,9 +459,10 @@ def taken_back(
     for asked in statements.id_lists(operation_ids):
         for (one,) in statements.UNDONE.rows(connection, company_id=company_id, **asked):
             left, undo_id = _left(connection, company_id, one, until)
-            if undo_id is not None:
-                gone = _touched(connection, company_id, one).keys() - left - {SETTINGS}
-                found[one] = TakenBack(undo_id, frozenset(gone), not any(left.values()))
+            gone = _touched(connection, company_id, one).keys() - left
+            whole = not any(left.values())
+            if undo_id is not None and (gone or whole):  # else a purge erased what it took back
+                found[one] = TakenBack(undo_id, frozenset(gone - {SETTINGS}), whole)
     return found
 
 

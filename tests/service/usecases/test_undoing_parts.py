@@ -18,6 +18,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.usecases.undoing import undo
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
@@ -129,6 +130,20 @@ async def test_the_command_names_only_the_records_that_came_back(
     typed = await command("undo", forgot, *named)
     assert typed.code == 0, typed.err
     assert " and 1 more; memtui undo" in typed.err
+
+
+async def test_an_erased_part_is_not_counted_among_what_was_undone(service: MemoryService) -> None:
+    records = await remember(service, *_TEXTS)
+    ids = [one.handle.provider_record_id for one in records]
+    request = ForgetRequest(scope=ANA, handles=[one.handle for one in records])
+    forgot = (await service.forget(PERSON, request)).operation_id
+    await service.undo(PERSON, forgot, records=ids[:1])
+    assert (await service.log.undone(PERSON, [forgot]))[forgot].record_ids == {ids[0]}
+    erased = PurgeRequest(record_id=ids[0], binding_key="default")
+    await service.purging.apply(PERSON, erased)
+    assert await service.log.undone(PERSON, [forgot]) == {}
+    await service.undo(PERSON, forgot)
+    assert (await service.log.undone(PERSON, [forgot]))[forgot].whole
 
 
 async def test_a_line_of_an_imported_file_is_undone_alone(
