@@ -37,7 +37,8 @@ LETTERS = dict(
 SPELLED_OUT = {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th"}
 """Letters replaced by two plain ones."""
 _PAIRED = late_pattern(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3041-\u3096\u3099-\u309a"
+    "[\u0e00-\u0e3e\u0e40-\u0e4e\u0e50-\u0e59\u0e5c-\u0eff\u1000-\u1049\u1050-\u109d\u1780-\u17d3"
+    "\u17d7\u17dc-\u17ff\u2e9f\u2ef3\u2f00-\u2fdf\u3005-\u3007\u3041-\u3096\u3099-\u309a"
     "\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7fb\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af]+"
 )

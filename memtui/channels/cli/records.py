@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -238,7 +238,9 @@ async def _answer_page(session: Session, page: BrowseAnswer) -> None:
     if is_of_all:
         titles.insert(0, "binding")
         rows = [[key, *row] for (key, _), row in zip(placed, rows, strict=True)]
-    document = jsonable(page) | {"records": [marks.document(*one) for one in placed]}
+    document: Any = page
+    if session.out.as_json:
+        document = jsonable(page) | {"records": [marks.document(*one) for one in placed]}
     session.out.answer(document, table(columns(*titles), rows), *_page_summary(page))
 
 

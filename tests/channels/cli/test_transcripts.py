@@ -37,6 +37,7 @@ _PASSING = tuple(
         (r"memtui \d+\.\d+\.\d\S*", "memtui <version>"),
         (r"genai-prices [\d.]+, newest price of \S+", "genai-prices <version>"),
         (r"--cursor \w+|\"next_cursor\": \"\w+\"", "<cursor>"),
+        (r'(?m)(?<="day": ")\d{4}-\d\d-\d\d(?=")|^\d{4}-\d\d-\d\d(?=  )', "<a day>"),
         (r" {3,}", "  "),
     )
 )
