@@ -60,6 +60,7 @@ class EntriesFile:
     """A file of entries."""
 
     path: Path
+    """Its name is part of its records' ids; the files of a binding have different names."""
     kind: str = "note"
     """The kind of its records; a record of this kind is written into it."""
     most_chars: int | None = None
