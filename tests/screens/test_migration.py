@@ -163,6 +163,8 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
     service: MemoryService, caller: Caller, paths: Paths, settings: Settings
 ) -> None:
     await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(30)])
+    # The server does not answer until the test has gone elsewhere and come back.
+    settings = settings.model_copy(update={"provider_timeout_ms": 60_000})
     server = Reference()
     gate = asyncio.Event()
 
