@@ -237,8 +237,9 @@ class KnownRisks(ServiceModule):
     def of_operations(self, caller: Caller, chosen: Filter) -> Filter:
         """Return a filter of operations with the records of its risks looked up. Blocking.
 
-        An operation has the risks that are known now of the records that it wrote or changed;
-        one of a record that is not checked passes no condition that excludes a risk.
+        An operation has the risks that are known now of the records that it wrote or changed. One
+        of a record that still has to be checked passes no condition that excludes a risk; one of
+        records that memtui has not seen since, such as an imported one, passes all of these.
 
         Raises:
             Invalid: the caller looks at the past.
