@@ -379,7 +379,15 @@ async def _import(act: Act) -> None:
 
 def _recoveries() -> Iterator[Mutation]:
     """Yield starts of a home in which a mutation was killed."""
-    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory", "hermes"):
+    for provider in (
+        "vault",
+        "vault facts",
+        "facts",
+        "claude-memory",
+        "mcp-memory",
+        "hermes",
+        "langgraph",
+    ):
         for name, prepare, broken in (
             ("correct", _filled(1), _correct), ("forget many", _filled(_MANY), _forget),
             ("undo many", _then(_filled(_MANY), _forget), _undo),
@@ -402,7 +410,15 @@ async def _first_start(act: Act) -> None:
 
 
 def mutations() -> Iterator[Mutation]:
-    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory", "hermes"):
+    for provider in (
+        "vault",
+        "vault facts",
+        "facts",
+        "claude-memory",
+        "mcp-memory",
+        "hermes",
+        "langgraph",
+    ):
         for name, count, work in (
             ("note", 0, _note), ("correct", 1, _correct), ("forget", 1, _forget),
             ("forget many", _MANY, _forget),
@@ -471,6 +487,15 @@ async def settle(service: MemoryService) -> None:
                 await service.check_outcome(ANA, one.operation_id)
 
 
+def _make_store(file: Path) -> None:
+    """Make a store of LangGraph with a memory."""
+    from langgraph.store.sqlite import SqliteStore
+
+    with SqliteStore.from_conn_string(str(file)) as store:
+        store.setup()
+        store.put(("shared",), "kept", {"text": "Kept."})
+
+
 async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     """Make the home, and the binding of a mutation's provider; returns its key."""
     place.out.mkdir(parents=True)
@@ -478,7 +503,7 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     service = await place.open()
     known: Known = {}
     provider, key = mutation.provider, "default"
-    if provider in {"facts", "claude-memory", "mcp-memory", "hermes"}:
+    if provider in {"facts", "claude-memory", "mcp-memory", "hermes", "langgraph"}:
         config: dict[str, Any] = {}
         key = "other"
         if provider == "claude-memory":
@@ -492,6 +517,11 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
             folder.mkdir()
             (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
             config = {"path": str(folder)}
+        elif provider == "langgraph":
+            (place.root / "store").mkdir()
+            file = place.root / "store" / "store.db"
+            _make_store(file)
+            config = {"path": str(file), "namespaces": {"project": "{project_id}.notes"}}
         elif provider == "mcp-memory":
             (place.root / "graph").mkdir()
             file = place.root / "graph" / "memory.jsonl"
