@@ -25,12 +25,14 @@ from memtui.contract import (
     Health,
     Invalid,
     Json,
+    MemtuiError,
     NotFound,
     Record,
     RecordHandle,
     RecordVersion,
     Scope,
     Snapshot,
+    Unavailable,
     Unsupported,
     WriteRequest,
     owner_of,
@@ -203,7 +205,13 @@ class HindsightAdapter(ServerProvider[_Unit]):
         rows, _ = await self._page_from(0, document_id=document)
         made = read_rows(rows, _Unit.model_validate).items
         if not self._config.extracts and [one.text for one in made] != [request.content]:
-            await self.api.ask("DELETE", f"{self._bank}/documents/{document}", read_object)
+            try:
+                await self.api.ask("DELETE", f"{self._bank}/documents/{document}", read_object)
+            except MemtuiError as error:
+                raise Unavailable(
+                    f"Hindsight changed this text, and it could not be taken out again: {error}",
+                    sent=True,
+                ) from error
             raise Invalid(
                 "Hindsight does not keep this text as it is, so it was taken out again; shorten "
                 "it, or set the binding's extracts to true."

@@ -336,7 +336,11 @@ class ServerProvider(Adapter, Generic[Item]):
     async def calling(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
         """Yield a function that returns the call's usage; a change discards the cached list.
 
-        Changes run one after the other. Raises `Unsupported` for a change of a read-only binding.
+        Changes run one after the other. Where the server no longer answers after a part of a change
+        was made, the outcome is unknown (`Unavailable.sent`).
+
+        Raises:
+            Unsupported: the binding is read-only, and this is a change.
         """
         started = perf_counter()
 
@@ -349,8 +353,13 @@ class ServerProvider(Adapter, Generic[Item]):
             return
         require_writable(self.context, "These memories are")
         async with self._changing:
+            before = self.api.changes
             try:
                 yield usage
+            except Unavailable as error:
+                if error.sent or self.api.changes == before:
+                    raise
+                raise Unavailable(str(error), sent=True) from error
             finally:
                 self._listed = None
 
@@ -496,8 +505,17 @@ class ServerProvider(Adapter, Generic[Item]):
         if not self.capabilities.restore:
             return await super().restore(snapshots, scope)
         async with self.calling(changes=True) as usage:
-            for one in snapshots:
-                await self.put_back(one)
+            for done, one in enumerate(snapshots):
+                try:
+                    await self.put_back(one)
+                except MemtuiError as error:
+                    if not done:
+                        raise
+                    raise Unavailable(
+                        f"{done} of {len(snapshots)} memories were put back, then it failed: "
+                        f"{error}",
+                        sent=True,
+                    ) from error
             there = tuple(one.handle for one in snapshots if one.record is not None)
             return WriteReply(records=there, **usage())
 

@@ -146,6 +146,9 @@ class JsonApi:
     for a late reply, since an immediate retry would only wait again.
     """
 
+    changes = 0
+    """How many requests for a change the server has carried out."""
+
     def __init__(
         self,
         who: str,
@@ -195,6 +198,7 @@ class JsonApi:
             reply.require_plain()
             if not 200 <= reply.status < 300:
                 raise self._refusal(reply, changes=changes)
+            self.changes += changes
             if len(reply.body) > _THREAD_BYTES:
                 return await asyncio.to_thread(parse, reply.body)
             return parse(reply.body)

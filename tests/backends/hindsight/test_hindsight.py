@@ -159,6 +159,13 @@ async def test_what_is_forgotten_is_invalidated_with_its_reason(
     ).raise_for_status()
     with pytest.raises(Conflict, match="deleted with its document"):
         await adapter.restore(taken, ACME)
+    other = await write(adapter, "Never on Fridays.")
+    both = [*await adapter.snapshot([other], ACME), *taken]
+    await adapter.forget(ForgetRequest(scope=ACME, handles=(other,)))
+    with pytest.raises(Unavailable, match="1 of 2 memories were put back") as failed:
+        await adapter.restore(both, ACME)
+    assert failed.value.sent
+    assert await listed(adapter) == ["Never on Fridays."]
 
 
 async def test_a_text_that_would_not_be_kept_leaves_nothing(
