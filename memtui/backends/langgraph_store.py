@@ -32,13 +32,11 @@ from memtui.contract import (
 )
 from memtui.json_text import compact_json, json_members, whole, with_member
 from memtui.provider_kit import blocking, read_moment
-from memtui.provider_kit.kept import KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields
 from memtui.provider_kit.rows import Row
 from memtui.provider_kit.tables import TablesAdapter, TablesConfig
 
 KEY = "langgraph"
-_OWN = "memtui"
-"""memtui's key in a value."""
 _LANGMEM = "content.content"
 _TEXTS = (_LANGMEM, "content", "text", "memory", "data")
 """Where the text is searched if the config names no field; a new record has it in `content`."""
@@ -135,7 +133,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         """Return the record in a value."""
         raw, own = _raw(row), self.scope_of(row)
         value = whole(_value(raw)) if "\\u" in raw else _value(raw)
-        kept = _Kept.read(value[_OWN]) if _OWN in value else _NOTHING
+        kept = KeptFields.read(value[OWN]) if OWN in value else _NOTHING
         text, path = self._text(raw, value)
         ids = {name: one for name, one in kept.ids.items() if name in Scope.model_fields}
         scope = Scope(**ids | own.model_dump(exclude_none=True)) if ids else own
@@ -164,7 +162,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
                 found = found.get(name) if isinstance(found, dict) else None
             if isinstance(found, str) and found:
                 return found, path
-        members = {name: raw[slice(*at)] for name, at in json_members(raw).items() if name != _OWN}
+        members = {name: raw[slice(*at)] for name, at in json_members(raw).items() if name != OWN}
         lines = ",\n  ".join(f"{json.dumps(name)}: {one}" for name, one in members.items())
         return whole(f"{{\n  {lines}\n}}"), ""
 
@@ -177,8 +175,8 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
             value = {name: value}
         if ".".join(path) == _LANGMEM:
             value = {"kind": "Memory", **value}
-        taken = {_OWN, "kind", *_TOPS, path[0]}
-        details = _Kept.like(
+        taken = {OWN, "kind", *_TOPS, path[0]}
+        details = KeptFields.like(
             request,
             kind=None if request.kind == _KIND else request.kind,
             created_at=None,
@@ -187,7 +185,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
             ids={name: one for name, one in request.scope if name != "company_id" and one},
         )
         value |= {name: one for name, one in request.metadata.items() if name not in taken}
-        text = with_member(compact_json(value), (_OWN,), details.to_json())
+        text = with_member(compact_json(value), (OWN,), details.to_json())
         return {
             "prefix": self._namespace(request.scope),
             "key": str(uuid.uuid4()),
@@ -212,14 +210,14 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         """Return the value with a new text and details, and the times."""
         raw = _raw(row)
         value = _value(raw)
-        kept = _Kept.read(value.get(_OWN))
+        kept = KeptFields.read(value.get(OWN))
         if request.text is not None:
             _, path = self._text(raw, value)
             edited = (raw, path.split("."), request.text)
             raw = with_member(*edited) if path else _rewritten(raw, request.text)
         after = kept.corrected(request).model_copy(update={"expires_at": None})
         if after != kept:
-            raw = with_member(raw, (_OWN,), after.to_json())
+            raw = with_member(raw, (OWN,), after.to_json())
         changes: dict[str, Any] = {
             "value": raw.encode() if isinstance(row["value"], bytes) else raw,
             "updated_at": self._moment(now),
@@ -248,13 +246,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         ]
 
 
-class _Kept(KeptFields):
-    """memtui's part of a value; `ids` are those of the scope in which it was written."""
-
-    ids: dict[str, str] = {}
-
-
-_NOTHING = _Kept()
+_NOTHING = KeptFields()
 _OBJECT = TypeAdapter(Json)
 _SHOWN = frozenset({"title", "summary", "topic", "created_by", "pinned"})
 _TOPS = frozenset(path.partition(".")[0] for path in _TEXTS)
@@ -278,13 +270,13 @@ def _rewritten(raw: str, text: str) -> str:
         raise Invalid(
             "This record is a JSON object without a text; keep it a JSON object."
         ) from error
-    place = json_members(raw).get(_OWN)
-    return with_member(text, (_OWN,), json.loads(raw[slice(*place)])) if place else text
+    place = json_members(raw).get(OWN)
+    return with_member(text, (OWN,), json.loads(raw[slice(*place)])) if place else text
 
 
 def _rest(value: Json, path: str) -> Json:
     """Return a value without the text at `path`; empty: all of it is the text."""
     name, _, inner = path.partition(".")
-    others = {key: one for key, one in value.items() if path and key not in {name, _OWN}}
+    others = {key: one for key, one in value.items() if path and key not in {name, OWN}}
     beside = _rest(value[name], inner) if inner else {}
     return others | ({name: beside} if beside else {})

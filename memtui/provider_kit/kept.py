@@ -67,9 +67,10 @@ class KeptFields(Model):
     def of_write(
         cls, request: WriteRequest, *, reserved: Collection[str] = (), **given: Any
     ) -> tuple[Self, Json]:
-        """Return what is kept of a write, with its scope, and the metadata that the store takes.
+        """Return memtui's part of a write, and the metadata that goes to the store as it is.
 
-        `reserved` are the names of metadata that the store uses itself.
+        memtui's part has the scope's ids too. `reserved` are the names of metadata that the store
+        uses itself.
         """
         own = {OWN, *reserved}
         kept = cls.like(

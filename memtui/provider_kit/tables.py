@@ -448,7 +448,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             raise Invalid(f"{record.problem} Correct it in the program that wrote it.")
 
     def _usage(self, removed: int) -> tuple[Usage, ...]:
-        """Return what an operation did besides."""
+        """Return the usage of an operation that removed derived rows; empty: it removed none."""
         if not removed:
             return ()
         details = {"removed": {str(self.beside): removed}}

@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def project(home: Path) -> Path:
-    folder = home / "work" / "app"
+    folder = home / "code" / "app"
     (folder / ".git").mkdir(parents=True)
     return folder
 
@@ -351,7 +351,7 @@ async def test_a_project_may_import_from_its_whole_repository_and_a_home_is_none
 ) -> None:
     package = project / "packages" / "one"
     write(project / "shared.md", "Of the repository.\n")
-    write(home / "work" / "beside.md", "PRIVATE")
+    write(home / "code" / "beside.md", "PRIVATE")
     write(package / "CLAUDE.md", "@../../shared.md\n@../../../beside.md\n")
     adapter = await open_adapter(InstructionsAdapter, path=package)
     assert [one.text for one in (await by_id(adapter)).values()][1:] == ["Of the repository."]
@@ -384,7 +384,7 @@ async def test_many_subfolders_are_named(
         (r"See @docs/with\ space.md.", True, ""),
         (r"See (@docs/with\ space.md)", False, ""),
         (r"See @./docs/with\ space.md, and", True, ""),
-        (r"See @~/work/app/docs/with\ space.md", True, ""),
+        (r"See @~/code/app/docs/with\ space.md", True, ""),
         (r"See @docs/no\ such.md", False, "@docs/no such.md: the imported file is not there."),
         ('See @"docs/with space.md"', False, "write @docs/with\\ space.md to import it."),
         ("See @'docs/with space.md'", False, "write @docs/with\\ space.md to import it."),

@@ -36,7 +36,7 @@ _REFUSED = {
 }  # fmt: skip
 """What each action of a passed limit refuses."""
 _OF_AGENTS = {"browse", "get", "history"}
-"""What `refuse` refuses agents besides."""
+"""What `refuse` also refuses, where an agent asks."""
 
 
 def told(record: Record | None) -> dict[str, object] | None:
