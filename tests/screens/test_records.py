@@ -207,6 +207,36 @@ async def test_a_record_answers_where_it_came_from_and_who_read_it(
         await until(pilot, lambda: "timeline of" in screen_text(app))
 
 
+async def test_a_read_that_began_before_an_edit_does_not_show_the_old_text_again(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    await write_notes(service, caller, ["main"])
+    read, holds = MemoryService.browse, list[bool]()
+    begun, answers = asyncio.Event(), asyncio.Event()
+
+    async def held(*arguments: Any, **named: Any) -> BrowseAnswer:
+        found = await read(*arguments, **named)
+        if holds.pop() if holds else False:
+            begun.set()
+            await answers.wait()
+        return found
+
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        monkeypatch.setattr(MemoryService, "browse", held)
+        holds[:] = [True]
+        await pilot.press("r")
+        await until(pilot, begun.is_set)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: texts(app) == ["mainx"])
+        answers.set()
+        await until(pilot, lambda: app.frame is not None and not app.frame.reading)
+        assert texts(app) == ["mainx"]
+
+
 async def test_a_text_is_edited_or_thrown_away_and_no_version_is_lost_in_a_conflict(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

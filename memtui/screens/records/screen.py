@@ -585,6 +585,12 @@ class RecordsScreen(EditingScreen[Record]):
         if new := [name for name in shown if not self.lists(name)]:
             self._add(len(new))
         self._place(shown)
+        self._read_past()
+
+    def _read_past(self) -> None:
+        """Begin again a read that began before a change: it may answer with the state before."""
+        if self.reading:
+            self.reload()
 
     def _as_rows(self, now: Mapping[RecordName, Record]) -> dict[str, Record]:
         from memtui.service.operations.everywhere import ListedRecord
@@ -627,6 +633,8 @@ class RecordsScreen(EditingScreen[Record]):
         self.look()
         if reads_again:
             self.reload()
+        else:
+            self._read_past()
 
     @conversation
     async def action_prune(self) -> None:
