@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.contract import Invalid
+from memtui.mcp_mapping import (
+    MappedRecord,
+    Mapping,
+    bundled_mappings,
+    data_of,
+    joined_id,
+    load_mapping,
+)
+
+NOTES = """
+title = "Notes"
+refused = ["error", "success=false"]
+
+[record]
+id = "key"
+text = "body"
+score = "near"
+
+[search]
+tool = "notes"
+arguments = { action = "find", words = "{query}" }
+rows = "found[]"
+
+[add]
+tool = "notes"
+arguments = { action = "put", note = { body = "{text}", labels = "{tags}", box = "{box}" } }
+rows = ""
+
+[delete]
+tool = "drop"
+arguments = { keys = ["{id}"] }
+rows = ""
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Mapping:
+    return load(tmp_path, NOTES)
+
+
+def load(tmp_path: Path, text: str) -> Mapping:
+    (tmp_path / "notes.toml").write_text(text)
+    return load_mapping(str(tmp_path / "notes.toml"))
+
+
+def said(*texts: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": one} for one in texts], **more}
+
+
+@pytest.mark.parametrize("name", bundled_mappings())
+def test_a_mapping_of_memtui_fits(name: str) -> None:
+    mapping = load_mapping(name)
+    assert mapping.name == name
+    assert mapping.calls
+
+
+def test_a_call_is_classified_by_its_tool_and_its_fixed_arguments(notes: Mapping) -> None:
+    assert notes.classify("notes", {"action": "find", "words": "x"}) == "read"
+    assert notes.classify("notes", {"action": "put", "note": {"body": "x"}}) == "write"
+    assert notes.classify("drop", {}) == "delete"
+    assert notes.classify("notes", {"action": "purge"}) is None
+    assert notes.classify("other", {}) is None
+
+
+def test_values_without_a_value_are_left_out_of_the_arguments(notes: Mapping) -> None:
+    assert notes.add is not None
+    assert notes.add.built({"text": "a", "tags": ["x"]}) == {
+        "action": "put", "note": {"body": "a", "labels": ["x"]},
+    }  # fmt: skip
+    assert notes.add.built({}) == {"action": "put"}
+    assert notes.settings == {"box"}
+
+
+def test_ids_texts_and_words_are_read_from_the_arguments(notes: Mapping) -> None:
+    assert notes.query("notes", {"action": "find", "words": "otters"}) == "otters"
+    put = {"action": "put", "note": {"body": "a"}}
+    assert notes.named("notes", put) == [MappedRecord("", "a")]
+    assert notes.query("notes", put) is None
+    keys = {"keys": ["k1", 2, None, {"odd": 1}]}
+    assert [one.id for one in notes.named("drop", keys)] == ["k1", "2"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"structuredContent": {"found": [{"key": 7, "body": "a", "near": 0.5}]}},
+        {"structuredContent": {"result": '{"found": [{"key": 7, "body": "a", "near": 0.5}]}'}},
+        said('{"found": [{"key": 7, "body": "a", "near": 0.5}]}'),
+        said('{"found": "[{\\"key\\": 7, \\"body\\": \\"a\\", \\"near\\": 0.5}]"}'),
+    ],
+)
+def test_records_are_read_wherever_a_server_puts_its_json(
+    notes: Mapping, result: dict[str, Any]
+) -> None:
+    found = notes.records("notes", result, {"action": "find"})
+    assert found == [MappedRecord("7", "a", 0.5)]
+
+
+def test_several_texts_are_a_list() -> None:
+    assert data_of(said('{"a": 1}', "plain")) == [{"a": 1}, "plain"]
+    assert data_of({"content": "odd"}) == []
+    assert data_of(said("[" * 200_000)) == "[" * 200_000
+
+
+def test_a_reply_may_refuse(notes: Mapping) -> None:
+    assert notes.refusal(said('{"error": "no such box"}')) == "no such box"
+    assert notes.refusal(said('{"success": false, "message": "full"}')) == "full"
+    assert notes.refusal(said("It broke.", isError=True)) == "It broke."
+    assert notes.refusal({"isError": True}) == "it says no more"
+    assert notes.refusal(said('{"success": true, "error": null}')) is None
+    assert notes.records("drop", said('{"error": "x", "key": "k"}')) == []
+
+
+def test_odd_rows_have_no_id_or_text(notes: Mapping) -> None:
+    rows = [{"key": True, "body": 1, "near": "x"}, {"key": "k", "body": ["a", 2, "b"]}, 3, None]
+    found = notes.records("notes", said(json.dumps({"found": rows})), {"action": "find"})
+    assert found == [MappedRecord("", ""), MappedRecord("k", "a\nb"), MappedRecord("", "")]
+
+
+def test_a_record_of_server_memory_is_an_observation() -> None:
+    mapping = load_mapping("server-memory")
+    entities = [{"name": "Ana", "entityType": "person", "observations": ["likes tea", "is tall"]}]
+    graph = {"entities": entities, "relations": [{"from": "Ana", "to": "x", "relationType": "y"}]}
+    found = mapping.records("read_graph", {"structuredContent": graph})
+    assert [one.text for one in found] == ["likes tea", "is tall"]
+    assert found[0].id == joined_id(["Ana", "likes tea"])
+    assert mapping.id_argument(found[0].id) == "Ana"
+    made = mapping.named("create_entities", {"entities": entities})
+    assert made == found
+    deletions = [{"entityName": "Ana", "observations": ["is tall"]}]
+    assert mapping.named("delete_observations", {"deletions": deletions}) == found[1:]
+    assert mapping.named("delete_entities", {"entityNames": ["Ana"]}) == [MappedRecord("Ana", "")]
+    assert mapping.classify("delete_entities", {}) == "delete"
+    assert mapping.classify("create_relations", {}) == "write"
+
+
+@pytest.mark.parametrize("setting", ["command = 'sh'", "url = 'http://x'", "env = { A = '1' }"])
+def test_a_mapping_starts_and_reaches_nothing(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(Invalid, match="neither starts nor reaches a server, so remove that line"):
+        load(tmp_path, f"{setting}\n{NOTES}")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("title = ", "not TOML"),
+        ("title = 'x'\nserach = {}", "serach"),
+        ("title = 'x'\n[list]\ntool = 'a'\npage_size = 0", "page_size"),
+        ("title = 'x'\n#" + "x" * 100_000, "larger than 100,000 characters"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        load(tmp_path, text)
+
+
+def test_an_unknown_mapping_is_refused() -> None:
+    with pytest.raises(Invalid, match="server-memory"):
+        load_mapping("server-memry")
+    with pytest.raises(Invalid, match="No such file"):
+        load_mapping("./nowhere.toml")
+
+
+def test_rows_multiply_no_further_than_the_limit(tmp_path: Path) -> None:
+    twice = "arguments = { a = ['{id}'], b = ['{text}'] }"
+    text = f"title = 'x'\n[delete]\ntool = 'd'\n{twice}"
+    named = load(tmp_path, text).named("d", {"a": ["x"] * 5_000, "b": ["y"] * 5_000})
+    assert len(named) == 1_000
