@@ -260,6 +260,23 @@ async def test_a_text_that_is_there_is_not_written_twice(
     assert (await listed(service, caller))["Only once."].handle == first
 
 
+async def test_one_of_two_equal_memories_comes_back_into_its_place(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    file = folder / "MEMORY.md"
+    file.write_text("Twice.\n§\nOnce.\n§\nTwice.")
+    await bound(service, caller, folder)
+    second = (await listed(service, caller))["Twice."].handle
+    first = second.model_copy(
+        update={"provider_record_id": second.provider_record_id.removesuffix("~2")}
+    )
+    gone = ForgetRequest(binding_key="hermes", scope=SCOPE, handles=(first,))
+    await service.forget(caller, gone)
+    assert file.read_text() == "Once.\n§\nTwice."
+    await service.undo(caller)
+    assert file.read_text() == "Twice.\n§\nOnce.\n§\nTwice."
+
+
 async def test_a_change_that_would_take_another_memory_along_is_refused(
     service: MemoryService, caller: Caller, folder: Path
 ) -> None:
@@ -315,5 +332,5 @@ def test_entries_come_back_into_the_same_bytes(
         there.remove(at)
     assert apart(str(there)).texts == there.texts
     for at, (part, around) in sorted(taken.items()):
-        there.insert(at, part.text, part.written, around, "\n§\n")
+        there.insert(at, part, around, "\n§\n")
     assert str(there) == content

@@ -6,9 +6,10 @@ lies between the entries is kept byte for byte, so an undo leaves the same file.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,16 +40,19 @@ from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.reading import (
     FileReader,
     FileRefused,
+    Flaw,
     ParsedFile,
     ParsedRecord,
     digest,
     first_line,
     numbered,
+    printable_id,
     read_whole,
     resolved,
 )
 from memtui.provider_kit.files.shared import SharedFile
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.scratch import Scratch
 
 _LOCK_SECONDS = 10.0
 _MARK = "\ufeff"
@@ -60,11 +64,13 @@ class EntriesFile:
     """A file of entries."""
 
     path: Path
-    """Its name is part of its records' ids; the files of a binding have different names."""
+    """Its path below the binding's folder is part of its records' ids."""
     kind: str = "note"
     """The kind of its records; a record of this kind is written into it."""
     most_chars: int | None = None
     """The most characters, from the first entry to the last, that the other program takes."""
+    goes_when_empty: bool = False
+    """It is removed once nothing is left in it."""
 
 
 class FileEntry(NamedTuple):
@@ -73,6 +79,15 @@ class FileEntry(NamedTuple):
     start: int
     end: int
     text: str
+    record: ParsedRecord | None = None
+    """Its record, where it has an id of its own; its line is set by the base."""
+    inner: tuple[int, int] | None = None
+    """The place of the text in the entry, whose other parts a correction leaves as they are."""
+
+    @property
+    def body(self) -> tuple[int, int]:
+        """The place of its text."""
+        return self.inner or (self.start, self.end)
 
 
 @dataclass(slots=True)
@@ -82,6 +97,10 @@ class _Part:
     written: str
     text: str
     gap: str
+    own_id: str | None = None
+    """Its id before equal ones are numbered; None: not known before it is read again."""
+    around: tuple[str, str] = ("", "")
+    """What is written in the entry before its text, and after it."""
 
 
 class _Around(Model):
@@ -96,11 +115,17 @@ class _Content:
     """A file's content, taken apart: `str` puts it together again."""
 
     def __init__(self, content: str, entries: Sequence[FileEntry], name: str) -> None:
-        self._name = name
         self.head = content[: entries[0].start] if entries else content
+        self.line_end = "\r\n" if "\r\n" in content else "\n"
         ends = [*(one.start for one in entries[1:]), len(content)]
         self.parts = [
-            _Part(content[one.start : one.end], one.text, content[one.end : end])
+            _Part(
+                content[one.start : one.end],
+                one.text,
+                content[one.end : end],
+                one.record.id if one.record else record_id(name, one.text),
+                (content[one.start : one.body[0]], content[one.body[1] : one.end]),
+            )
             for one, end in zip(entries, ends, strict=False)
         ]
 
@@ -112,6 +137,13 @@ class _Content:
         """The texts of the entries in order."""
         return [one.text for one in self.parts]
 
+    def is_read_back(self, read: _Content) -> bool:
+        """Whether the same entries were read from the content."""
+        return len(self.parts) == len(read.parts) and all(
+            one.text == there.text and one.own_id in {None, there.own_id}
+            for one, there in zip(self.parts, read.parts, strict=True)
+        )
+
     @property
     def size(self) -> int:
         """Characters from the first entry to the last."""
@@ -119,8 +151,12 @@ class _Content:
 
     def places(self) -> dict[str, int]:
         """Return the place of each entry by its record id."""
-        ids = numbered(record_id(self._name, one.text) for one in self.parts)
+        ids = numbered(one.own_id or "" for one in self.parts)
         return {one: place for place, one in enumerate(ids)}
+
+    def count(self, own_id: str | None) -> int:
+        """Return the number of entries of this id before equal ones are numbered."""
+        return sum(one.own_id == own_id for one in self.parts)
 
     def around(self, place: int) -> _Around:
         """Return what is around an entry."""
@@ -131,12 +167,12 @@ class _Content:
             head=None if place else self.head,
         )
 
-    def insert(self, place: int, text: str, written: str, around: _Around, between: str) -> None:
+    def insert(self, place: int, part: _Part, around: _Around, between: str) -> None:
         """Put an entry into its place, or at the end.
 
         `between`: what separates it from its neighbours, where it did not have any.
         """
-        part = _Part(written, text, between if around.after is None else around.after)
+        part.gap = between if around.after is None else around.after
         if place < len(self.parts):
             self.parts.insert(place, part)
         elif self.parts:
@@ -174,6 +210,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     separator: ClassVar[str]
     """What the other program writes between two entries."""
+    settle_seconds: float = 0.0
+    """How long a change is watched, and repeated where another program overwrites it."""
     capabilities = Capabilities(
         browse=True, correction=True, restore=True, full_text=True, watch=True, without=True
     )
@@ -182,9 +220,13 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def entry_files(self) -> Sequence[EntriesFile]:
         """Return the files; records of other kinds are written into the first."""
 
-    @abstractmethod
     def entries(self, content: str) -> Iterable[FileEntry]:
         """Yield the entries of a file's content in order. Line ends may be CRLF."""
+        raise NotImplementedError
+
+    def entries_in(self, file: EntriesFile, content: str) -> Iterable[FileEntry | Flaw]:  # noqa: ARG002
+        """Yield the entries and unreadable parts of a file; by default `entries`, for any file."""
+        return self.entries(content)
 
     @abstractmethod
     def as_written(self, text: str) -> str:
@@ -193,6 +235,19 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         Raises:
             Invalid: the other program would read another text.
         """
+
+    def within(self, text: str, before: str) -> str:  # noqa: ARG002
+        """Return a text as it stands after `before` in an entry that has more than its text."""
+        return text
+
+    def file_for(self, request: WriteRequest) -> EntriesFile:
+        """Return the file of a write: the one of its kind, or else the first."""
+        files = self.entry_files()
+        return next((one for one in files if one.kind == request.kind), files[0])
+
+    def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
+        """Return the id of a new entry, and how it is written."""
+        return record_id(self.name_of(file), request.content), self.as_written(request.content)
 
     def before_first(self, content: str) -> str:  # noqa: ARG002
         """Return what a file without entries has before its first one, of that content."""
@@ -213,35 +268,45 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 dated = tuple(replace(one, updated_at=modified) for one in parsed.records)
                 yield file.path, replace(parsed, records=dated)
 
+    def name_of(self, file: EntriesFile) -> str:
+        """Return the name of a file in its records' ids: its path below the binding's folder."""
+        folder = self._folder
+        is_inside = file.path.is_relative_to(folder)
+        return file.path.relative_to(folder).as_posix() if is_inside else str(file.path)
+
+    @property
+    def _folder(self) -> Path:
+        return self.config.path if self.holds == "folder" else self.config.path.parent
+
     def _parsed(self, content: str, file: EntriesFile) -> ParsedFile:
+        found = [*self.entries_in(file, content)]
+        entries = [one for one in found if isinstance(one, FileEntry)]
         return ParsedFile(
             tuple(
-                ParsedRecord(
-                    id=record_id(file.path.name, one.text),
-                    text=one.text,
-                    line=content.count("\n", 0, one.start) + 1,
-                    title=first_line(one.text),
-                    kind=file.kind,
+                replace(
+                    one.record or self._plain(file, one.text),
+                    line=content.count("\n", 0, one.body[0]) + 1,
                 )
-                for one in self.entries(content)
-            )
+                for one in entries
+            ),
+            tuple(one for one in found if isinstance(one, Flaw)),
         )
+
+    def _plain(self, file: EntriesFile, text: str) -> ParsedRecord:
+        name = record_id(self.name_of(file), text)
+        return ParsedRecord(id=name, text=text, title=first_line(text), kind=file.kind)
 
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
         """Add an entry at the end of the file of its kind."""
-        files = self.entry_files()
-        file = next((one for one in files if one.kind == request.kind), files[0])
-        written = self.as_written(request.content)
+        file = self.file_for(request)
+        name, written = self.made(request, file)
         known = self.known_of(request, kind=None if request.kind == file.kind else request.kind)
-        name = record_id(file.path.name, request.content)
         handle = self._handle(name)
         with self.changing():
             self._refuse_twice(handle, request.content)
-            self._change(
-                {file: partial(self._with_added, text=request.content, written=written)},
-                {name: known},
-            )
+            part = _Part(written, request.content, "", name)
+            self._change({file: partial(self._with_added, part=part)}, {name: known})
         return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
 
     def _refuse_twice(self, handle: RecordHandle, text: str) -> None:
@@ -254,14 +319,15 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 proposed=text,
             )
 
-    def _with_added(self, content: _Content, text: str, written: str) -> None:
-        if text in content.texts:
+    def _with_added(self, content: _Content, part: _Part) -> None:
+        if content.count(part.own_id):
             return
         head = None if content.parts else self.before_first(content.head)
         if head is not None and not content.head.startswith(head):
             content.head = head
-        around = _Around(head=head)
-        content.insert(len(content.parts), text, written, around, self.separator)
+        written = part.written.replace("\n", content.line_end)
+        added = replace(part, written=written)
+        content.insert(len(content.parts), added, _Around(head=head), self.separator)
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -278,13 +344,31 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             if text is None or text == record.text:
                 self.keep_known({old: known} if known else {})
                 return CorrectReply(handle=request.handle)
-            written, file = self.as_written(text), self._file_of(record)
-            handle = self._handle(record_id(file.path.name, text))
-            self._refuse_twice(handle, text)
-            edit = partial(_with_text, record_id=old, text=text, written=written)
-            self._change({file: edit}, {handle.provider_record_id: known})
-            self.keep_known({old: None})
+            file = self._file_of(record)
+            edit = partial(self._with_text, name=old, before=record.text, text=text)
+            content = self._content(file)
+            place = self._taken_apart(file, content).places().get(old)
+            if place is None:
+                raise _changed_meanwhile(file.path)
+            changed = self._taken_apart(file, self._edited(file, edit, content))
+            name = next(one for one, at in changed.places().items() if at == place)
+            handle = self._handle(name)
+            if name != old:
+                first = printable_id(changed.parts[place].own_id or "")
+                self._refuse_twice(self._handle(first), text)
+            self._change({file: edit}, {name: known})
+            self.keep_known({old: None} if name != old else {})
         return CorrectReply(handle=handle)
+
+    def _with_text(self, content: _Content, name: str, before: str, text: str) -> None:
+        place = content.places().get(name)
+        part = None if place is None else content.parts[place]
+        if part is not None and part.text == before:
+            lead, tail = part.around
+            new = lead + self.within(text, lead) + tail if lead or tail else self.as_written(text)
+            part.written, part.text, part.own_id = new.replace("\n", content.line_end), text, None
+        elif text not in content.texts:
+            raise Conflict("Another program changed the entry at this moment; read it again.")
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
@@ -304,21 +388,26 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each entry as it is written, its place, and what is around it."""
-        files = {file: self._taken_apart(file, self._content(file)) for file in self.entry_files()}
-        places = {file: content.places() for file, content in files.items()}
+        files: dict[EntriesFile, _Content] = {}
         taken: list[Snapshot] = []
         for handle in handles:
             record, name = self._find(handle, scope), handle.provider_record_id
             state: Json = {}
             if record is not None:
                 file = self._file_of(record)
-                if (place := places[file].get(name)) is None:
-                    raise Conflict(f"{file.path} was changed at this moment; read it again.")
+                if file not in files:
+                    files[file] = self._taken_apart(file, self._content(file))
+                content = files[file]
+                if (place := content.places().get(name)) is None:
+                    raise _changed_meanwhile(file.path)
+                part = content.parts[place]
                 state = {
-                    "file": file.path.name,
+                    "file": self.name_of(file),
                     "place": place,
-                    "written": files[file].parts[place].written,
-                    "around": files[file].around(place).model_dump(),
+                    "written": part.written,
+                    "own_id": part.own_id,
+                    "equal": content.count(part.own_id),
+                    "around": content.around(place).model_dump(),
                     "known": self.known_json(name),
                 }
             taken.append(Snapshot(handle=handle, record=record, state=state))
@@ -327,7 +416,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put entries back into their places; remove those whose snapshot has no record."""
-        files = {file.path.name: file for file in self.entry_files()}
+        files = {self.name_of(file): file for file in self.entry_files()}
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
             away: dict[EntriesFile, list[str]] = {}
@@ -337,7 +426,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                     away.setdefault(self._file_of(there), []).append(name)
             stays: dict[EntriesFile, list[Snapshot]] = {}
             for one in sorted(back, key=lambda one: int(one.state["place"])):
-                stays.setdefault(files[one.state["file"]], []).append(one)
+                file = files.get(one.state["file"]) or self.file_of_name(one.state["file"])
+                stays.setdefault(file, []).append(one)
             edits = {
                 file: partial(self._as_before, gone=away.get(file, []), back=stays.get(file, []))
                 for file in {**away, **stays}
@@ -350,10 +440,19 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def _as_before(self, content: _Content, gone: Sequence[str], back: Sequence[Snapshot]) -> None:
         _without(content, gone)
         for one in back:
-            if one.record is not None and one.handle.provider_record_id not in content.places():
-                around = _Around.model_validate(one.state["around"])
-                written, place = str(one.state["written"]), int(one.state["place"])
-                content.insert(place, one.record.text, written, around, self.separator)
+            if one.record is None:
+                continue
+            state, there = one.state, content.places().get(one.handle.provider_record_id)
+            part = _Part(str(state["written"]), one.record.text, "", state["own_id"])
+            if content.count(part.own_id) < int(state["equal"]):
+                around = _Around.model_validate(state["around"])
+                content.insert(int(state["place"]), part, around, self.separator)
+            elif there is not None and content.parts[there].text != part.text:
+                content.parts[there] = replace(part, gap=content.parts[there].gap)
+
+    def file_of_name(self, name: str) -> EntriesFile:
+        """Return the file of a name that is not among the files now; an undo makes it again."""
+        return EntriesFile(self._folder / name, goes_when_empty=True)
 
     def _file_of(self, record: Record) -> EntriesFile:
         path = record.location.path if record.location else ""
@@ -374,7 +473,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         except UnicodeDecodeError as error:
             raise _not_text(file.path) from error
         text = content.removeprefix(_MARK)
-        apart = _Content(text, [*self.entries(text)], file.path.name)
+        found = [one for one in self.entries_in(file, text) if isinstance(one, FileEntry)]
+        apart = _Content(text, found, self.name_of(file))
         apart.head = content[: len(content) - len(text)] + apart.head
         return apart
 
@@ -393,7 +493,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         try:
             with ExitStack() as locks:
                 for file in edits:
-                    locks.enter_context(self._locked(file.path))
+                    locks.enter_context(self.locked(file.path))
                 for file, edit in edits.items():  # what is refused leaves all files as they were
                     self._edited(file, edit, self._content(file))
                 for file, edit in edits.items():
@@ -414,7 +514,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             changed = str(apart).encode()
         except UnicodeEncodeError as error:
             raise _not_text(file.path) from error
-        if self._taken_apart(file, changed).texts != apart.texts:
+        if not apart.is_read_back(self._taken_apart(file, changed)):
             raise Invalid(
                 f"After this change, other entries would be read from {file.path}; make it in "
                 "the file by hand."
@@ -428,19 +528,28 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _change_one(self, file: EntriesFile, edit: Callable[[_Content], None]) -> None:
         edited = partial(self._edited, file, edit)
-        if not file.path.is_symlink() and not file.path.exists():
-            self._create(file.path, edited(b""))
-            return
-        real, root = resolved(file.path), resolved(self.config.path)
+        is_new = not file.path.is_symlink() and not file.path.exists()
+        there = next(one for one in file.path.parents if one.exists()) if is_new else file.path
+        real, root = resolved(there), resolved(self._folder)
+        if self.holds == "file" and real is not None:
+            root = real  # the person has named this very file
         if real is None or root is None or not real.is_relative_to(root):
             raise Invalid(
-                f"{file.path} is a link that leads nowhere or out of its folder; replace it with "
-                "a file first."
+                f"{file.path} leads nowhere or out of {self.config.path}, so it is not changed "
+                "here; change it there, or replace the link with a file."
             )
-        SharedFile(real, marker=self.marker).change(edited)
+        if is_new:
+            self._create(file.path, edited(b""))
+            return
+        left = SharedFile(real, marker=self.marker, settle_seconds=self.settle_seconds).change(
+            edited
+        )
+        if file.goes_when_empty and not left.strip():
+            _remove_empty(real)
 
     def _create(self, path: Path, content: bytes) -> None:
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path, is_new=True) as fresh:
                 fresh.write_bytes(content)
             sync_folder(path.parent)
@@ -448,7 +557,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             raise refused_by_system(str(path), error) from error
 
     @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
+    def locked(self, path: Path) -> Iterator[None]:
+        """Hold the other program's lock of a file."""
         if (place := self.lock_of(path)) is None:
             yield
             return
@@ -474,12 +584,19 @@ def _not_text(path: Path) -> Invalid:
     return Invalid(f"{path} or the new text is not UTF-8; fix it first.")
 
 
-def _with_text(content: _Content, record_id: str, text: str, written: str) -> None:
-    place = content.places().get(record_id)
-    if place is not None:
-        content.parts[place] = _Part(written, text, content.parts[place].gap)
-    elif text not in content.texts:
-        raise Conflict("Another program changed the entry at this moment; read it again.")
+def _changed_meanwhile(path: Path) -> Conflict:
+    return Conflict(f"{path} was changed at this moment; read it again.")
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove a file in which nothing is left; what another program has written meanwhile stays."""
+    with closing(Scratch(path.parent)) as scratch:
+        moved = scratch.path / path.name
+        path.replace(moved)
+        if read_whole(moved)[0].strip():
+            with suppress(FileExistsError):  # a newer version than the moved one
+                os.link(moved, path)
+    sync_folder(path.parent)
 
 
 def _without(content: _Content, names: Sequence[str]) -> None:
