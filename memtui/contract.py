@@ -1373,6 +1373,11 @@ class Adapter(ABC):
         return None
 
     @classmethod
+    def home_of_copy(cls, config: Json, record: Record) -> str | None:
+        """Return where a copy of another binding's record is stored, by default as `home_of`."""
+        return cls.home_of(config, record.scope)
+
+    @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
         """Raise `Invalid` for a record that a write would refuse; the provider is not opened."""
         del config, record

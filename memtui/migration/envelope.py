@@ -226,7 +226,7 @@ def why_left(record: Record, problems: Collection[Problem]) -> str | None:
     A copy of a record that is only partly readable would silently lose the unreadable part.
     """
     if record.problem:
-        return f"{record.problem} Fix its file first."
+        return f"{record.problem} Fix that first."
     if not problems or record.location is None or _STANDS_IN not in record.model_dump_json():
         return None
     path = record.location.path

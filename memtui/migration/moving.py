@@ -150,23 +150,28 @@ class Applied(Model):
     """Sentences on unreadable parts of the source, which may have records that were not moved."""
     losses: tuple[Loss, ...] = ()
     """Losses among the records moved in this run."""
+    limited: bool = False
+    """It stopped at the limit; a further run goes on."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
     def complete(self) -> bool:
         """Whether every record of the source was read."""
-        return not (self.source_at_least or self.problems)
+        return not (self.source_at_least or self.problems or self.limited)
 
 
 async def apply(
     endpoints: Endpoints,
     data: Path,
     report: Callable[[MigrationProgress], None] = lambda _progress: None,
+    *,
+    limit: int | None = None,
 ) -> Applied:
     """Write every record of the source into the destination; the source stays as it is.
 
     `data` is memtui's data folder; `report` receives the progress, a few times a second. A record
-    that cannot be moved does not stop the run; a provider that stays unavailable does.
+    that cannot be moved does not stop the run; a provider that stays unavailable does. `limit`: the
+    most records to write or replace; a further run goes on with the next.
 
     Raises:
         Denied: the destination is read-only.
@@ -183,14 +188,17 @@ async def apply(
             begun_at=datetime.now(UTC), switched=known.switched, closed=known.closed
         )
         await asyncio.to_thread(kept.write, begun)
-        mover = _Mover(endpoints, index, Pace(report))
+        mover = _Mover(endpoints, index, Pace(report), limit)
         async for page in endpoints.pages(endpoints.source, mover.pace.search):
             if page.total is not None and not page.at_least:
                 mover.pace.total = page.total
             await mover.move_all(page.records, page.problems)
             mover.pace.tell()
-        ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})
-        await asyncio.to_thread(kept.write, ended)
+            if mover.limited:
+                break
+        else:
+            ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})
+            await asyncio.to_thread(kept.write, ended)
     return Applied(
         seen=mover.pace.done,
         failed=mover.pace.failed,
@@ -199,6 +207,7 @@ async def apply(
         source_unread=page.unread,
         problems=tuple(one.sentence() for one in page.problems),
         losses=mover.losses,
+        limited=mover.limited,
         **mover.counts,
     )
 
@@ -217,8 +226,13 @@ async def _read_destination(endpoints: Endpoints, index: RecordIndex) -> None:
 class _Mover:
     """Moves records of one source, counts them, and learns what the destination cannot hold."""
 
-    def __init__(self, endpoints: Endpoints, index: RecordIndex, pace: Pace) -> None:
+    def __init__(
+        self, endpoints: Endpoints, index: RecordIndex, pace: Pace, limit: int | None
+    ) -> None:
         self.pace = pace
+        self.limited = False
+        """Whether the limit was reached, so that records were left for a further run."""
+        self._limit = limit
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
         self._endpoints = endpoints
@@ -261,15 +275,32 @@ class _Mover:
         envelopes = await asyncio.to_thread(living, records, unpack_clean)
         looked = await asyncio.to_thread(lambda: [(one, self._find(one)) for one in envelopes])
         self.pace.add(len(records) - len(looked))  # the others have expired
-        try:
-            async with asyncio.TaskGroup() as group:
-                for envelope, found in looked:
-                    group.create_task(one(envelope, found))
-        except ExceptionGroup as stopped:
-            error: Exception = stopped
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            raise error from stopped
+        while looked and not self.limited:
+            part, looked = self._within_limit(looked)
+            self.limited = bool(looked) and not part
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for envelope, found in part:
+                        group.create_task(one(envelope, found))
+            except ExceptionGroup as stopped:
+                error: Exception = stopped
+                while isinstance(error, ExceptionGroup):
+                    error = error.exceptions[0]
+                raise error from stopped
+
+    def _within_limit(
+        self, looked: list[tuple[Envelope, _Found]]
+    ) -> tuple[list[tuple[Envelope, _Found]], list[tuple[Envelope, _Found]]]:
+        """Return the first records, as many as may still be written, and the others."""
+        if self._limit is None:
+            return looked, []
+        left = self._limit - self.counts["written"] - self.counts["replaced"]
+        for place, (envelope, (copy, base)) in enumerate(looked):
+            if not _is_there(envelope, copy, base):
+                if left == 0:
+                    return looked[:place], looked[place:]
+                left -= 1
+        return looked, []
 
     def _count(self, envelope: Envelope) -> None:
         self.counts["redacted"] += bool(envelope.redacted)
@@ -320,7 +351,7 @@ class _Mover:
             if copy is None:
                 return "written"
             base = copy.state
-        if copy.prints == envelope.prints or base is None:
+        if base is None or _is_there(envelope, copy, base):
             return "unchanged"
         self._refuse_edited(envelope, copy, base)
         await self._settle(envelope, await self._replace(envelope, copy))
@@ -422,3 +453,8 @@ class _Mover:
     def _packed(self, envelope: Envelope) -> WriteRequest:
         endpoints, lost = self._endpoints, self._lost_of(envelope)
         return pack(envelope, endpoints.source.key, endpoints.destination.key, lost, self._added)
+
+
+def _is_there(envelope: Envelope, copy: DestinationRecord | None, base: str | None) -> bool:
+    """Whether a record is in the destination already, unchanged, or by nobody's migration."""
+    return copy is not None and (copy.prints == envelope.prints or base is None)

@@ -133,7 +133,7 @@ class _Survey:
         """Return where the destination stores a record, or why it has no place for it."""
         destination = self._endpoints.destination
         try:
-            return self._provider.home_of(destination.config, record.scope), None
+            return self._provider.home_of_copy(destination.config, record), None
         except Invalid as error:
             return None, str(error)
 

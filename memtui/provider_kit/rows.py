@@ -7,7 +7,7 @@ it is stored with, and in PostgreSQL each is the text that its type reads and wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -76,9 +76,12 @@ def _spelled(statement: _WholeInsert, compiler: Any, **options: Any) -> str:
 class RowTable:
     """A table and its columns, without those that the database computes. Blocking."""
 
-    def __init__(self, name: str, columns: Mapping[str, str], *, in_postgres: bool) -> None:
+    def __init__(
+        self, name: str, columns: Mapping[str, str], left_out: frozenset[str], *, in_postgres: bool
+    ) -> None:
         schema, _, own = name.rpartition(".") if in_postgres else ("", "", name)
         self._types = dict(columns)
+        self._left_out = left_out
         self._in_postgres = in_postgres
         self._table = table(
             _quoted(own), *(column(_quoted(one), NullType()) for one in columns),
@@ -88,8 +91,10 @@ class RowTable:
         """By name."""
 
     @classmethod
-    def find(cls, connection: Connection, name: str) -> RowTable | None:
-        """Return a table of the database; None: there is none of this name."""
+    def find(
+        cls, connection: Connection, name: str, leaves_out: Collection[str] = ()
+    ) -> RowTable | None:
+        """Return a table of the database, without some columns; None: none has this name."""
         in_postgres = is_postgres(connection)
         spelled = name
         if in_postgres:
@@ -97,7 +102,9 @@ class RowTable:
         wanted = _POSTGRES_COLUMNS if in_postgres else _SQLITE_COLUMNS
         found = connection.execute(wanted, {"name": spelled})
         columns = {str(one): str(kind) for one, kind in found}
-        return cls(name, columns, in_postgres=in_postgres) if columns else None
+        left_out = frozenset(columns).intersection(leaves_out)
+        read = {one: kind for one, kind in columns.items() if one not in left_out}
+        return cls(name, read, left_out, in_postgres=in_postgres) if columns else None
 
     @property
     def columns(self) -> frozenset[str]:
@@ -121,6 +128,17 @@ class RowTable:
         """Yield every row."""
         for values in connection.execute(self._select()):
             yield dict(zip(self._types, values, strict=True))
+
+    def count_set(self, connection: Connection, name: str) -> int:
+        """Return how many rows have a value in a column, which may be one that is left out.
+
+        0: there is no such column.
+        """
+        if name not in self._left_out | self.columns:
+            return 0
+        own = column(_quoted(name), NullType())
+        counted = select(func.count(own)).select_from(self._table)
+        return connection.execute(counted).scalar_one()
 
     def of_key(self, connection: Connection, key: Row) -> list[Row]:
         """Return the rows of a key, locked until the end of a transaction that writes."""

@@ -7,7 +7,7 @@ record changes the row. The records are kept in memory, and those whose rows cha
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
@@ -118,6 +118,8 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
     """The columns that identify a row."""
     needs: ClassVar[frozenset[str]]
     """The other columns without which the table is not the program's."""
+    leaves_out: ClassVar[frozenset[str]] = frozenset()
+    """Columns that are not read: large ones that are derived from the others."""
     beside: ClassVar[str | None] = None
     """A table with what the program derived from the text of a row, by the same keys. Its rows go
     with the row, or where its text changes; not every database has it."""
@@ -147,13 +149,18 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             ValueError, TypeError: the row is not as the program writes it.
         """
 
-    @abstractmethod
     def new_row(self, request: WriteRequest, record_id: str | None, now: datetime) -> Row:
         """Return the row of a new record. Raises `Invalid` for what the table cannot store."""
+        del request, record_id, now
+        raise self._only_read()
 
-    @abstractmethod
     def corrected(self, row: Row, request: CorrectRequest, now: datetime) -> Row:
         """Return the columns that a correction changes, with their new values."""
+        del row, request, now
+        raise self._only_read()
+
+    def _only_read(self) -> Unsupported:
+        return Unsupported(f"memtui only reads the table {self._name}; change it in its program.")
 
     def id_of(self, row: Row) -> str:
         """Return a row's record id, by default its one key."""
@@ -167,6 +174,14 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """Return a sentence on rows for which the table beside has no row; empty: it is no loss."""
         del lacking
         return ""
+
+    def stamp_of(self, connection: Connection, table: RowTable) -> object:
+        """Return a value that changes whenever the records do, by default with the table."""
+        return table.stamp(connection)
+
+    def rows_of(self, connection: Connection, table: RowTable) -> Iterable[Row]:
+        """Return the rows that are records, by default every one."""
+        return table.every(connection)
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
@@ -186,10 +201,11 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """
         config: Any = cls.config_model.of(context)
         url = config.find_url(context)
+        read_only = context.read_only or not cls.capabilities.writable
         engine = (
-            open_postgres(url, read_only=context.read_only)
+            open_postgres(url, read_only=read_only)
             if url
-            else open_sqlite(config.path, read_only=context.read_only)
+            else open_sqlite(config.path, read_only=read_only)
         )
         adapter = cls(context, config, DatabasePool(engine))
         try:
@@ -210,7 +226,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
 
     def _tables(self, connection: Connection) -> tuple[RowTable, RowTable | None]:
         """Return the table and, if it is there, the one beside it."""
-        found = RowTable.find(connection, self._name)
+        found = RowTable.find(connection, self._name, self.leaves_out)
         if found is None:
             raise Invalid(
                 f"The database has no table {self._name}; check what the binding "
@@ -312,11 +328,11 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             return self._records
         with self._database.read() as connection:
             table, _ = self._tables(connection)
-            stamp = table.stamp(connection)
+            stamp = self.stamp_of(connection, table)
             if stamp == self._stamp:
                 return self._records
             # All at once, since a program that writes waits for the end of a read of its file.
-            rows = list(table.every(connection))
+            rows = list(self.rows_of(connection, table))
         records: dict[str, Record] = {}
         for row in rows:
             record_id = self.id_of(row)
@@ -357,6 +373,8 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Connection, RowTable, RowTable | None]]:
+        if not type(self).capabilities.writable:
+            raise self._only_read()
         require_writable(self.context, f"The memories of {self.key}")
         if self._is_still:
             raise Unsupported("A copy of the records is not changed.")

@@ -465,7 +465,7 @@ async def test_notes_without_a_text_and_with_broken_frontmatter(
     await service.bindings.update(caller, "second", config={"path": str(notes)})
     ends = await ends_of(service, caller, "second", "default")
     [refused] = (await plan(ends, Settings())).refusals
-    assert (refused.record_id, "Fix its file first" in refused.reason) == ("broken.md", True)
+    assert (refused.record_id, "Fix that first" in refused.reason) == ("broken.md", True)
     done = await apply(ends, paths.data)
     assert (done.written, done.failed) == (2, 1)
     assert [(one.what, one.source_id) for one in (await verify(ends, paths.data)).mismatches] == [

@@ -103,6 +103,19 @@ class PluginAdapter(Adapter):
         return NamespaceMap(templates, scope.company_id).target(scope)
 
     @classmethod
+    def home_of_copy(cls, config: Json, record: Record) -> str | None:
+        """Return the namespace that the record's id names, if it is the company's, else `home_of`.
+
+        Raises:
+            Invalid: the binding does not name that namespace.
+        """
+        own = cls.home_of(config, record.scope)
+        named = split(record.handle.provider_record_id)
+        if own is None or named is None or not Plugin.is_company_wide(record.scope):
+            return own
+        return changing.company_namespace(named[0], {own, *config.get("namespaces", ())})
+
+    @classmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open a plugin, up or down. Raises `Invalid` for a bad config."""
         config = read_config(PluginConfig, context)

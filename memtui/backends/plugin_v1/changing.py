@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Container, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -121,12 +121,28 @@ def _place(
     """Return the place of a new record, and the caller's id if it is not the plugin's id."""
     given = request.record_id
     named = split(given) if given else None
+    if named is not None and Plugin.is_company_wide(request.scope):
+        company_namespace(named[0], readable)
     if named is not None and named[0] in readable:
         return named, None
     namespace = plugin.namespaces.target(request.scope)
     if not given:
         return (namespace, str(uuid.uuid4())), None
     return (namespace, wire_id(namespace, given)), None if named else given
+
+
+def company_namespace(name: str, known: Container[str]) -> str:
+    """Return the namespace that the id of a company's record names.
+
+    Raises:
+        Invalid: it is not one that the binding reads, so the record would get lost in another.
+    """
+    if name not in known:
+        raise Invalid(
+            f"The record belongs to {name}, which the binding does not name; add it to its "
+            "namespaces."
+        )
+    return name
 
 
 async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, found: Lookup) -> None:

@@ -55,7 +55,15 @@ async def migrate_plan(
 
 
 async def migrate_apply(
-    session: Session, source: _Source, destination: _Destination, scope: OwnerOptions
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    scope: OwnerOptions,
+    *,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Write this many records at most; run it again to go on."),
+    ] = None,
 ) -> int:
     """Copy a binding's records into another.
 
@@ -68,7 +76,12 @@ async def migrate_apply(
     endpoints = await _opened(session, source, destination, scope)
     try:
         with ticker() as show:
-            done = await apply(endpoints, session.paths.data, lambda now: show(progress_words(now)))
+            done = await apply(
+                endpoints,
+                session.paths.data,
+                lambda now: show(progress_words(now)),
+                limit=limit,
+            )
     except CancelledError:
         session.out.say("Stopped; run the same command to continue.")
         raise
@@ -204,7 +217,9 @@ def _lost(losses: Sequence[Loss]) -> Iterator[Line]:
 def _applied(done: Applied) -> Iterator[Line]:
     words = ("written", "replaced", "unchanged", "failed", "redacted")
     yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
-    if not done.complete:
+    if done.limited:
+        yield "stopped at the limit; run the same command to go on"
+    elif not done.complete:
         yield f"the source holds at least {done.seen:,}: what it did not list was not moved"
     yield from _not_read(done.problems)
     yield from _lost(done.losses)

@@ -84,3 +84,56 @@ def langgraph(where: str, **settings: Any) -> Iterator[Any]:
     with kind.from_conn_string(where, **settings) as store:
         store.setup()
         yield store
+
+
+ROOT, TEAM, WORKER, OTHER = (f"00000000-0000-4000-8000-00000000000{n}" for n in range(4))
+"""Workspaces of EnterOS: a root, one below it, one below that, and another root."""
+
+
+def memory_id(number: int) -> str:
+    return f"00000000-0000-4000-9000-{number:012}"
+
+
+@contextmanager
+def enteros(url: str, *, old: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """Yield a connection to EnterOS's two tables with four workspaces; `old`: as they began."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not old:
+            connection.execute("CREATE EXTENSION vector")
+        connection.execute(
+            "CREATE TABLE workspaces (id uuid PRIMARY KEY, name text NOT NULL, parent_id uuid)"
+        )
+        later = "" if old else (
+            ", namespace varchar(50) NOT NULL DEFAULT 'general', embedding vector(1536)"
+        )  # fmt: skip
+        connection.execute(
+            "CREATE TABLE agent_memories (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), "
+            "workspace_id uuid NOT NULL, content text NOT NULL, "
+            "scope varchar(10) NOT NULL CHECK (scope IN ('LOCAL', 'TEAM', 'GLOBAL')), "
+            f"created_at timestamptz DEFAULT now(), updated_at timestamptz DEFAULT now(){later}, "
+            "content_tsv tsvector GENERATED ALWAYS AS (to_tsvector('english', content)) STORED)"
+        )
+        tree = ((ROOT, None), (TEAM, ROOT), (WORKER, TEAM), (OTHER, None))
+        for name, parent in tree:
+            put_workspace(connection, name, parent)
+        yield connection
+
+
+def put_workspace(connection: psycopg.Connection[Any], name: str, parent: str | None) -> None:
+    connection.execute(
+        "INSERT INTO workspaces VALUES (%s, 'w', %s) "
+        "ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id",
+        (name, parent),
+    )
+
+
+def put_memory(
+    connection: psycopg.Connection[Any], number: int, workspace: str, scope: str, text: str = ""
+) -> None:
+    """Add a memory, created on a day of 2024 that its number names."""
+    made = datetime(2024, 1, 1 + number % 28, 12, tzinfo=UTC)
+    connection.execute(
+        "INSERT INTO agent_memories (id, workspace_id, content, scope, created_at, updated_at) "
+        "VALUES (%s, %s, %s, %s, %s, %s)",
+        (memory_id(number), workspace, text or f"Memory {number}", scope, made, made),
+    )

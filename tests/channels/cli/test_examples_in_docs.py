@@ -25,7 +25,9 @@ import httpx
 import pytest
 
 from memtui.importing.translating import FIELDS
+from tests.backends.tables.kit import enteros, put_memory, put_workspace, stored
 from tests.channels.cli.conftest import Run
+from tests.channels.http.plugin_server import VAULT, plugin_over
 from tests.demos import Built
 from tests.processes import Forked
 from tools.reference import walk
@@ -134,6 +136,10 @@ class Shell:
         monkeypatch.setenv("MEMTUI_HOME", str(home))
         monkeypatch.setenv("PATH", Path(sys.executable).parent.as_posix(), prepend=os.pathsep)
 
+    def stands_for(self, told: str, real: str) -> None:
+        """Let an address that the page shows mean a real one."""
+        self._served[told] = real
+
     def stop(self) -> None:
         """End the servers that the page started."""
         for server in self._servers:
@@ -178,7 +184,7 @@ class Shell:
             note = self.here("note", f"Written at {time.time_ns()}.", *scope, "--json")
             line = line.replace("RECORD_ID", note.document["handles"][0]["provider_record_id"])
         line = line.replace("$TOKEN", self._token).replace("SEQ:DIGEST", self._noted)
-        return line.replace("COMPANY", "acme")
+        return os.path.expandvars(line).replace("COMPANY", "acme")
 
     def _serve(self, words: list[str], shown: str) -> None:
         """Start a server on a free port; the page's later lines speak to it."""
@@ -227,8 +233,8 @@ EMPTY = {"http.md", "impact.md", "mcp.md", "purge.md", "scaling-out.md", "sync.m
 """Pages whose examples begin in an empty home; those of the others begin in the demo."""
 
 
-FOLLOWED = {"review.md"}
-"""Pages that `test_review` follows, for ids that stand in what their commands print."""
+FOLLOWED = {"enteros.md", "review.md"}
+"""Pages that tests of their own follow, for servers that they need or ids that they print."""
 
 
 @pytest.mark.parametrize("page", sorted(set(pages_with("console", "sh")) - FOLLOWED))
@@ -320,6 +326,36 @@ PREPARED: Mapping[str, Callable[[Shell, Path], None]] = {
     "providers.md": _providers,
 }
 """What a page takes to be there."""
+
+
+def test_the_page_about_enteros_moves_its_memories(
+    shell: Shell, postgres_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    above, below = (
+        "5a2f8c1e-7d3b-4e6a-9f10-2b4c6d8e0f12",
+        "8e1d4b7a-2c5f-4a90-b3e6-7f9a1c3d5e70",
+    )
+    with enteros(postgres_url) as connection:
+        connection.execute("DELETE FROM workspaces")
+        put_workspace(connection, above, None)
+        put_workspace(connection, below, above)
+        for number, scope in enumerate(("LOCAL", "TEAM", "GLOBAL")):
+            put_memory(connection, number, below, scope)
+    before = stored(postgres_url, "agent_memories")
+    with plugin_over(tmp_path_factory.mktemp("plugin"), *VAULT) as url:
+        shell.stands_for("postgresql://enteros:password@db.example.com/enteros", postgres_url)
+        shell.stands_for("http://plugin.example.com:9100", url)
+        for example in of("enteros.md", "console"):
+            for line, shown in example.commands:
+                shell.type(line, shown)
+        page = shell.here("browse", "--binding", "new", "--json").document
+        ids = sorted(one["handle"]["provider_record_id"] for one in page["records"])
+        assert [one.partition("/")[0] for one in ids] == [
+            f"org:{above}",
+            f"team:{above}",
+            f"workspace:{below}",
+        ]
+    assert stored(postgres_url, "agent_memories") == before
 
 
 def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_path: Path) -> None:
