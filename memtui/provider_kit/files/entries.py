@@ -7,6 +7,7 @@ lies between the entries is kept byte for byte, so an undo leaves the same file.
 from __future__ import annotations
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -55,6 +56,7 @@ from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecor
 from memtui.scratch import Scratch
 
 _LOCK_SECONDS = 10.0
+_LINE_END = re.compile(r"[ \t]*\r?\n")
 _MARK = "\ufeff"
 """A byte order mark, which some editors write before a text."""
 
@@ -114,7 +116,10 @@ class _Around(Model):
 class _Content:
     """A file's content, taken apart: `str` puts it together again."""
 
-    def __init__(self, content: str, entries: Sequence[FileEntry], name: str) -> None:
+    def __init__(
+        self, content: str, entries: Sequence[FileEntry], name: str, *, on_lines: bool = False
+    ) -> None:
+        self._on_lines = on_lines
         self.head = content[: entries[0].start] if entries else content
         self.line_end = "\r\n" if "\r\n" in content else "\n"
         ends = [*(one.start for one in entries[1:]), len(content)]
@@ -163,7 +168,7 @@ class _Content:
         is_last = place == len(self.parts) - 1
         return _Around(
             before=self.parts[place - 1].gap if place else None,
-            after=None if is_last else self.parts[place].gap,
+            after=None if is_last and not self._on_lines else self.parts[place].gap,
             head=None if place else self.head,
         )
 
@@ -172,6 +177,9 @@ class _Content:
 
         `between`: what separates it from its neighbours, where it did not have any.
         """
+        if self._on_lines:
+            self._put_back(place, part, around)
+            return
         part.gap = between if around.after is None else around.after
         if place < len(self.parts):
             self.parts.insert(place, part)
@@ -187,13 +195,72 @@ class _Content:
 
     def remove(self, place: int) -> None:
         """Take an entry out, and what separates it from the next one, or else the one before."""
-        gone = self.parts.pop(place)
+        before, gone = self._gap(place), self.parts.pop(place)
+        if self._on_lines:
+            line_end = _line_end(gone.gap)
+            stays = before if line_end else _without_line_end(before)
+            self._set_gap(place, stays + gone.gap[len(line_end) :])
+            return
         if place < len(self.parts):
             return
         if self.parts:
             self.parts[-1].gap = gone.gap
         else:
             self.head += gone.gap
+
+    def add(self, at: int, part: _Part) -> None:
+        """Add an entry, on a line of its own, before a line that begins at `at` between entries."""
+        place, offset = 0, len(self.head)
+        while place < len(self.parts) and offset < at:
+            offset += len(self.parts[place].written) + len(self.parts[place].gap)
+            place += 1
+        gap = self._gap(place)
+        before = gap[: len(gap) - max(0, offset - at)]
+        said = before.rstrip()
+        if not said and not place:
+            before, part.gap = "", gap and self.line_end + gap
+        elif line_end := _line_end(before[len(said) :]):
+            before = said + line_end
+            part.gap = self.line_end + gap[len(before) :]
+        else:
+            before, part.gap = before + self.line_end, ""
+        self._set_gap(place, before)
+        self.parts.insert(place, part)
+
+    def _put_back(self, place: int, part: _Part, around: _Around) -> None:
+        """Put an entry on a line of its own, after what was before it where that is still there."""
+        place = min(place, len(self.parts))
+        gap, line_end = self._gap(place), _line_end(around.after or "")
+        before = (around.before if place else around.head) or ""
+        there = before if gap.startswith(before) else _without_line_end(before)
+        if not gap.startswith(there):
+            there = gap if place == 0 else _line_end(gap)
+            before = there if not there or there.endswith("\n") else there + self.line_end
+        after = gap[len(there) :]
+        goes_on = place < len(self.parts) or after.strip()
+        self._set_gap(place, before)
+        part.gap = (line_end or (self.line_end if goes_on else "")) + after
+        self.parts.insert(place, part)
+
+    def _gap(self, place: int) -> str:
+        """Return what is before an entry, or before the end."""
+        return self.parts[place - 1].gap if place else self.head
+
+    def _set_gap(self, place: int, gap: str) -> None:
+        if place:
+            self.parts[place - 1].gap = gap
+        else:
+            self.head = gap
+
+
+def _line_end(text: str) -> str:
+    """Return the blanks and the line end with which a text begins; empty: it has none there."""
+    found = _LINE_END.match(text)
+    return found[0] if found else ""
+
+
+def _without_line_end(text: str) -> str:
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def record_id(name: str, text: str) -> str:
@@ -210,6 +277,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     separator: ClassVar[str]
     """What the other program writes between two entries."""
+    on_lines: ClassVar[bool] = False
+    """Entries stand on lines of their own, and what is between them, such as headings, stays."""
     settle_seconds: float = 0.0
     """How long a change is watched, and repeated where another program overwrites it."""
     capabilities = Capabilities(
@@ -240,6 +309,17 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Return a text as it stands after `before` in an entry that has more than its text."""
         return text
 
+    def rewritten(self, written: str, text: str) -> str:  # noqa: ARG002
+        """Return an entry with another text; `written`: as it was. Raises as `as_written`."""
+        return self.as_written(text)
+
+    def place_of_new(self, content: str) -> int | None:  # noqa: ARG002
+        """Return the line, by its place, before which a new entry is added; None: after the last.
+
+        For entries on lines of their own.
+        """
+        return None
+
     def file_for(self, request: WriteRequest) -> EntriesFile:
         """Return the file of a write: the one of its kind, or else the first."""
         files = self.entry_files()
@@ -259,6 +339,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the files."""
+        reader.look(self.config.path)  # a folder, to notice new files
         for file in self.entry_files():
             if reader.look(file.path) is None:
                 continue
@@ -322,11 +403,14 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def _with_added(self, content: _Content, part: _Part) -> None:
         if content.count(part.own_id):
             return
+        written = part.written.replace("\n", content.line_end)
+        added = replace(part, written=written)
+        if (at := self.place_of_new(str(content))) is not None:
+            content.add(at, added)
+            return
         head = None if content.parts else self.before_first(content.head)
         if head is not None and not content.head.startswith(head):
             content.head = head
-        written = part.written.replace("\n", content.line_end)
-        added = replace(part, written=written)
         content.insert(len(content.parts), added, _Around(head=head), self.separator)
 
     @blocking
@@ -365,7 +449,10 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         part = None if place is None else content.parts[place]
         if part is not None and part.text == before:
             lead, tail = part.around
-            new = lead + self.within(text, lead) + tail if lead or tail else self.as_written(text)
+            if lead or tail:
+                new = lead + self.within(text, lead) + tail
+            else:
+                new = self.rewritten(part.written, text)
             part.written, part.text, part.own_id = new.replace("\n", content.line_end), text, None
         elif text not in content.texts:
             raise Conflict("Another program changed the entry at this moment; read it again.")
@@ -474,7 +561,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             raise _not_text(file.path) from error
         text = content.removeprefix(_MARK)
         found = [one for one in self.entries_in(file, text) if isinstance(one, FileEntry)]
-        apart = _Content(text, found, self.name_of(file))
+        apart = _Content(text, found, self.name_of(file), on_lines=self.on_lines)
         apart.head = content[: len(content) - len(text)] + apart.head
         return apart
 

@@ -310,6 +310,7 @@ def _providers(shell: Shell, person: Path) -> None:
         "src/web",
         ".claude/projects/-home-ann-app/memory",
         ".codex/memories",
+        ".gemini/tmp/web/memory",
         ".hermes/memories",
     ):
         (person / folder).mkdir(parents=True)
