@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -377,17 +378,14 @@ async def _import(act: Act) -> None:
         work.close()
 
 
+_BESIDE = ("facts", "claude-memory", "mcp-memory", "hermes", "hermes-facts", "langgraph", "agno")
+"""Providers of which a binding is made beside the vault."""
+_PROVIDERS = ("vault", "vault facts", *_BESIDE)
+
+
 def _recoveries() -> Iterator[Mutation]:
     """Yield starts of a home in which a mutation was killed."""
-    for provider in (
-        "vault",
-        "vault facts",
-        "facts",
-        "claude-memory",
-        "mcp-memory",
-        "hermes",
-        "langgraph",
-    ):
+    for provider in _PROVIDERS:
         for name, prepare, broken in (
             ("correct", _filled(1), _correct), ("forget many", _filled(_MANY), _forget),
             ("undo many", _then(_filled(_MANY), _forget), _undo),
@@ -410,15 +408,7 @@ async def _first_start(act: Act) -> None:
 
 
 def mutations() -> Iterator[Mutation]:
-    for provider in (
-        "vault",
-        "vault facts",
-        "facts",
-        "claude-memory",
-        "mcp-memory",
-        "hermes",
-        "langgraph",
-    ):
+    for provider in _PROVIDERS:
         for name, count, work in (
             ("note", 0, _note), ("correct", 1, _correct), ("forget", 1, _forget),
             ("forget many", _MANY, _forget),
@@ -487,6 +477,43 @@ async def settle(service: MemoryService) -> None:
                 await service.check_outcome(ANA, one.operation_id)
 
 
+def _make_facts(file: Path) -> None:
+    """Make the tables of Hermes's facts with a fact, as its own store makes them."""
+    with closing(sqlite3.connect(file)) as lite:
+        lite.executescript(_HERMES_TABLES)
+
+
+_HERMES_TABLES = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE facts (
+  fact_id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT NOT NULL UNIQUE, category TEXT
+  DEFAULT 'general', tags TEXT DEFAULT '', trust_score REAL DEFAULT 0.5, retrieval_count INTEGER
+  DEFAULT 0, helpful_count INTEGER DEFAULT 0, created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+  updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, hrr_vector BLOB
+);
+CREATE TABLE entities (
+  entity_id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, entity_type TEXT DEFAULT
+  'unknown', aliases TEXT DEFAULT '', created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE fact_entities (fact_id INTEGER, entity_id INTEGER, PRIMARY KEY (fact_id, entity_id));
+CREATE TABLE memory_banks (
+  bank_id INTEGER PRIMARY KEY AUTOINCREMENT, bank_name TEXT NOT NULL UNIQUE, vector BLOB NOT NULL,
+  dim INTEGER NOT NULL, fact_count INTEGER DEFAULT 0, updated_at TIMESTAMP
+);
+INSERT INTO facts (content, category) VALUES ('Kept.', 'project');
+"""
+
+
+def _make_agno(file: Path) -> None:
+    """Make Agno's table of memories with a memory."""
+    from agno.db.schemas.memory import UserMemory
+    from agno.db.sqlite import SqliteDb
+
+    database = SqliteDb(db_file=str(file))
+    database.upsert_user_memory(UserMemory(memory="Kept.", memory_id="kept"))
+    database.db_engine.dispose()
+
+
 def _make_store(file: Path) -> None:
     """Make a store of LangGraph with a memory."""
     from langgraph.store.sqlite import SqliteStore
@@ -496,6 +523,14 @@ def _make_store(file: Path) -> None:
         store.put(("shared",), "kept", {"text": "Kept."})
 
 
+_TABLES: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
+    "hermes-facts": (_make_facts, {"project_id": "web"}),
+    "langgraph": (_make_store, {"namespaces": {"project": "{project_id}.notes"}}),
+    "agno": (_make_agno, {}),
+}
+"""What makes the tables of a program, and the settings with which its provider opens them."""
+
+
 async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     """Make the home, and the binding of a mutation's provider; returns its key."""
     place.out.mkdir(parents=True)
@@ -503,7 +538,7 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     service = await place.open()
     known: Known = {}
     provider, key = mutation.provider, "default"
-    if provider in {"facts", "claude-memory", "mcp-memory", "hermes", "langgraph"}:
+    if provider in _BESIDE:
         config: dict[str, Any] = {}
         key = "other"
         if provider == "claude-memory":
@@ -517,11 +552,12 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
             folder.mkdir()
             (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
             config = {"path": str(folder)}
-        elif provider == "langgraph":
+        elif provider in _TABLES:
             (place.root / "store").mkdir()
             file = place.root / "store" / "store.db"
-            _make_store(file)
-            config = {"path": str(file), "namespaces": {"project": "{project_id}.notes"}}
+            make, own = _TABLES[provider]
+            make(file)
+            config = {"path": str(file), **own}
         elif provider == "mcp-memory":
             (place.root / "graph").mkdir()
             file = place.root / "graph" / "memory.jsonl"

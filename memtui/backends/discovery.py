@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,7 @@ from memtui.backends.instructions import (
     USER_FILES,
     USER_RULES,
 )
-from memtui.contract import Json, Model
+from memtui.contract import Json, MemtuiError, Model
 from memtui.provider_kit.files.reading import (
     FileRefused,
     digest,
@@ -277,6 +277,18 @@ def _first_line(path: Path) -> str:
         return ""
 
 
+def _count_of_facts(path: Path) -> int | None:
+    """Return how many facts are in Hermes's database; None: it cannot be read."""
+    from memtui.provider_kit.databases import DatabasePool, open_sqlite
+
+    try:
+        database = DatabasePool(open_sqlite(path, read_only=True))
+        with closing(database), database.read() as connection:
+            return int(connection.exec_driver_sql("SELECT count(*) FROM facts").scalar_one())
+    except MemtuiError:
+        return None
+
+
 def _found(
     provider: str, path: Path, key: str, title: str, why: str, *,
     problems: tuple[str, ...] = (), records: int | None = None, **config: str,
@@ -439,6 +451,13 @@ class _Search:
                 files = (path / hermes.MEMORY, path / hermes.USER)
                 count = _count_entries(files, hermes.entries_of)
                 yield _found("hermes", path, name, title, why, records=count)
+            facts = folder / hermes.FACTS
+            title = "Hermes's facts" if folder == home else f"Facts of Hermes's {name}"
+            if not self._is_anothers(facts) and is_file(facts):
+                if (found := _count_of_facts(facts)) is None:
+                    yield _named("hermes-facts", facts, title, why, "It cannot be read.")
+                else:
+                    yield _found("hermes-facts", facts, name, title, why, records=found)
 
     def _gemini(self) -> Iterator[DiscoveredMemory]:
         """Yield the global memory of Gemini CLI, and those of its projects."""

@@ -19,6 +19,8 @@ from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry
 
 MEMORY, USER = "MEMORY.md", "USER.md"
+FACTS = "memory_store.db"
+"""The file in Hermes's home of which `hermes-facts` shows the facts."""
 _BETWEEN = re.compile(r"\r?\n§\r?\n")
 
 

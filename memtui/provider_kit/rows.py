@@ -147,12 +147,21 @@ class RowTable:
             chosen = chosen.with_for_update()
         return [dict(zip(self._types, one, strict=True)) for one in connection.execute(chosen)]
 
-    def insert(self, connection: Connection, row: Row) -> None:
-        """Add a row. Raises `Invalid` where the table has no longer one of its columns."""
+    def insert(self, connection: Connection, row: Row, keys: Sequence[str] = ()) -> Row:
+        """Add a row; return columns of it, such as a key that the database gave.
+
+        Raises:
+            Invalid: the table has no longer one of the row's columns.
+        """
         if gone := sorted(row.keys() - self._types.keys()):
             raise Invalid(f"The table {self._table.name} has no column {gone[0]} any more.")
         values = {name: self._value(name, value) for name, value in row.items()}
-        connection.execute(_WholeInsert(self._table).values(values))
+        statement: Any = _WholeInsert(self._table).values(values)
+        if all(name in row for name in keys):
+            connection.execute(statement)
+            return {name: row[name] for name in keys}
+        added = connection.execute(statement.returning(*(self._column[one] for one in keys)))
+        return dict(zip(keys, added.one(), strict=True))
 
     def update(self, connection: Connection, key: Row, changes: Row) -> None:
         """Change columns of the row of a key. Raises `Conflict` where it is gone."""

@@ -79,6 +79,8 @@ from memtui.provider_kit.pages import page
 from memtui.provider_kit.rows import Row, RowTable, revision_of, row_from_json, row_to_json
 from memtui.provider_kit.search import TextIndex
 
+_NOTED = "noted"
+
 
 class TablesConfig(DatabaseConfig):
     """Settings that all providers of tables share."""
@@ -123,6 +125,11 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
     beside: ClassVar[str | None] = None
     """A table with what the program derived from the text of a row, by the same keys. Its rows go
     with the row, or where its text changes; not every database has it."""
+    once: ClassVar[str | None] = None
+    """The column of the text, if the table has each text once."""
+    counted: ClassVar[frozenset[str]] = frozenset()
+    """Columns in which the program counts what it reads: no change is refused because one of them
+    changed, and an undo does not set them back."""
 
     def __init__(self, context: BindingContext, config: ConfigT, database: DatabasePool) -> None:
         self.config, self.context = config, context
@@ -150,7 +157,11 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """
 
     def new_row(self, request: WriteRequest, record_id: str | None, now: datetime) -> Row:
-        """Return the row of a new record. Raises `Invalid` for what the table cannot store."""
+        """Return the row of a new record, without the keys that the database gives.
+
+        Raises:
+            Invalid: the table cannot store it.
+        """
         del request, record_id, now
         raise self._only_read()
 
@@ -169,6 +180,22 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
     def key_of(self, record_id: str) -> Row | None:
         """Return the keys of a record id; None: no row has such an id."""
         return {self.keys[0]: record_id}
+
+    def derive(self, connection: Connection, before: Row | None, after: Row | None) -> None:
+        """Do what the program does besides when a row is added, changed or removed."""
+
+    def noted(self, connection: Connection, rows: Sequence[Row | None]) -> Sequence[Json]:
+        """Return what `put_back` has to know of each row's surroundings; None: it is not there."""
+        del connection
+        return [{} for _ in rows]
+
+    def put_back(
+        self, connection: Connection, wanted: Sequence[Json], found: Sequence[Json]
+    ) -> None:
+        """Restore what is around rows that were restored.
+
+        `wanted` was noted when the rows were as they are again, `found` before they were restored.
+        """
 
     def told_of(self, lacking: int) -> str:
         """Return a sentence on rows for which the table beside has no row; empty: it is no loss."""
@@ -341,7 +368,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
                     f"Two rows of {self._name} have the id {record_id}; remove one of them."
                 )
             old = self._records.get(record_id)
-            is_same = old is not None and old.revision == revision_of(row)
+            is_same = old is not None and not self.counted and old.revision == revision_of(row)
             records[record_id] = old if old and is_same else self._record(row)
         self._drop_index()
         self._records, self._stamp = records, stamp
@@ -356,7 +383,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         own: Json = {
             "handle": self._handle(self.id_of(row)),
             "scope": self.scope_of(row),
-            "revision": revision_of(row),
+            "revision": revision_of({k: v for k, v in row.items() if k not in self.counted}),
         }
         why = "a text in it is not UTF-8"
         if not any(isinstance(value, Undecodable) for value in row.values()):
@@ -409,11 +436,15 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         record_id = request.record_id if self.capabilities.keeps_ids else None
         with self._changing() as (connection, table, beside):
             new = self.new_row(request, record_id, self.context.now())
-            handle = self._handle(self.id_of(new))
-            there = table.of_key(connection, self._key(new))
+            self._require_new(connection, table, new)
+            has_key = new.keys() >= {*self.keys}
+            there = table.of_key(connection, self._key(new)) if has_key else []
             if not there:
-                table.insert(connection, new)
-                before = Snapshot(handle=handle, record=None)
+                [noted] = self.noted(connection, [None])
+                new = {**new, **table.insert(connection, new, self.keys)}
+                self.derive(connection, None, new)
+                handle = self._handle(self.id_of(new))
+                before = Snapshot(handle=handle, record=None, state=_with({}, noted))
             elif request.mode is not WriteMode.UPSERT or not sees(
                 request.scope, self.scope_of(there[0])
             ):
@@ -422,11 +453,28 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
                     "own scope, or leave the id out."
                 )
             else:
-                before = self._taken(connection, beside, handle, there[0])
+                handle = self._handle(self.id_of(new))
+                [noted] = self.noted(connection, there)
+                before = self._taken(connection, beside, handle, there[0], noted)
                 self._replace(connection, table, there[0], new)
                 if beside is not None:
                     beside.delete(connection, self._key(new))
+                self.derive(connection, there[0], {**there[0], **new})
         return WriteReply(records=(handle,), before=(before,))
+
+    def _require_new(
+        self, connection: Connection, table: RowTable, changes: Row, record_id: str = ""
+    ) -> None:
+        """Raise `Conflict` if another row has the text of a change, where each stands once."""
+        if self.once is None or self.once not in changes:
+            return
+        for row in table.of_key(connection, {self.once: changes[self.once]}):
+            if self.id_of(row) != record_id:
+                raise Conflict(
+                    f"The text is stored already, as {self.id_of(row)}; {self._name} has each text "
+                    "once.",
+                    current=self._record(row),
+                )
 
     def _replace(self, connection: Connection, table: RowTable, before: Row, after: Row) -> None:
         """Change the columns of a row that differ, by value or by type."""
@@ -456,9 +504,11 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             self._require_readable(record)
             check_revision(record, request.revision, request.text)
             changes = self.corrected(row, request, self.context.now())
+            self._require_new(connection, table, changes, self.id_of(row))
             self._replace(connection, table, row, changes)
             if beside is not None and request.text not in {None, record.text}:
                 removed = beside.delete(connection, self._key(row))
+            self.derive(connection, row, {**row, **changes})
         return CorrectReply(handle=request.handle, usage=self._usage(removed))
 
     def _require_readable(self, record: Record) -> None:
@@ -484,6 +534,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
                     continue
                 check_revision(self._record(row), request.revisions.get(handle.provider_record_id))
                 self._remove(connection, table, beside, row)
+                self.derive(connection, row, None)
         return ForgetReply(missing=tuple(gone))
 
     def _remove(
@@ -500,23 +551,29 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """Return the whole rows, in order, expired ones included."""
         with self._lock, self._database.read() as connection:
             table, beside = self._tables(connection)
+            rows = [self._row(connection, table, one, scope) for one in handles]
             return [
-                self._taken(connection, beside, one, self._row(connection, table, one, scope))
-                for one in handles
+                self._taken(connection, beside, *one)
+                for one in zip(handles, rows, self.noted(connection, rows), strict=True)
             ]
 
     def _taken(
-        self, connection: Connection, beside: RowTable | None, handle: RecordHandle, row: Row | None
+        self,
+        connection: Connection,
+        beside: RowTable | None,
+        handle: RecordHandle,
+        row: Row | None,
+        noted: Json,
     ) -> Snapshot:
         if row is None:
-            return Snapshot(handle=handle, record=None)
+            return Snapshot(handle=handle, record=None, state=_with({}, noted))
         derived = beside.of_key(connection, self._key(row)) if beside else []
         state: Json = {
             "row": row_to_json(row),
             "beside": list(map(row_to_json, derived)),
             "postgres": self._database.is_shared,
         }
-        return Snapshot(handle=handle, record=self._record(row), state=state)
+        return Snapshot(handle=handle, record=self._record(row), state=_with(state, noted))
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
@@ -527,8 +584,9 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             Invalid: a snapshot is not of this provider and scope.
         """
         with self._changing() as (connection, table, beside):
-            for snapshot in snapshots:
-                now = self._row(connection, table, snapshot.handle, scope)
+            there = [self._row(connection, table, one.handle, scope) for one in snapshots]
+            found = self.noted(connection, there)
+            for snapshot, now in zip(snapshots, there, strict=True):
                 present = self._record(now) if now is not None else None
                 if snapshot.replaces is not None and present is not None:
                     check_revision(present, snapshot.replaces)
@@ -537,15 +595,19 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
                     if now is None:
                         table.insert(connection, wanted)
                     else:
-                        self._replace(connection, table, now, wanted)
+                        self._replace(
+                            connection, table, now,
+                            {name: one for name, one in wanted.items() if name not in self.counted},
+                        )  # fmt: skip
                     if beside is not None:
                         beside.delete(connection, self._key(wanted))
                         for one in derived:
                             beside.insert(connection, one)
                 elif now is not None:
                     self._remove(connection, table, beside, now)
-        there = tuple(snapshot.handle for snapshot in snapshots if snapshot.record is not None)
-        return WriteReply(records=there)
+            wanted_notes = [one.state.get(_NOTED, {}) for one in snapshots]
+            self.put_back(connection, wanted_notes, found)
+        return WriteReply(records=tuple(one.handle for one in snapshots if one.record is not None))
 
     def _rows_in(self, snapshot: Snapshot, scope: Scope) -> tuple[Row, list[Row]]:
         try:
@@ -558,3 +620,8 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         if not fits or not sees(scope, self.scope_of(row)):
             raise Invalid("The snapshot is of another scope or database; restore it there.")
         return row, derived
+
+
+def _with(state: Json, noted: Json) -> Json:
+    """Return the state of a snapshot with what is noted of the row's surroundings."""
+    return {**state, _NOTED: noted} if noted else state

@@ -74,8 +74,8 @@ def needs(*abilities: str) -> Callable[[Check], Check]:
     """Skip a check if the adapter under test lacks one of these abilities.
 
     They are names of capabilities, `exact` (the written text is stored, immediately), `read_only`,
-    and `durable`, `revisions`, `doubles` and `each_text_once`, which a subclass of `Kit` declares
-    for its provider.
+    and `durable`, `revisions`, `doubles`, `each_text_once` and `owners`, which a subclass of `Kit`
+    declares for its provider.
     """
     _NEEDED.update(abilities)
 
@@ -97,6 +97,8 @@ class Kit(ABC):
     """Whether a record has a revision, so that a change based on an old one is a conflict."""
     has_each_text_once = False
     """Whether a text that an owner's record has already is refused as a conflict."""
+    has_one_owner = False
+    """Whether all records are of the binding's owner, and a write of another is refused."""
     finds_neighbours = False
     """Whether a query always returns the nearest records, however far they are."""
 
@@ -130,6 +132,7 @@ class Kit(ABC):
             "revisions": cls.has_revisions,
             "doubles": not cls.has_each_text_once,
             "each_text_once": cls.has_each_text_once,
+            "owners": not cls.has_one_owner,
         }
         return others[ability] if ability in others else bool(getattr(can, ability))
 
@@ -473,7 +476,7 @@ class ReadChecks(Kit):
         found = await self.found(adapter, "qxzvkj", **as_agents)
         assert self.finds_neighbours or not found, "they find anything"
 
-    @needs("exact")
+    @needs("exact", "owners")
     async def test_projects_are_apart(self, adapter: Adapter) -> None:
         """A project's records are not seen from another project."""
         other = self.scope(project_id="gemini")
@@ -756,7 +759,7 @@ class ListChecks(Kit):
             ids = await self.listed(adapter, since=day(100))
             assert ids == [handle.provider_record_id], "since must be inclusive"
 
-    @needs("exact", "browse")
+    @needs("exact", "browse", "owners")
     async def test_filter_by_project(self, adapter: Adapter) -> None:
         """Browsing one project shows no other."""
         handle = await self.write(adapter, "In apollo.")

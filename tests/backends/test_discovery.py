@@ -14,12 +14,14 @@ from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.discovery import DiscoveredMemory, discover
 from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
+from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.backends.vault import VaultAdapter
 from memtui.contract import Adapter, BindingContext
+from tests.backends.hermes import hermes_facts
 
 READERS: dict[str, type[Adapter]] = {
     adapter.key: adapter
@@ -28,6 +30,7 @@ READERS: dict[str, type[Adapter]] = {
         CodexMemoryAdapter,
         GeminiAdapter,
         HermesAdapter,
+        HermesFactsAdapter,
         InstructionsAdapter,
         McpMemoryAdapter,
         MemsearchAdapter,
@@ -268,6 +271,8 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     write(home / ".gemini" / "tmp" / "web" / ".project_root", str(home / "code" / "site"))
     (home / ".gemini" / "tmp" / "new" / "memory" / ".inbox").mkdir(parents=True)
     (home / ".gemini" / "tmp" / "bin").mkdir(parents=True)
+    with hermes_facts(str(home / ".hermes" / "profiles" / "work" / "memory_store.db")):
+        pass
 
     findings = discover(home, project, {}, managed=home / "etc")
     assert usable(findings) == {
@@ -288,6 +293,7 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "gemini-gemini": home / ".gemini",
         "gemini-web": home / ".gemini" / "tmp" / "web" / "memory",
         "gemini-new": home / ".gemini" / "tmp" / "new" / "memory",
+        "hermes-facts-work": home / ".hermes" / "profiles" / "work" / "memory_store.db",
     }
     projects = {one.key: one.config["project_id"] for one in findings if "project_id" in one.config}
     assert projects == {
@@ -312,6 +318,7 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
 def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
     write(home / ".mem0" / "history.db")
     write(home / ".letta" / "sqlite.db")
+    write(home / ".hermes" / "memory_store.db", "no database")
     entries = {
         "m": {"url": "http://localhost:8765/mcp/openmemory/sse/ana"},
         "n": {"command": "uvx", "env": {"MEM0_API_KEY": "m0-secret"}},
@@ -324,6 +331,7 @@ def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
         ("mem0", "mem0 library"),
         ("mem0", "OpenMemory of the MCP server m"),
         ("letta", "Letta server"),
+        ("hermes-facts", "Hermes's facts"),
     }
     assert not usable(findings)
     assert "m0-secret" not in repr(findings)

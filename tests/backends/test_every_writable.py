@@ -17,6 +17,7 @@ from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.facts import FactsAdapter
 from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
+from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.hindsight import HindsightAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
@@ -46,6 +47,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit.matching import matcher
+from tests.backends.hermes import hermes_facts
 from tests.backends.hindsight.server import StandIn as Hindsight
 from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
@@ -138,6 +140,7 @@ Opened = Callable[[str], Awaitable[Place]]
 PROGRAMS: dict[type[Adapter], tuple[Any, Json]] = {
     LanggraphAdapter: (langgraph, {"namespaces": NAMESPACES}),
     AgnoAdapter: (agno, {}),
+    HermesFactsAdapter: (hermes_facts, {"project_id": "web"}),
 }
 """The programs that make the tables of providers, and the settings with which these open them."""
 _ALL = tuple(OWNERS)
@@ -155,6 +158,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "mem0": (Mem0Adapter, "note", _ALL),
     "langgraph": (LanggraphAdapter, "note", _ALL),
     "agno": (AgnoAdapter, "memory", _ALL),
+    "hermes-facts": (HermesFactsAdapter, "fact", ("web",)),
     "milvus": (MilvusAdapter, "note", _ALL),
     "milvus' facts": (MilvusAdapter, "fact", _ALL),
 }  # fmt: skip
@@ -259,6 +263,7 @@ KEPT: dict[str, set[str]] = {
     "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"}, "gemini": {"text", "topic", "tags"},
+    "hermes-facts": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
@@ -330,7 +335,7 @@ async def test_each_field_is_corrected_alone(place: Place, request: pytest.Fixtu
         assert told(await place.get(beside)) == told(before), "it is not put back as it was"
 
 
-@over()
+@over("hermes-facts")  # all its facts are of one owner
 async def test_each_of_several_owners_has_its_own(place: Place) -> None:
     handles = {
         (owner, nth): await place.write(f"{owner} says {nth} of badgers", owner)
@@ -412,7 +417,7 @@ FILTERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@over("agno")  # its times are whole seconds
+@over("agno", "hermes-facts")  # their times are whole seconds
 async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     given: list[tuple[str, dict[str, Any]]] = [
         ("web", {"tags": ("a",), "topic": "ops", "created_at": NOW}),
@@ -442,7 +447,10 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
     ]  # fmt: skip
 
 
-@over("claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "gemini", "agno")
+@over(
+    "claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "hermes-facts",
+    "gemini", "agno",
+)  # fmt: skip
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR
     it = await place.write("ends: soon", expires_at=ends)

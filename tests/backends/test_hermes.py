@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ import pytest
 from filelock import FileLock
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from platformdirs import user_cache_path
 
 from memtui.backends.hermes import HermesAdapter
 from memtui.contract import (
@@ -36,29 +31,13 @@ from memtui.contract import (
 from memtui.provider_kit.files.entries import _Content
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends.hermes import run_hermes
 
-VERSION = "0.19.0"
-CACHE = user_cache_path("memtui-tests") / f"hermes-agent-{VERSION}"
 SCOPE = Scope(company_id="local")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
 Hermes = Callable[[str], Any]
 """Runs lines on a loaded `MemoryStore` called `s`; returns what they leave in `out`."""
-
-
-@pytest.fixture(scope="session")
-def package() -> Path:
-    """The package without its dependencies, fetched once into the cache of the person who tests."""
-    CACHE.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{CACHE}.lock"):
-        if not (CACHE / "tools" / "memory_tool.py").exists():
-            install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
-            done = subprocess.run(
-                [*install, str(CACHE), f"hermes-agent=={VERSION}"], capture_output=True, check=False
-            )
-            if done.returncode:
-                pytest.skip(f"hermes-agent {VERSION} cannot be fetched here")
-    return CACHE
 
 
 @pytest.fixture
@@ -69,21 +48,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hermes(package: Path, folder: Path) -> Hermes:
-    def run(lines: str) -> Any:
-        script = (
-            "import json; from tools.memory_tool import MemoryStore\n"
-            f"s = MemoryStore(); s.load_from_disk(); out = None\n{lines}\nprint(json.dumps(out))"
-        )
-        ran = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True,
-            check=False,
-            cwd=package, env=os.environ | {"HERMES_HOME": str(folder.parent)},
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout.splitlines()[-1])
-
-    return run
+def hermes(folder: Path) -> Hermes:
+    start = "from tools.memory_tool import MemoryStore; s = MemoryStore(); s.load_from_disk()"
+    return lambda lines: run_hermes(folder.parent, f"{start}\n{lines}")
 
 
 def own(hermes: Hermes) -> tuple[list[str], list[str]]:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from memtui.backends.agno_memory import AgnoAdapter
+from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.contract import Adapter
 from memtui.provider_kit import read_only
 from memtui.testing import AdapterContract
+from tests.backends.hermes import hermes_facts
 from tests.backends.tables.kit import NAMESPACES, agno, drop_agno, langgraph
 
 
@@ -63,6 +65,20 @@ class TestAgnoPostgres(AdapterContract):
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         return await AgnoAdapter.open(self.context(tmp_path, url=self._url))
+
+
+class TestHermesFacts(AdapterContract):
+    capabilities = HermesFactsAdapter.capabilities
+    has_each_text_once = True
+    has_one_owner = True
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        path = tmp_path / "memory_store.db"
+        if not path.exists():
+            with hermes_facts(str(path)):
+                pass
+        context = self.context(tmp_path, path=str(path), project_id="apollo")
+        return await HermesFactsAdapter.open(context)
 
 
 class TestAgnoReadOnly(AdapterContract):
