@@ -491,6 +491,28 @@ async def test_a_late_search_is_ended_with_all_that_it_started(
     await until(lambda: not is_running(child))
 
 
+async def test_a_search_that_is_cancelled_again_as_it_ends_leaves_no_process(
+    by_program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def noted(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*command, **options))
+        return started[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    adapter = await by_program("exec sleep 600")
+    asked = asyncio.create_task(adapter.query(AS_AGENTS))
+    await until(lambda: bool(started))
+    for _ in range(5):
+        asked.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert started[0].returncode is not None, "nobody has waited for it"
+
+
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -13,15 +13,14 @@ import json
 import os
 import re
 import shutil
-import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memtui.contract import NotFound, Unavailable, Unsupported
+from memtui.processes import end_process, kill_group
 
 PROGRAM = "memsearch"
 _MOST_BYTES = 8_000_000
@@ -120,10 +119,7 @@ async def _run(command: Sequence[str], folder: Path, seconds: float) -> tuple[in
             out, err = await asyncio.gather(*(_output_of(stream, process) for stream in streams))
             return await process.wait(), out, err
     finally:
-        if process.returncode is None:
-            _kill(process)
-            await asyncio.gather(*(_output_of(stream, process) for stream in streams))
-            await process.wait()
+        await end_process(process)
 
 
 async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
@@ -132,13 +128,8 @@ async def _output_of(stream: asyncio.StreamReader, process: asyncio.subprocess.P
     while part := await stream.read(65_536):
         output += part[: _MOST_BYTES + 1 - len(output)]
         if len(output) > _MOST_BYTES:
-            _kill(process)
+            kill_group(process)
     return bytes(output)
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _failed(said: str, collection: str) -> NotFound | Unavailable:

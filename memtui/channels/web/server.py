@@ -15,7 +15,6 @@ import secrets
 import signal
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
 
 from memtui.channels.listening import Listener
+from memtui.processes import end_process
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -105,11 +105,8 @@ class Tab(AppService):
         except TimeoutError:
             _log.warning("The app of a tab did not end, and was killed.")
         finally:  # even if the server's own shutdown time is over
-            if self._process is not None and self._process.returncode is None:
-                with suppress(ProcessLookupError):
-                    self._process.kill()
-        if self._process is not None:
-            await self._process.wait()
+            if self._process is not None:
+                await end_process(self._process, *([self._task] if self._task else []))
 
 
 def _cells(number: object) -> int:
@@ -222,8 +219,10 @@ class WebServer(Server):
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             _log.warning("A tab sent an invalid message: %s", error)
         finally:
-            await tab.stop()
-            self._went(socket, left=tab.left)
+            try:
+                await tab.stop()
+            finally:
+                self._went(socket, left=tab.left)
         return socket
 
     def _came(self, socket: web.WebSocketResponse) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 import aiohttp
 import pyte
 import pytest
+from textual_serve.download_manager import DownloadManager
 
 from memtui.channels.cli.main import run
 from memtui.channels.cli.session import Invocation, global_options
@@ -317,3 +320,30 @@ def test_a_tab_gets_the_options_of_its_server(tmp_path: Path) -> None:
     given = Invocation(home=tmp_path, company="A & Co", acts_for="user:a=b", read_only=True)
     assert global_options(given.words()) == given
     assert Invocation().words() == []
+
+
+@pytest.mark.parametrize("turns", range(1, 7))
+async def test_a_tab_that_is_cancelled_as_it_stops_leaves_no_process(turns: int) -> None:
+    async def nothing(*_: Any) -> None: ...
+
+    script = "import time; print('__GANGLION__', flush=True); print('x' * 500_000); time.sleep(600)"
+    tab = server.Tab(
+        [sys.executable, "-c", script], write_bytes=nothing, write_str=nothing, close=nothing,
+        download_manager=DownloadManager(),
+    )  # fmt: skip
+    await tab.start(80, 24)
+    process = tab._process
+    assert process is not None
+    stopping = asyncio.create_task(tab.stop())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for _ in range(3):
+        stopping.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert process.returncode == -signal.SIGKILL
+    with warnings.catch_warnings(record=True) as told:
+        del tab, process, stopping
+        gc.collect()
+    assert not [one for one in told if one.category is ResourceWarning]
