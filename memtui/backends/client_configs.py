@@ -60,6 +60,7 @@ _SERVERS = ("mcpServers", "servers", "mcp_servers", "context_servers")
 """The members under which clients list their servers."""
 _STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_BARE_NAME = re.compile(_STRING + r"|([A-Za-z_$][\w$]*)(?=\s*:)", re.DOTALL)
 _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
@@ -125,8 +126,9 @@ def read_configuration(path: Path) -> Json | str | None:
 def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:  # some programs allow comments and trailing commas
+    except ValueError:  # some programs allow comments, trailing commas and names without quotes
         plain = _COMMENT.sub(lambda match: match[1] or " ", text)
+        plain = _BARE_NAME.sub(lambda match: match[1] or f'"{match[2]}"', plain)
         return json.loads(_LAST_COMMA.sub(lambda match: match[1] or "", plain))
 
 

@@ -11,12 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from memtui.backends import gemini, hermes
+from memtui.backends import gemini, hermes, openclaw
 from memtui.backends.claude_memory.texts import INDEX
 from memtui.backends.client_configs import (
     client_files,
@@ -36,6 +36,7 @@ from memtui.backends.instructions import (
 )
 from memtui.contract import Json, MemtuiError, Model
 from memtui.provider_kit.files.reading import (
+    FileReader,
     FileRefused,
     digest,
     is_file,
@@ -260,12 +261,18 @@ def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> in
     return total
 
 
-def _count_entries(files: Iterable[Path], entries: Callable[[str], Iterable[object]]) -> int:
-    count = 0
-    for path in files:
-        with suppress(FileRefused, OSError):
-            content = read_whole(path)[0].decode("utf-8", "replace")
-            count += sum(1 for _ in entries(content))
+def _count_entries(paths: Iterable[Path], entries: Callable[[str], Iterable[object]]) -> int | None:
+    """Count the entries of files; None if there are more than 4 MiB."""
+    count = size = 0
+    for path in paths:
+        try:
+            content = read_whole(path)[0]
+        except (FileRefused, OSError):
+            continue
+        size += len(content)
+        if size > _COUNT_BYTES:
+            return None
+        count += sum(1 for _ in entries(content.decode("utf-8", "replace")))
     return count
 
 
@@ -311,6 +318,12 @@ def _named(provider: str, path: Path | str, title: str, why: str, problem: str) 
     return DiscoveredMemory(
         provider=provider, key=key, title=title, path=str(path), why=why, problems=(problem,)
     )
+
+
+def _workspace(settings: object) -> str:
+    """Return the workspace that settings of OpenClaw's agents name; empty: none."""
+    named = settings.get("workspace") if isinstance(settings, dict) else None
+    return named.strip() if isinstance(named, str) and "\0" not in named else ""
 
 
 def _settings(
@@ -436,6 +449,7 @@ class _Search:
         )
         yield from self._hermes()
         yield from self._gemini()
+        yield from self._openclaw()
 
     def _hermes(self) -> Iterator[DiscoveredMemory]:
         """Yield the memories of Hermes, and of each of its profiles."""
@@ -483,6 +497,45 @@ class _Search:
                 yield _found(
                     "gemini", folder, name, title, why,
                     problems=listed.problems, records=count, **config,
+                )  # fmt: skip
+
+    def _openclaw(self) -> Iterator[DiscoveredMemory]:
+        """Yield the workspaces of OpenClaw's agents: by default, by its settings and by name."""
+        home = self._expanded(self._env.get("OPENCLAW_HOME") or str(self._home))
+        profile = self._env.get("OPENCLAW_PROFILE", "").strip().lower()
+        own = f".openclaw-{profile}" if profile not in {"", "default"} else ".openclaw"
+        state = self._expanded(self._env.get("OPENCLAW_STATE_DIR") or str(home / own))
+        file = self._expanded(self._env.get("OPENCLAW_CONFIG_PATH") or str(state / "openclaw.json"))
+        title, why = "OpenClaw's agents", "OpenClaw lists its agents there."
+        config, broken = _settings("openclaw", file, title, why)
+        yield from broken
+        agents = config.get("agents")
+        given: Json = agents if isinstance(agents, dict) else {}
+        entries, defaults = given.get("entries"), given.get("defaults")
+        named = self._env.get("OPENCLAW_WORKSPACE_DIR") or _workspace(defaults)
+        base = self._expanded(named) if named else state / "workspace"
+        places = {base: ""}
+        for name in self._listed(state).names:
+            if name.startswith("workspace-"):
+                places[state / name] = name.removeprefix("workspace-")
+        known = entries.items() if isinstance(entries, dict) else ()
+        for agent, entry in islice(known, _SERVER_LIMIT):
+            place = _workspace(entry)
+            places.setdefault(self._expanded(place) if place else base / agent, agent)
+        for path, agent in places.items():
+            title = f"Memories of OpenClaw's {agent}" if agent else "OpenClaw's memories"
+            why = "OpenClaw keeps its agents' memories there."
+            if self._is_anothers(path):
+                yield _named("openclaw", path, title, why, _ANOTHERS)
+                continue
+            is_there = is_folder(path)
+            found = openclaw.memory_files(path, FileReader()) if is_there else []
+            files = [one.path for one in found]
+            if any(map(is_file, files)):
+                yield _found(
+                    "openclaw", path, agent or "openclaw", title, why, problems=(),
+                    records=_count_entries(files, openclaw.blocks_of), state=str(state),
+                    **({"agent_id": agent} if agent else {}),
                 )  # fmt: skip
 
     def _in_known_projects(self, known: list[str]) -> Iterator[DiscoveredMemory]:

@@ -45,7 +45,7 @@ def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[Markdo
     heads = [
         (number, *head)
         for number, line in enumerate(lines)
-        if not fenced[number] and (head := _heading(line)) is not None and head[0] <= deepest
+        if not fenced[number] and (head := heading_of(line)) is not None and head[0] <= deepest
     ]
     found: list[MarkdownSection] = []
     trail: list[tuple[int, str]] = []
@@ -107,7 +107,8 @@ def _fence(line: str) -> tuple[str, int] | None:
     return (found[1][0], len(found[1])) if found else None
 
 
-def _heading(line: str) -> tuple[int, str] | None:
+def heading_of(line: str) -> tuple[int, str] | None:
+    """Return the level and words of a heading; None if the line is none."""
     found = _HEADING.match(line) if len(line) <= _HEADING_LIMIT else None
     title = _CLOSING.sub("", found[2].strip()).rstrip() if found else ""
     return (len(found[1]), title) if found and title else None

@@ -310,7 +310,7 @@ class EditingScreen(ListScreen[R]):
         [record] = await self.records_of([self.row])
         draft = self._draft(record)
         if draft is None:
-            await self._edit_in_place(record, None, "")
+            await self._edit_in_place(record, None, record.caution or "")
             return
         holds = "still holds the text it had."
         if draft.began_from.text != record.text:
@@ -339,6 +339,8 @@ class EditingScreen(ListScreen[R]):
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
         text = record.text
+        if record.caution:
+            self.toast(record.caution, severity="warning")
         if draft := self._draft(record):
             record, text = _as_begun(record, draft), draft.text
         with edited_outside(self, text, (self.binding_of(record), record_key(record))) as new:

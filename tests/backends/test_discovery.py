@@ -19,6 +19,7 @@ from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.memsearch import MemsearchAdapter
+from memtui.backends.openclaw import OpenclawAdapter
 from memtui.backends.vault import VaultAdapter
 from memtui.contract import Adapter, BindingContext
 from tests.backends.hermes import hermes_facts
@@ -34,6 +35,7 @@ READERS: dict[str, type[Adapter]] = {
         InstructionsAdapter,
         McpMemoryAdapter,
         MemsearchAdapter,
+        OpenclawAdapter,
         VaultAdapter,
     )
 }
@@ -41,7 +43,8 @@ READERS: dict[str, type[Adapter]] = {
 
 VARIABLES = (
     "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "APPDATA", "CODEX_HOME", "MEM0_DIR",
-    "BASIC_MEMORY_CONFIG_DIR", "HERMES_HOME",
+    "BASIC_MEMORY_CONFIG_DIR", "HERMES_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME",
+    "OPENCLAW_CONFIG_PATH", "OPENCLAW_WORKSPACE_DIR", "OPENCLAW_PROFILE",
 )  # fmt: skip
 
 
@@ -273,6 +276,13 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     (home / ".gemini" / "tmp" / "bin").mkdir(parents=True)
     with hermes_facts(str(home / ".hermes" / "profiles" / "work" / "memory_store.db")):
         pass
+    claw = home / ".openclaw"
+    write(claw / "workspace" / "MEMORY.md", "# Memory\n\n- One.\n- Two.\n")
+    write(claw / "workspace" / "memory" / "2026-11-28.md", "Three.\n")
+    write(claw / "workspace-ops" / "USER.md", "- Ana.\n")
+    write(home / "lab" / "DREAMS.md", "I wandered.\n")
+    write(claw / "openclaw.json", f"{{agents: {{entries: {{lab: {{workspace: '{home}/lab'}}}}}}}}"
+          .replace("'", '"'))  # fmt: skip
 
     findings = discover(home, project, {}, managed=home / "etc")
     assert usable(findings) == {
@@ -294,7 +304,13 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "gemini-web": home / ".gemini" / "tmp" / "web" / "memory",
         "gemini-new": home / ".gemini" / "tmp" / "new" / "memory",
         "hermes-facts-work": home / ".hermes" / "profiles" / "work" / "memory_store.db",
+        "openclaw-openclaw": claw / "workspace",
+        "openclaw-ops": claw / "workspace-ops",
+        "openclaw-lab": home / "lab",
     }
+    assert {one.key: one.records for one in findings if one.provider == "openclaw"} == {
+        "openclaw-openclaw": 3, "openclaw-ops": 1, "openclaw-lab": 1,
+    }  # fmt: skip
     projects = {one.key: one.config["project_id"] for one in findings if "project_id" in one.config}
     assert projects == {
         "claude-memory-mem": "app", "memsearch-other": "other", "claude-memory-tester": "other",

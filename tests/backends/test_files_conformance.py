@@ -10,6 +10,7 @@ from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
+from memtui.backends.openclaw import OpenclawAdapter
 from memtui.contract import Adapter
 from memtui.provider_kit import read_only
 from memtui.testing import AdapterContract
@@ -69,6 +70,17 @@ class TestReadOnlyHermes(AdapterContract):
         write(tmp_path / "USER.md", "Ana likes short answers.")
         context = self.context(tmp_path, path=str(tmp_path))
         return await HermesAdapter.open(context.model_copy(update={"read_only": True}))
+
+
+class TestOpenclaw(AdapterContract):
+    capabilities = OpenclawAdapter.capabilities
+    has_each_text_once = True
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        folder = tmp_path / "workspace"
+        folder.mkdir(exist_ok=True)
+        config = {"path": str(folder), "state": str(tmp_path), "settle_ms": 0}
+        return await OpenclawAdapter.open(self.context(tmp_path, **config))
 
 
 class TestInstructions(AdapterContract):

@@ -272,7 +272,8 @@ async def correct(
         there, missing = await looked_up(session, [record_id], scope, kind)
         if missing:
             raise missing[record_id]
-        revision = revision or there[0].record.revision
+        looked = there[0].record
+        revision = revision or (None if looked.caution else looked.revision)
     request = scope.request(
         session,
         CorrectRequest,
@@ -296,6 +297,8 @@ async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
     found = await session.service.get(
         session.caller, request.handle, request.scope, binding_key=request.binding_key
     )
+    if found.record.caution:
+        session.out.say(found.record.caution)
     with edited(
         found.record.text,
         session.settings.editor,

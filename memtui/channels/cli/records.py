@@ -281,6 +281,7 @@ def _details(session: Session, record: Record) -> Iterator[str]:
             ("revision", record.revision or ""),
             ("file", place or ""),
             ("problem", record.problem or ""),
+            ("caution", record.caution or ""),
             ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
         ]
     ):

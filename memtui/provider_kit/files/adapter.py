@@ -376,6 +376,8 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             revision=digest(found.text, found.title or "", found.summary or "", found.kind),
             location=Location(path=str(path), line=found.line),
             metadata=found.metadata,
+            tags=found.tags,
+            caution=found.caution,
         )
 
     def _handle(self, record_id: str) -> RecordHandle:

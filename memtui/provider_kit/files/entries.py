@@ -11,7 +11,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -71,7 +71,7 @@ class EntriesFile:
     """The kind of its records; a record of this kind is written into it."""
     most_chars: int | None = None
     """The most characters, from the first entry to the last, that the other program takes."""
-    goes_when_empty: bool = False
+    goes_when_empty: bool = field(default=False, compare=False)
     """It is removed once nothing is left in it."""
 
 
@@ -387,8 +387,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         with self.changing():
             self._refuse_twice(handle, request.content)
             part = _Part(written, request.content, "", name)
+            before = Snapshot(handle=handle, record=None, state={"is_new": not file.path.exists()})
             self._change({file: partial(self._with_added, part=part)}, {name: known})
-        return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
+        return WriteReply(records=(handle,), before=(before,))
 
     def _refuse_twice(self, handle: RecordHandle, text: str) -> None:
         there = self._load()[0].get(handle.provider_record_id)
@@ -509,8 +510,10 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             away: dict[EntriesFile, list[str]] = {}
             for one in snapshots:
                 if one.record is None and (there := self._find(one.handle, scope)) is not None:
-                    name = one.handle.provider_record_id
-                    away.setdefault(self._file_of(there), []).append(name)
+                    file, name = self._file_of(there), one.handle.provider_record_id
+                    if one.state.get("is_new"):
+                        file = replace(file, goes_when_empty=True)
+                    away.setdefault(file, []).append(name)
             stays: dict[EntriesFile, list[Snapshot]] = {}
             for one in sorted(back, key=lambda one: int(one.state["place"])):
                 file = files.get(one.state["file"]) or self.file_of_name(one.state["file"])

@@ -278,6 +278,8 @@ class ParsedRecord:
     external_ref: str | None = None
     """The location of that run; without a run, the source is the file itself."""
     metadata: Json = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    caution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

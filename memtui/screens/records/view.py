@@ -209,8 +209,8 @@ def _head(view: RecordView) -> Iterator[Content]:
     yield display(words, limit=200, style=DIM)
     if view.ghost:
         yield Content.styled("ghost: it was forgotten, and the provider still returns it", WARN)
-    if record.problem:
-        yield display(record.problem, limit=400, style=WARN)
+    for words in filter(None, (record.problem, record.caution)):
+        yield display(words, limit=400, style=WARN)
 
 
 def _origin(view: RecordView) -> Iterator[Line]:

@@ -302,6 +302,13 @@ class Operations(MemoryReads):
         """Correct a record within an admitted operation."""
         runtime, text, scope = self._runtime, clean.text, entry.scope
         note_owner(entry, [record.scope])
+        if record.caution and text is not None and clean.revision is None and accepts is None:
+            raise Conflict(
+                f"{record.caution} To change it all the same, give its revision: "
+                f"{record.revision}.",
+                current=record,
+                proposed=text,
+            )
         check_summary(connection, record.kind, clean.summary)
         if text is not None:
             log_text(entry, text, withheld=is_org(record.scope))

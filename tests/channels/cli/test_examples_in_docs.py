@@ -312,6 +312,7 @@ def _providers(shell: Shell, person: Path) -> None:
         ".codex/memories",
         ".gemini/tmp/web/memory",
         ".hermes/memories",
+        ".openclaw/workspace",
     ):
         (person / folder).mkdir(parents=True)
     (person / "mem0.json").write_text("{}")
