@@ -1356,6 +1356,16 @@ class Adapter(ABC):
         return ()
 
     @classmethod
+    def starts(cls, config: Json) -> str | None:
+        """Return the command line that a binding starts; None: none.
+
+        It is called with a checked config. memtui opens the binding only once a person has agreed
+        to exactly this text. It never blocks.
+        """
+        del config
+        return None
+
+    @classmethod
     def lives_in(cls, data_dir: Path) -> bool | None:
         """Whether a binding's `data_dir` contains its records; None: it never contains any.
 

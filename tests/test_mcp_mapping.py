@@ -77,7 +77,7 @@ def test_values_without_a_value_are_left_out_of_the_arguments(notes: Mapping) ->
         "action": "put", "note": {"body": "a", "labels": ["x"]},
     }  # fmt: skip
     assert notes.add.built({}) == {"action": "put"}
-    assert notes.settings == {"box"}
+    assert notes.tools == {"notes", "drop"}
 
 
 def test_ids_texts_and_words_are_read_from_the_arguments(notes: Mapping) -> None:

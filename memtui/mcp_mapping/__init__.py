@@ -28,12 +28,6 @@ Kind = Literal["read", "write", "correct", "delete"]
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _STARTS = frozenset({"command", "args", "url", "env", "headers", "cwd"})
-_KNOWN = frozenset(
-    {"id", "text", "title", "kind", "topic", "tags", "metadata", "created_at", "created_by",
-     "agent_id", "project_id", "subject_id", "run_id", "issue_id",
-     "query", "limit", "offset", "page"}
-)  # fmt: skip
-"""The placeholders with a value of memtui's; a binding's `arguments` have the values of others."""
 _MOST_FILE = 100_000
 _MOST_NAMED = 1_000
 """How many memories of one call's arguments are returned."""
@@ -150,6 +144,8 @@ class AddCall(ToolCall):
     first: ToolCall | None = None
     """A call before it, which stores the memory together with what it lies in where that is new;
     its reply then has the memory, and the tool is not called."""
+    flat: bool = False
+    """The metadata takes texts alone."""
     untitled: str = "notes"
     """The title of a memory without one, where the tool takes a title."""
 
@@ -174,6 +170,8 @@ class Mapping(Model):
     empty nor false, or `path=value`."""
     missing: tuple[str, ...] = ("not found",)
     """Words of an error that say that there is no such memory."""
+    uses: tuple[str, ...] = ()
+    """Names in the metadata that the server changes as a memory is read."""
     record: RecordPaths = RecordPaths()
     search: SearchCall | None = None
     listing: Annotated[ListCall | None, Field(alias="list")] = None
@@ -195,9 +193,9 @@ class Mapping(Model):
         return [(kind, one) for kind, one in found if one] + [(one.kind, one) for one in self.other]
 
     @cached_property
-    def settings(self) -> frozenset[str]:
-        """The names of the values that a binding's `arguments` may have."""
-        return frozenset(name for _, call in self.calls for name in call.names) - _KNOWN
+    def tools(self) -> frozenset[str]:
+        """The names of the tools that memtui calls."""
+        return frozenset(one.tool for _, one in self.calls if one not in self.other)
 
     def call_of(self, tool: str, arguments: Json) -> tuple[Kind, ToolCall] | None:
         """Return what a call is; None: the mapping does not say it."""

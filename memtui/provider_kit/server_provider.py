@@ -230,11 +230,12 @@ class ServerProvider(Adapter, Generic[Item]):
     most_hits: ClassVar[int] = 100
     """The most hits that one search of the server returns."""
     config_model: ClassVar[type[ServerConfig]]
+    api: JsonApi
 
     def __init__(self, context: BindingContext, config: ServerConfig) -> None:
         self.context = context
         self.capabilities = abilities_in(context, self.abilities(config))
-        self.api = config.api(self.who, self.headers(self.token(context, config)))
+        self.api = self.connect(context, config)
         self._max_listed = config.max_listed
         self._changing = asyncio.Lock()
         self._listed: tuple[float, ServerRows[Item]] | None = None
@@ -274,6 +275,10 @@ class ServerProvider(Adapter, Generic[Item]):
         """Return the abilities of a writable binding; override it where the config decides."""
         del config
         return cls.capabilities
+
+    def connect(self, context: BindingContext, config: ServerConfig) -> Any:
+        """Return the server's client: a `JsonApi`, or one with its `changes` and `close`."""
+        return config.api(self.who, self.headers(self.token(context, config)))
 
     @classmethod
     def headers(cls, token: str | None) -> Mapping[str, str]:

@@ -29,6 +29,10 @@ class NoReply(Exception):
         super().__init__(detail)
         self.why = why
 
+    def words(self, seconds: float, most_bytes: int) -> str:
+        """Return what the server did, without its name and a full stop; the limits were these."""
+        return _NO_REPLY[self.why].format(seconds, most_bytes, self)
+
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
@@ -91,8 +95,12 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         *,
         seconds: float | None = None,
+        is_all: Callable[[bytes], bool] | None = None,
     ) -> HttpReply:
-        """Send one request and return its reply, whatever the status. Raises `NoReply`."""
+        """Send one request and return its reply, whatever the status. Raises `NoReply`.
+
+        `is_all` gets each piece of the body, and says whether the rest need not be read.
+        """
         import httpx
 
         longest = seconds or self._seconds
@@ -102,6 +110,7 @@ class HttpClient:
                 return await self._exchange(
                     method,
                     path,
+                    is_all,
                     content=content,
                     headers=headers,
                     timeout=httpx.Timeout(None, connect=waiting, pool=waiting),
@@ -113,13 +122,17 @@ class HttpClient:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise NoReply("broken", type(error).__name__) from error
 
-    async def _exchange(self, method: str, path: str, **request: Any) -> HttpReply:
+    async def _exchange(
+        self, method: str, path: str, is_all: Callable[[bytes], bool] | None, **request: Any
+    ) -> HttpReply:
         async with self._client.stream(method, path, **request) as response:
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > self._most_bytes:
                     raise NoReply("long")
+                if is_all is not None and is_all(chunk):
+                    break
             return HttpReply(response.status_code, response.headers, bytes(body))
 
 
@@ -130,6 +143,7 @@ _NO_REPLY = {
     "compressed": "answered something unreadable: it is compressed, and nobody asked for that",
     "long": "answered something unreadable: it is larger than {1:,} bytes",
 }
+
 _MESSAGE_CHARS = 200
 _THREAD_BYTES = 500_000
 """A longer reply is read in a thread."""
@@ -190,25 +204,43 @@ class JsonApi:
         Raises:
             MemtuiError: the server refused, or sent no reply that `parse` can read (`Unreadable`).
         """
-        content, headers = None, {}
-        if body is not None:
-            content, headers = json_bytes(body), {"Content-Type": "application/json"}
+        reply = await self.send(method, path, body, changes=changes)
         try:
-            reply = await self._http.send(method, path, content, headers)
-            reply.require_plain()
-            if not 200 <= reply.status < 300:
-                raise self._refusal(reply, changes=changes)
-            self.changes += changes
             if len(reply.body) > _THREAD_BYTES:
                 return await asyncio.to_thread(parse, reply.body)
             return parse(reply.body)
-        except NoReply as error:
-            said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
-            is_sent = error.why == "late" or (changes and error.why != "unreachable")
-            raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
         except (Unreadable, RecursionError) as error:
             said = f"{self._who} answered something unreadable: {error}."
             raise Unavailable(said, sent=changes) from error
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        changes: bool,
+        headers: Mapping[str, str] = {},
+        is_all: Callable[[bytes], bool] | None = None,
+    ) -> HttpReply:
+        """Send a request and return the reply, of a status that says success.
+
+        `is_all` is that of `HttpClient.send`. Raises the contract's errors.
+        """
+        content = None
+        if body is not None:
+            content, headers = json_bytes(body), {"Content-Type": "application/json", **headers}
+        try:
+            reply = await self._http.send(method, path, content, headers, is_all=is_all)
+            reply.require_plain()
+        except NoReply as error:
+            said = error.words(self._seconds, self._most_bytes)
+            is_sent = error.why == "late" or (changes and error.why != "unreachable")
+            raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
+        if not 200 <= reply.status < 300:
+            raise self._refusal(reply, changes=changes)
+        self.changes += changes
+        return reply
 
     def _refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError:
         """Return the contract's error for a status that is not a success."""

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 from random import uniform
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -24,8 +25,10 @@ from memtui.contract import (
     BindingContext,
     BrowsePage,
     BrowseRequest,
+    Denied,
     Health,
     Invalid,
+    Json,
     MemtuiError,
     NotFound,
     Record,
@@ -410,6 +413,27 @@ class Connections:
             named = frozenset()
         return named | {place_of_path(self._folder(binding))}
 
+    async def to_agree(self, provider_key: str, config: Json, agreed: str) -> str | None:
+        """Return the command that a binding starts and nobody has agreed to yet; None: none.
+
+        `agreed` is the binding's. Raises `Invalid` for a config that does not fit.
+        """
+        checked = await self.check_config(provider_key, config)
+        command = await self.providers.within(
+            provider_key, lambda: self.providers.load(provider_key).starts(checked)
+        )
+        is_agreed = command is None or agreed_start(command) in agreed.split()
+        return None if is_agreed else command
+
+    async def refuse_start(self, binding: BindingRow) -> None:
+        """Raise `Denied` for a binding that starts a command that nobody has agreed to."""
+        command = await self.to_agree(binding.provider_key, binding.config, binding.agreed)
+        if command is not None:
+            raise Denied(
+                f"{binding.key} would start a program, and nobody has agreed to that: {command}. "
+                "Save the binding's settings again to be asked."
+            )
+
     async def trial(self, binding: BindingRow, *, read_only: bool) -> Health:
         """Open a second adapter of a binding; return its health with the number of records.
 
@@ -466,6 +490,7 @@ class Connections:
         key = binding.provider_key
         config = await self.check_config(key, binding.config)
         provider = self.providers.load(key)  # loaded by now
+        await self.refuse_start(binding)
         is_foreign, who = self.providers.is_foreign(key), binding.key
         if is_foreign:
             who += f" (the provider {key} of the package {self.providers.package(key)})"
@@ -512,6 +537,17 @@ async def _counted(connection: Connection, health: Health) -> Health:
     return health.model_copy(update={"records": None if page.at_least else page.total})
 
 
+def is_start(word: str) -> bool:
+    """Whether a word of a binding's `agreed` is the yes to a command, and no address."""
+    return word.startswith(_START)
+
+
+def agreed_start(command: str) -> str:
+    """Return the word in a binding's `agreed` for the yes to a command."""
+    return f"{_START}{sha256(command.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+_START = "starts:"
 _ADDING = "adding-facts.lock"
 
 _OPEN_TIMEOUT_MS = 120_000
@@ -521,14 +557,15 @@ _OPEN_TIMEOUT_MS = 120_000
 def _secrets_of(
     config_model: type[BaseModel], config: Mapping[str, Any]
 ) -> Callable[[str], str | None]:
-    """Read the secrets that a config names in keys ending in `_secret`. Blocking.
+    """Read the secrets that a config names in keys ending in `_secret` or `_secrets`. Blocking.
 
     They are read in advance, so that the adapter need not wait for a keyring.
     """
     named = {
         str(name): lookup_secret(str(name))
-        for key, name in config_model.model_validate(dict(config))
-        if key.endswith("_secret") and name
+        for key, given in config_model.model_validate(dict(config))
+        if key.endswith(("_secret", "_secrets")) and given
+        for name in (given.values() if isinstance(given, dict) else [given])
     }
     return lambda name: named[name] if name in named else lookup_secret(name)
 

@@ -125,15 +125,18 @@ async def bindings_add(
             "terminal.",
         ),
     ] = None,
+    yes: Yes = False,
 ) -> int:
     """Add a binding to a provider.
 
-    With --try nothing is added; exit 3 if the provider is down.
+    With --try nothing is added; exit 3 if the provider is down. A provider that starts a program
+    shows the command and asks first.
     """
-    here = project_here()
+    here, given = project_here(), _config(setting, config)
+    starts = await _agreed(session, key, provider, given, yes=yes)
     if trial:
         found = await session.service.bindings.trial(
-            session.caller, key, provider, _config(setting, config), read_only=read_only
+            session.caller, key, provider, given, read_only=read_only, starts=starts
         )
         return _tried(session, key, found)
     if serves is None and sys.stdin.isatty() and not session.out.as_json:
@@ -146,10 +149,11 @@ async def bindings_add(
         session.caller,
         key,
         provider,
-        _config(setting, config),
+        given,
         read_only=read_only,
         enabled=not disabled,
         serves=target,
+        starts=starts,
     )
     _answer(session, view)
     if target is not None:
@@ -162,6 +166,16 @@ async def bindings_add(
             f"`memtui bindings target set {key} {whom}`."
         )
     return 0
+
+
+async def _agreed(
+    session: Session, key: str, provider: str, config: Json, *, yes: bool
+) -> str | None:
+    """Return the command that the binding starts, after a yes to it; None: there is none to ask."""
+    found = await session.service.bindings.to_agree(session.caller, key, provider, config)
+    if found is not None and not yes:
+        confirm(f"{key} starts this program, now and whenever it is opened: {found}  Start it?")
+    return found
 
 
 def _target(session: Session, written: str) -> tuple[str, str] | None:
@@ -200,21 +214,25 @@ async def bindings_configure(
     config: ConfigJson = None,
     *,
     trial: Trial = False,
+    yes: Yes = False,
 ) -> int:
     """Change a binding's config.
 
     Values that --set does not name stay; --config replaces all of them. With --try nothing is
-    changed; exit 3 if the provider is down.
+    changed; exit 3 if the provider is down. A command that is new is shown, and starts after a yes.
     """
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
     bindings, now = session.service.bindings, await _view(session, key)
     wanted = ({} if config is not None else now.config) | _config(setting, config)
+    starts = await _agreed(session, key, now.provider_key, wanted, yes=yes)
     if trial:
-        mode = {"read_only": now.read_only, "configures": True}
-        found = await bindings.trial(session.caller, key, now.provider_key, wanted, **mode)
+        found = await bindings.trial(
+            session.caller, key, now.provider_key, wanted, read_only=now.read_only,
+            configures=True, starts=starts,
+        )  # fmt: skip
         return _tried(session, key, found)
-    _answer(session, await bindings.update(session.caller, key, config=wanted))
+    _answer(session, await bindings.update(session.caller, key, config=wanted, starts=starts))
     return 0
 
 

@@ -16,6 +16,7 @@ from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import (
+    Denied,
     Embedding,
     Filter,
     Health,
@@ -515,10 +516,13 @@ class BindingsScreen(MemtuiScreen):
         from memtui.service.review.proposals import AwaitsSecond
 
         service, caller = self._service, self.session.caller
+        starts: str | None = None
 
-        def check(key: str, config: Json, *, read_only: bool) -> Awaitable[Health]:
+        async def check(key: str, config: Json, *, read_only: bool) -> Health:
+            nonlocal starts
+            starts = await self._agreed(key, view.key, config, starts)
             mode = {"read_only": read_only, "configures": configures}
-            return service.trial(caller, key, view.key, config, **mode)
+            return await service.trial(caller, key, view.key, config, **mode, starts=starts)
 
         title, verb = f"New binding: {view.key}", "add"
         if configures:
@@ -532,12 +536,14 @@ class BindingsScreen(MemtuiScreen):
             try:
                 if configures:
                     said = f"Saved the settings of {key}."
-                    await self._change(service.update, key, config=answer.config, said=said)
+                    await self._change(
+                        service.update, key, config=answer.config, starts=starts, said=said
+                    )
                 else:
                     said = f"Added {key}. R shows its records."
                     new = key, view.key, answer.config
                     serves = await self._choose_target(key, _NOBODY)
-                    mode = {"read_only": draft.read_only, "serves": serves}
+                    mode = {"read_only": draft.read_only, "serves": serves, "starts": starts}
                     self._show_added([await self._change(service.add, *new, **mode, said=said)])
             except AwaitsSecond as error:
                 self.fail(error)
@@ -546,6 +552,22 @@ class BindingsScreen(MemtuiScreen):
                 self.fail(error)
             else:
                 return None
+
+    async def _agreed(self, key: str, provider: str, config: Json, known: str | None) -> str | None:
+        """Return the command that a binding starts, after a yes to it; None: there is none to ask.
+
+        `known` has its yes already. Raises `Denied` after a no.
+        """
+        found = await self._service.to_agree(self.session.caller, key, provider, config)
+        if found in {None, known}:
+            return found
+        asked = Confirm(
+            f"Start this program for {key}, now and whenever it is opened?",
+            detail=found or "", verb="start", otherwise="leave it",
+        )  # fmt: skip
+        if not await self.ask(asked):
+            raise Denied("Nothing was started.")
+        return found
 
     @conversation
     async def action_configure(self) -> None:

@@ -30,6 +30,7 @@ from memtui.service.answers import (
     ReviewRule,
     TargetView,
 )
+from memtui.service.connections import agreed_start, is_start
 from memtui.service.operations.redaction import redact_config
 from memtui.service.runtime import (
     ServiceModule,
@@ -113,12 +114,15 @@ class Bindings(ServiceModule):
         read_only: bool = False,
         enabled: bool = True,
         serves: tuple[str, str] | None = None,
+        starts: str | None = None,
     ) -> BindingView:
         """Add a binding; its adapter is opened to learn its capabilities.
 
         `serves`: type and id of a target that it serves from now on, in place of another binding.
+        `starts`: the command that a person has agreed to (`to_agree`).
 
         Raises:
+            Denied: it starts a command that nobody has agreed to.
             Invalid: the key is not a slug, the config does not fit or holds a secret itself, or
                 there is no such target type.
             Unavailable: the provider cannot be opened.
@@ -132,7 +136,7 @@ class Bindings(ServiceModule):
         if targets:
             asked["serves"] = [targets[0].target_type, targets[0].target_id]
         async with runtime.configured(caller, asked) as entry:
-            row = await self._new(caller, key, provider_key, config)
+            row = await self._new(caller, key, provider_key, config, starts)
             row = replace(row, enabled=enabled, read_only=read_only)
             look_again = await refuse_shared(runtime, row)
             connection = await runtime.connections.to(row, read_only=read_only)
@@ -192,11 +196,12 @@ class Bindings(ServiceModule):
         *,
         read_only: bool = False,
         configures: bool = False,
+        starts: str | None = None,
     ) -> Health:
         """Open the binding that `add` or `update` would make once, and return its health.
 
         Not an operation. No binding is added or changed, but a provider may create the store that
-        its config names, as `add` would.
+        its config names, as `add` would. `starts` is that of `add`.
 
         Raises:
             Denied: the caller may not change the company's settings.
@@ -210,12 +215,30 @@ class Bindings(ServiceModule):
         if configures:
             row = await runtime.ask(find_binding, caller.company_id, key)
             row = replace(row, config=await self._checked(provider_key, config))
+            row.agreed = _agreed(row, starts)
         else:
-            row = await self._new(caller, key, provider_key, config)
+            row = await self._new(caller, key, provider_key, config, starts)
         await refuse_shared(runtime, row)
         return await runtime.connections.trial(row, read_only=read_only)
 
-    async def _new(self, caller: Caller, key: str, provider_key: str, config: Json) -> BindingRow:
+    async def to_agree(
+        self, caller: Caller, key: str, provider_key: str, config: Json
+    ) -> str | None:
+        """Return the command that a binding starts with a config, if nobody has agreed to it yet.
+
+        A person sees it and says yes before `add`, `trial` or `update` is called with it.
+
+        Raises:
+            Invalid: the config does not fit.
+        """
+        row = await self._runtime.ask(table.binding, caller.company_id, key)
+        checked = await self._checked(provider_key, config)
+        agreed = row.agreed if row else ""
+        return await self._runtime.connections.to_agree(provider_key, checked, agreed)
+
+    async def _new(
+        self, caller: Caller, key: str, provider_key: str, config: Json, starts: str | None
+    ) -> BindingRow:
         """Return the row of a new binding, not stored yet.
 
         Raises:
@@ -237,6 +260,7 @@ class Bindings(ServiceModule):
             read_only=False,
             review=[],
             created_at=runtime.clock(),
+            agreed="" if starts is None else agreed_start(starts),
         )
 
     @to_its_end
@@ -250,10 +274,14 @@ class Bindings(ServiceModule):
         capture: Mapping[Capture, bool] | None = None,
         config: Json | None = None,
         embeds: bool | None = None,
+        starts: str | None = None,
     ) -> BindingView:
         """Change a binding; arguments that are None change nothing.
 
+        `starts` is that of `add`.
+
         Raises:
+            Denied: with this config it starts a command that nobody has agreed to.
             NotFound: no such binding.
             Invalid: the config does not fit.
             Conflict: another company uses this store.
@@ -270,7 +298,10 @@ class Bindings(ServiceModule):
             look_again: Look | None = None
             if config is not None:
                 changes["config"] = await self._checked(row.provider_key, config)
-                look_again = await refuse_shared(runtime, replace(row, config=changes["config"]))
+                changes["agreed"] = _agreed(row, starts)
+                new = replace(row, config=changes["config"], agreed=changes["agreed"])
+                look_again = await refuse_shared(runtime, new)
+                await runtime.connections.refuse_start(new)
 
             def keep(database: DatabaseConnection) -> None:
                 if look_again is not None:
@@ -514,6 +545,14 @@ def _target_row(caller: Caller, target_type: str, target_id: str, key: str) -> T
     )
 
 
+def _agreed(row: BindingRow, starts: str | None) -> str:
+    """Return what was agreed to for a binding, with the command that it starts from now on."""
+    if starts is None:
+        return row.agreed
+    others = [one for one in row.agreed.split() if not is_start(one)]
+    return " ".join([*others, agreed_start(starts)])
+
+
 def _free_key(wanted: str, taken: Collection[str]) -> str:
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(key for key in numbered if key not in taken)
@@ -525,7 +564,7 @@ def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) ->
         row,
         config=redact_config(row.config)[0],
         targets=tuple(map(TargetView.like, own)),
-        agreed=tuple(row.agreed.split()),
+        agreed=tuple(one for one in row.agreed.split() if not is_start(one)),
         review=tuple(map(ReviewRule.model_validate, row.review)),
         shared=shared,
     )

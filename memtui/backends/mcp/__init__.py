@@ -1,0 +1,594 @@
+"""Memories of any MCP memory server, through its tools as a mapping describes them.
+
+A mapping (`memtui.mcp_mapping`) says which tool searches, lists, adds, changes or deletes; an
+ability without a tool is missing. What the server has no field for is kept in its metadata, or, if
+it has none, by id in `known.json` in the `data_dir`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+
+from memtui.backends.mcp.client import HttpChannel, McpClient, StdioChannel, shortened
+from memtui.contract import (
+    OWNER_FIELDS,
+    BindingContext,
+    Capabilities,
+    Conflict,
+    CorrectRequest,
+    EraseReply,
+    EraseRequest,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    Matching,
+    NotFound,
+    QueryRequest,
+    Record,
+    Scope,
+    Unavailable,
+    Unsupported,
+    WriteRequest,
+    place_of_path,
+    sees,
+)
+from memtui.mcp_mapping import Mapping as ToolMapping
+from memtui.mcp_mapping import ToolCall, bundled_mappings, load_mapping
+from memtui.paths import replacing
+from memtui.provider_kit import abilities_in, need_secret, read_config, read_moment, together
+from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.matching import eligible
+from memtui.provider_kit.search import TextIndex
+from memtui.provider_kit.server_provider import (
+    ServerConfig,
+    ServerProvider,
+    ServerRows,
+    revision_of,
+)
+
+_KNOWN = "known.json"
+_LOCK_SECONDS = 30.0
+_MOST_PAGES = 10_000
+_NAMED_TOOLS = 30
+_INHERITED = ("PATH", "HOME", "LANG")
+_PAGED = {"offset", "page"}
+_READ_BY = ("search", "listing", "get")
+_CHANGED_BY = ("add", "update", "delete")
+
+
+class McpConfig(ServerConfig):
+    """A memory server that speaks MCP: a command that starts it, or the URL of one that runs.
+
+    Set `command` or `url`, and the `mapping` of its tools.
+    """
+
+    url: str = ""
+    """The address of its streamable HTTP, such as `http://127.0.0.1:8000/mcp`."""
+    command: str = ""
+    """The program and its arguments, as in a shell, but without one: no variables, no pipes."""
+    mapping: str = ""
+    """The name of a mapping of memtui, or the path of a TOML file; unset: the one that fits is
+    named, and nothing is opened."""
+    env: dict[str, str] = {}
+    """Environment variables of the command, beside PATH, HOME and LANG."""
+    env_secrets: dict[str, str] = {}
+    """Environment variables of the command by the names of the secrets that they get."""
+    arguments: dict[str, Any] = {}
+    """The values of the mapping's own placeholders, such as a user or a bank."""
+
+
+class McpAdapter(ServerProvider[Json]):
+    """Calls the tools of one server; a row of a reply is a memory.
+
+    A memory without a place for its owner in the server belongs to whom `known.json` says, and else
+    to the company.
+    """
+
+    key: ClassVar[str] = "mcp"
+    who = "The MCP server"
+    config_model = McpConfig
+    capabilities = Capabilities(chosen_owners=True)
+    api: Any
+
+    def __init__(self, context: BindingContext, config: McpConfig, mapping: ToolMapping) -> None:
+        super().__init__(context, config)
+        self._config, self._mapping = config, mapping
+        self._client: McpClient = self.api
+        self._tools: dict[str, bool | None] = {}
+        add = mapping.add
+        self._kept_here = add is None or "metadata" not in add.names
+        self._known = _Known(context.data_dir / _KNOWN)
+
+    @classmethod
+    def config_of(cls, context: BindingContext) -> McpConfig:
+        """Return the config of a binding. Raises `Invalid` for a bad one."""
+        config = read_config(McpConfig, context)
+        if bool(config.url) == bool(config.command):
+            raise Invalid("Set either the command that starts the MCP server, or its url.")
+        if config.url:
+            super().config_of(context)
+        elif not _words(config):
+            raise Invalid("The command is no program; write it as in a shell.")
+        return config
+
+    @classmethod
+    def starts(cls, config: Json) -> str | None:
+        """Return the command with the names of its variables."""
+        found = McpConfig.model_validate(config)
+        if not found.command:
+            return None
+        variables = [f"{name}={value}" for name, value in found.env.items()]
+        variables += [f"{name}=<{secret}>" for name, secret in found.env_secrets.items()]
+        return shlex.join([*variables, *_words(found)])
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Return the server with its arguments, and the files that its variables name."""
+        config = cls.config_of(context)
+        own = json.dumps(config.arguments, sort_keys=True)
+        if config.url:
+            return [(*place, "arguments", own) for place in super().places(context)]
+        files = [Path(one) for one in config.env.values() if os.path.isabs(one)]  # noqa: PTH117
+        return [
+            ("command", cls.starts(context.config) or "", own),
+            *(place_of_path(one) for one in files if one.suffix),
+        ]
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Start or reach the server and read its tools.
+
+        Raises:
+            Invalid: no mapping is set, or it does not fit.
+            Unavailable: the server cannot be started or reached.
+        """
+        config = cls.config_of(context)
+        mapping = load_mapping(config.mapping) if config.mapping else ToolMapping(title="")
+        adapter = cls(context, config, mapping)
+        try:
+            await adapter.look()
+        except BaseException:
+            await adapter.close()
+            raise
+        return adapter
+
+    async def look(self) -> None:
+        """Read the server's tools; an ability is there if its tool is. Raises `Invalid`."""
+        self._tools = await self._client.tools()
+        if not self._mapping.title:
+            raise Invalid(self._proposal())
+        calls = {name: getattr(self._mapping, name) for name in (*_READ_BY, *_CHANGED_BY)}
+        gone = {name for name, one in calls.items() if one and one.tool not in self._tools}
+        self._mapping = mapping = self._mapping.model_copy(update=dict.fromkeys(gone))
+        for name in _READ_BY:
+            call = getattr(mapping, name)
+            if call is not None and self._tools[call.tool] is False:
+                raise Invalid(
+                    f"The mapping {mapping.name} reads with the tool {call.tool}, of which the "
+                    "server says that it changes something; name another tool."
+                )
+        by = mapping.search.by if mapping.search else "phrase"
+        able = Capabilities(
+            browse=mapping.listing is not None,
+            correction=mapping.update is not None or self._replaces,
+            async_ingestion=mapping.late or not self._tells_ids,
+            provider_managed_extraction=mapping.extracts,
+            writable=mapping.add is not None,
+            chosen_owners=True,
+            full_text=by in {"words", "phrase"},
+            semantic=by == "meaning",
+            agents_search=mapping.search is not None and by == "phrase",
+        )
+        self.capabilities = abilities_in(self.context, able)
+
+    def _proposal(self) -> str:
+        """Return the sentence that names the server's tools and the mapping that fits them."""
+        name, tools = str(self._client.server.get("name")), [*self._tools][:_NAMED_TOOLS]
+        known = map(load_mapping, bundled_mappings())
+        fits = [one.name for one in known if name in one.servers or one.tools <= {*self._tools}]
+        advice = (
+            f"set mapping to {' or '.join(fits)}"
+            if fits
+            else "memtui has no mapping for it; write one, and set mapping to its path"
+        )
+        return f"The server calls itself {name} and has the tools {', '.join(tools)}: {advice}."
+
+    @property
+    def _replaces(self) -> bool:
+        mapping = self._mapping
+        return mapping.replaces and mapping.add is not None and mapping.delete is not None
+
+    @property
+    def _tells_ids(self) -> bool:
+        add, title = self._mapping.add, self._mapping.record.title
+        return add is not None and (add.rows is not None or self._mapping.record.id[:1] == (title,))
+
+    def connect(self, context: BindingContext, config: ServerConfig) -> McpClient:
+        """Return the client; nothing is started or sent yet. Raises `Invalid`."""
+        if not isinstance(config, McpConfig):
+            raise TypeError(config)
+        if config.url:
+            parts = urlsplit(config.url)
+            host = config.model_copy(update={"url": f"{parts.scheme}://{parts.netloc}"})
+            api = host.api(self.who, self.headers(self.token(context, config)))
+            return McpClient(self.who, HttpChannel(self.who, api, parts.path or "/"))
+        own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        secrets = {
+            name: need_secret(context, secret, f"the {name} of {context.binding_key}")
+            for name, secret in config.env_secrets.items()
+        }
+        return McpClient(
+            self.who,
+            StdioChannel(
+                self.who,
+                _words(config),
+                {**own, **config.env, **secrets},
+                seconds=config.timeout_seconds,
+                most_bytes=int(config.max_body_mb * 1_000_000),
+                redact=context.redact,
+            ),
+        )
+
+    # Rows of replies as records
+
+    async def _rows(self, call: ToolCall, values: Json, *, changes: bool = False) -> list[Json]:
+        """Call a tool and return the memories of its reply, of which some may lack id or text.
+
+        Raises:
+            NotFound: the server says that there is no such memory.
+            Unavailable: it says that it failed; it may have changed something.
+        """
+        built = call.built({**self._config.arguments, **values})
+        result = await self._client.call(call.tool, built, changes=changes)
+        said = self._mapping.refusal(result)
+        if said is not None:
+            words = f"{self.who} failed at {call.tool}: {shortened(said)}"
+            if any(one in said.lower() for one in self._mapping.missing):
+                raise NotFound(words)
+            raise Unavailable(words, sent=changes)
+        return await asyncio.to_thread(self._mapping.rows, call, result)
+
+    async def _items(self, rows: list[Json]) -> ServerRows[Json]:
+        """Return the whole rows, each once, with what memtui keeps of them."""
+        known = await asyncio.to_thread(self._known.read) if self._kept_here else {}
+        there = {row["id"]: row for row in rows if row["id"] and row["text"]}
+        for row_id, row in there.items():
+            row["kept"] = known.get(row_id) or KeptFields.found_in(row.get("metadata"))
+        broken = sum(not (row["id"] and row["text"]) for row in rows)
+        return ServerRows([*there.values()], unreadable=broken)
+
+    def record_of(self, item: Json) -> Record:
+        """Return a row as a record; its revision does not change as it is read."""
+        kept = item["kept"] or KeptFields()
+        ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
+        kept = kept.model_copy(update={"ids": {**ids, **kept.ids}})
+        found = item.get("metadata")
+        metadata = found if isinstance(found, dict) else {}
+        metadata = {name: metadata[name] for name in metadata.keys() - {*self._mapping.uses}}
+        given: Json = {name: item[name] for name in ("title", "topic") if _is_word(item.get(name))}
+        tags = _tags(item.get("tags"))
+        given["tags"] = kept.tags or () if tags is None else tags
+        given["kind"] = kept.kind or (item["kind"] if _is_word(item.get("kind")) else "note")
+        created_at = kept.created_at or _moment(item.get("created_at"))
+        author = item.get("created_by")
+        return kept.record(
+            self.context.company_id,
+            metadata,
+            handle=self.handle_of(item["id"]),
+            text=item["text"],
+            created_at=created_at,
+            updated_at=_moment(item.get("updated_at")) or created_at,
+            created_by=kept.created_by or (author if _is_word(author) else None),
+            revision=revision_of(item["text"], given, metadata, kept.to_json()),
+            **given,
+        )
+
+    def score_of(self, item: Json) -> float | None:
+        """Return the server's score, or that of memtui's search by words."""
+        score: float | None = item.get("score")
+        return score
+
+    async def list_items(self, most: int) -> ServerRows[Json]:
+        """Read the list, page by page where the tool has pages."""
+        call = self._mapping.listing
+        if call is None:
+            raise Unsupported(f"{self.who} has no tool that lists memories.")
+        size = min(call.page_size, most) if call.names & _PAGED else most
+        rows: list[Json] = []
+        seen: set[str] = set()
+        for number in range(_MOST_PAGES):
+            values = {"limit": size, "offset": number * size, "page": number + 1}
+            page = await self._rows(call, values)
+            rows += page
+            fresh = {row["id"] for row in page} - seen
+            seen |= fresh
+            if not call.names & _PAGED or not fresh or len(page) < size or len(seen) > most:
+                break
+        found = await self._items(rows)
+        is_cut = "limit" in call.names and len(rows) >= size and not call.names & _PAGED
+        is_more = is_cut or len(found.items) > most
+        return ServerRows(found.items[:most], is_more, found.unreadable)
+
+    async def search(self, query: str, most: int) -> ServerRows[Json]:
+        """Return the tool's hits; where it compares phrases or is missing, memtui's own."""
+        call = self._mapping.search
+        if call is not None and call.by != "phrase":
+            return await self._searched(call, query, most)
+        rows = await self.rows(fresh=True)
+        ranked = await asyncio.to_thread(self._ranked, rows.items, query)
+        return ServerRows(ranked, rows.more and len(ranked) < most)
+
+    def _ranked(self, items: Sequence[Json], query: str) -> list[Json]:
+        by_id = {item["id"]: item for item in items}
+        with closing(TextIndex([*map(self.record_of, items)])) as index:
+            found = [(by_id[one.handle.provider_record_id], at) for one, at in index.search(query)]
+        return [{**item, "score": score} for item, score in found]
+
+    async def _searched(self, call: ToolCall, query: str, most: int) -> ServerRows[Json]:
+        found = await self._items(await self._rows(call, {"query": query, "limit": most}))
+        items = found.items
+        if self._mapping.record.metadata and not self._kept_here:
+            # A hit without its metadata does not say whose it is.
+            whole = await together(partial(self._whole, one) for one in items)
+            items = [one for one in whole if one is not None]
+        is_more = "limit" in call.names and len(found.items) >= most
+        return ServerRows(items, is_more, found.unreadable)
+
+    async def _whole(self, item: Json) -> Json | None:
+        if isinstance(item.get("metadata"), dict):
+            return item
+        found = await self.fetch(item["id"])
+        return found and {**found, "score": item.get("score")}
+
+    async def hits(self, request: QueryRequest) -> tuple[list[Json], bool]:
+        """Return the hits of memtui's search, or of the tool where the agents' is asked for."""
+        call = self._mapping.search
+        if request.matching is not Matching.AGENTS or call is None:
+            return await super().hits(request)
+        rows = await self._searched(call, request.query, self.most_hits)
+        may_be = eligible(request)
+        found = [item for item, record in self._visible(rows, request) if may_be(record)]
+        return found, not rows.more
+
+    async def fetch(self, record_id: str) -> Json | None:
+        """Return one memory by the tool for it, or else out of the list."""
+        call = self._mapping.get
+        if call is None:
+            rows = await self.list_items(self._max_listed)
+        else:
+            own = self._mapping.id_argument(record_id)
+            rows = await self._items(await self._rows(call, {"id": own}))
+        return next((one for one in rows.items if one["id"] == record_id), None)
+
+    # Changes
+
+    async def store(self, request: WriteRequest) -> Sequence[str]:
+        """Add a memory; one with an id that is there already is a `Conflict`."""
+        add = self._mapping.add
+        is_flat = add is not None and add.flat
+        odd = {
+            name
+            for name, value in request.metadata.items()
+            if self._kept_here or (is_flat and not isinstance(value, str))
+        }
+        kept, metadata = KeptFields.of_write(request, reserved=odd)
+        return await self._add(_values_of(request), kept, metadata)
+
+    async def _add(self, values: Json, kept: KeptFields, metadata: Json) -> list[str]:
+        add, text = self._mapping.add, str(values["text"])
+        if add is None:
+            raise Unsupported(f"{self.who} has no tool that adds a memory.")
+        if "created_at" in add.names:
+            kept = kept.model_copy(update={"created_at": None})
+        if "title" in add.names:
+            values = {**values, "title": values.get("title") or add.untitled}
+        values = {**values, **self._metadata(kept, metadata)}
+        known_id = self._mapping.id_given(values)
+        if known_id:
+            await self._refuse_double(known_id, text)
+            await self._keep({known_id: kept})
+        rows = await self._rows(add.first, values, changes=True) if add.first else []
+        rows = rows or await self._rows(add, values, changes=True)
+        ids = [row["id"] for row in rows if row["id"]] or ([known_id] if known_id else [])
+        if not (ids or self.capabilities.async_ingestion or self._mapping.extracts):
+            raise Unavailable(
+                f"{self.who} does not say what it stored; list the memories to see it.", sent=True
+            )
+        await self._keep(dict.fromkeys(ids, kept))
+        return ids
+
+    def _metadata(self, kept: KeptFields, metadata: Json) -> Json:
+        """Return the values of the placeholder `metadata`: the server's, with memtui's part."""
+        own: Any = kept.to_json()
+        if self._mapping.add is not None and self._mapping.add.flat:
+            own = json.dumps(own, ensure_ascii=False)
+        return {"metadata": {**metadata, OWN: own}}
+
+    async def _refuse_double(self, record_id: str, text: str) -> None:
+        if await self.is_there(record_id):
+            everything = Scope(company_id=self.context.company_id)
+            raise Conflict(
+                f"The text is stored already, as {record_id}; this server keeps each text once.",
+                current=await self.get(self.handle_of(record_id), everything),
+                proposed=text,
+            )
+
+    async def change(self, item: Json, request: CorrectRequest) -> str:
+        """Change a memory by the tool for it, or else by adding the new one and deleting it."""
+        record, call = self.record_of(item), self._mapping.update
+        kept = (item["kept"] or KeptFields()).corrected(request)
+        found = item.get("metadata")
+        metadata = {**found} if isinstance(found, dict) else {}
+        new = record.model_copy(update=request.changes("text", "topic", "tags"))
+        values = {**_values_of(new), "id": self._mapping.id_argument(item["id"])}
+        is_text_alone = not request.changes("topic", "tags", "summary")
+        taken = call.names if call else frozenset()
+        if not (is_text_alone or self._kept_here or "metadata" in taken):
+            raise Unsupported(f"{self.who} changes the text of a memory and nothing else.")
+        new_id: str = item["id"]
+        if call is not None:
+            values |= self._metadata(kept, metadata)
+            rows = await self._rows(call, values, changes=True)
+            new_id = next((row["id"] for row in rows if row["id"]), new_id)
+        elif new.text != record.text:
+            kept = kept.model_copy(
+                update={"created_at": record.created_at, "created_by": record.created_by}
+            )
+            new_id = (await self._add(values, kept, metadata))[0]
+            await self.remove_replaced(item, new_id)
+        await self._keep({item["id"]: None, new_id: kept})
+        return new_id
+
+    async def remove(self, item: Json) -> bool:
+        """Delete a memory."""
+        call = self._mapping.delete
+        if call is None:
+            raise Unsupported(f"{self.who} has no tool that deletes a memory.")
+        values = _values_of(self.record_of(item))
+        values["id"] = self._mapping.id_argument(item["id"])
+        await self._rows(call, values, changes=True)
+        await self._keep({item["id"]: None})
+        return True
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Delete memories, where the server has a tool for it."""
+        if self._mapping.delete is None:
+            raise Unsupported(f"{self.who} has no tool that deletes a memory.")
+        return await super().forget(request)
+
+    async def _keep(self, changes: Mapping[str, KeptFields | None]) -> None:
+        if self._kept_here:
+            await asyncio.to_thread(self._known.change, changes)
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Erase what `known.json` has of memories that are gone."""
+        if not (self._kept_here and self.capabilities.browse):
+            return EraseReply()
+        there = {one["id"] for one in (await self.list_items(self._max_listed)).items}
+        asked, whole = {*request.record_ids}, request.scope
+        is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
+        company = {"company_id": self.context.company_id}
+        gone = [
+            name
+            for name, one in (await asyncio.to_thread(self._known.read)).items()
+            if name not in there
+            and (name in asked or (is_narrow and sees(whole, Scope(**one.ids | company))))
+        ]
+        if request.apply and gone:
+            await self._keep(dict.fromkeys(gone))
+        return EraseReply(kept={_KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))
+
+    async def check(self) -> Health:
+        """Return the server's name, its tools and the abilities that the mapping makes of them."""
+        self._tools = await self._client.tools()
+        said = {name: str(self._client.server.get(name) or "") for name in ("name", "version")}
+        named = (*_READ_BY, *_CHANGED_BY)
+        can = [one for one in named if getattr(self._mapping, one) is not None]
+        return Health(
+            message=f"{said['name'] or 'The server'} has {len(self._tools)} tools; the mapping "
+            f"{self._mapping.name} uses them to {', '.join(can)}.".replace("listing", "list"),
+            version=said["version"][:100] or None,
+        )
+
+
+class _Known:
+    """What memtui keeps of memories, by id, in a file that its processes share. Blocking."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[object, dict[str, KeptFields]] = None, {}
+
+    def read(self) -> dict[str, KeptFields]:
+        """Return the fields by id. Raises `Unavailable`: then nobody knows whose a memory is."""
+        try:
+            there = self._path.stat()
+            sign = there.st_mtime_ns, there.st_ino, there.st_size
+            if self._read[0] != sign:
+                stored = json.loads(self._path.read_bytes())
+                found = {name: KeptFields.model_validate(one) for name, one in stored.items()}
+                self._read = sign, found
+            return self._read[1]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or "it is damaged"
+            raise Unavailable(
+                f"The owners of the memories cannot be read from {self._path} ({why}); restore "
+                "that file from a backup, or remove it to give all of them to the company."
+            ) from error
+
+    def change(self, changes: Mapping[str, KeptFields | None]) -> None:
+        """Store fields; None removes them. Raises `Unavailable`."""
+        import filelock
+
+        lock = self._path.with_suffix(".lock")
+        try:
+            with filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600):
+                before = self.read()
+                after = {name: one for name, one in {**before, **changes}.items() if one}
+                if after == before:
+                    return
+                stored = {name: one.to_json() for name, one in after.items()}
+                with replacing(self._path) as fresh:
+                    fresh.write_text(json.dumps(stored), "ascii")
+        except (OSError, filelock.Timeout) as error:
+            why = getattr(error, "strerror", None) or "another memtui holds it"
+            raise Unavailable(
+                f"The owner of the memory could not be saved in {self._path} ({why}); fix that, "
+                "then check whether the change was made.",
+                sent=True,
+            ) from error
+
+
+def _words(config: McpConfig) -> list[str]:
+    try:
+        return shlex.split(config.command)
+    except ValueError as error:
+        raise Invalid("The command has a quote without its end; write it as in a shell.") from error
+
+
+def _values_of(one: WriteRequest | Record) -> Json:
+    """Return the values of a memory's placeholders."""
+    moment = one.created_at
+    return {
+        **one.scope.model_dump(exclude={"company_id"}, exclude_none=True),
+        "text": one.content if isinstance(one, WriteRequest) else one.text,
+        "title": one.title,
+        "kind": one.kind,
+        "topic": one.topic,
+        "tags": [*one.tags] or None,
+        "created_at": moment and moment.isoformat(),
+        "created_by": one.created_by,
+    }
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _tags(value: object) -> tuple[str, ...] | None:
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        return None
+    return tuple(one.strip() for one in found if isinstance(one, str) and one.strip())
+
+
+def _moment(value: object) -> datetime | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None  # no moment of the years 1 to 9999
+    return read_moment(value)

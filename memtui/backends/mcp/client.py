@@ -1,0 +1,350 @@
+"""A client of an MCP server, over the standard streams of a process or over streamable HTTP.
+
+The server is not trusted. Each reply is limited in time and size; what is not the reply (log lines,
+notifications, replies of other ids) is skipped and counts towards the size. Nothing is read between
+calls, so a server that floods waits at its full pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from memtui import __version__
+from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
+from memtui.json_text import lenient_json
+from memtui.provider_kit.servers import JsonApi, NoReply, json_bytes
+
+_VERSION = "2025-06-18"
+"""The protocol version that is asked for; a server may answer with another one."""
+_NOT_CARRIED_OUT = frozenset({-32700, -32600, -32601, -32602})
+"""JSON-RPC errors of requests that the server did not begin."""
+_THREAD_BYTES = 500_000
+_SAID_CHARS = 300
+_STOP_SECONDS = 2.0
+_MOST_TOOLS = 1_000
+
+
+class McpClient:
+    """Calls the tools of one server, one call at a time; a server that died is started again."""
+
+    def __init__(self, who: str, channel: StdioChannel | HttpChannel) -> None:
+        self._who, self._channel = who, channel
+        self._turn = asyncio.Lock()
+        self._ids = count(1)
+        self.changes = 0
+        """How many calls that change something the server has carried out."""
+        self.server: Json = {}
+        """What the server says of itself: `name` and `version`."""
+
+    async def close(self) -> None:
+        """Stop the server."""
+        await self._channel.close()
+
+    async def tools(self) -> dict[str, bool | None]:
+        """Return the server's tools, each with its word that it only reads; None: it says none."""
+        found: dict[str, bool | None] = {}
+        params: Json = {}
+        while len(found) < _MOST_TOOLS:
+            reply = await self.ask("tools/list", params)
+            page = reply.get("tools")
+            for one in page if isinstance(page, list) else ():
+                if isinstance(one, dict) and isinstance(name := one.get("name"), str):
+                    hints = one.get("annotations")
+                    found[name] = hints.get("readOnlyHint") if isinstance(hints, dict) else None
+            if not page or not reply.get("nextCursor"):
+                break
+            params = {"cursor": reply["nextCursor"]}
+        return found
+
+    async def call(self, tool: str, arguments: Json, *, changes: bool) -> Json:
+        """Call a tool and return its result, which may say `isError`."""
+        params = {"name": tool, "arguments": arguments}
+        result = await self.ask("tools/call", params, changes=changes)
+        self.changes += changes
+        return result
+
+    async def ask(self, method: str, params: Json, *, changes: bool = False) -> Json:
+        """Send a request and return its result.
+
+        Raises:
+            Invalid: the server refused the request before it began.
+            Unavailable: it is down, late, or answered something else.
+        """
+        async with self._turn:
+            if not self._channel.is_open:
+                await self._begin()
+            try:
+                return await self._request(method, params, changes=changes)
+            except NotFound:  # over HTTP: the session has ended
+                await self._begin()
+                return await self._request(method, params, changes=changes)
+
+    async def _begin(self) -> None:
+        """Open the channel and introduce memtui."""
+        await self._channel.open()
+        try:
+            who = {"name": "memtui", "version": __version__}
+            params = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": who}
+            reply = await self._request("initialize", params)
+            server = reply.get("serverInfo")
+            self.server = server if isinstance(server, dict) else {}
+            ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            await self._channel.exchange(ready, changes=False)
+        except BaseException:
+            await self._channel.close()
+            raise
+
+    async def _request(self, method: str, params: Json, *, changes: bool = False) -> Json:
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        reply = await self._channel.exchange(message, changes=changes)
+        error = reply.get("error")
+        if isinstance(error, dict):
+            said = f"{self._who} refused the request: {shortened(error.get('message'))}"
+            if error.get("code") in _NOT_CARRIED_OUT:
+                raise Invalid(said)
+            raise Unavailable(said, sent=changes)
+        result = reply.get("result")
+        if not isinstance(result, dict):
+            said = f"{self._who} answered something unreadable: it has no result."
+            raise Unavailable(said, sent=changes)
+        return result
+
+
+def shortened(said: object) -> str:
+    """Return a server's words on one line, as the end of a sentence."""
+    words = " ".join(str(said)[: 4 * _SAID_CHARS].split())[:_SAID_CHARS].rstrip(".")
+    return f"{words or 'it says no more'}."
+
+
+class StdioChannel:
+    """A server that is started without a shell and talks on its standard streams."""
+
+    def __init__(
+        self,
+        who: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        seconds: float,
+        most_bytes: int,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._who, self._command, self._environment = who, command, environment
+        self._seconds, self._most_bytes, self._redact = seconds, most_bytes, redact
+        self.is_open = False
+        self._process: asyncio.subprocess.Process | None = None
+        self._errors: deque[bytes] = deque(maxlen=1)
+        """The last piece of what the server wrote on its standard error."""
+        self._draining: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Start the process, in a session of its own, so that ctrl+c does not reach it."""
+        await self.close()
+        pipe = asyncio.subprocess.PIPE
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=pipe, stdout=pipe, stderr=pipe, limit=self._most_bytes,
+                env=self._environment, cwd=Path.home(), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it holds a character that it cannot have"
+            raise Unavailable(
+                f"{self._who} cannot be started ({why}); check the binding's command."
+            ) from error
+        self._draining = asyncio.create_task(self._drain(self._process))
+        self.is_open = True
+
+    async def _drain(self, process: asyncio.subprocess.Process) -> None:
+        while process.stderr is not None and (piece := await process.stderr.read(4096)):
+            self._errors.append(piece)
+
+    async def exchange(self, message: Json, *, changes: bool) -> Json:
+        """Write a line and read lines until the reply comes.
+
+        Raises:
+            Unavailable: the process ended, is late, or wrote more than a reply may have.
+        """
+        process = self._process
+        if process is None or process.stdin is None or process.returncode is not None:
+            self.is_open = False
+            raise Unavailable(f"{self._who} has ended{await self._last_words()}; try again.")
+        line = json_bytes(message)
+        try:
+            async with asyncio.timeout(self._seconds):
+                process.stdin.write(line + b"\n")
+                await process.stdin.drain()
+                return await self._reply(process, message["id"]) if "id" in message else {}
+        except TimeoutError as error:
+            said = NoReply("late").words(self._seconds, self._most_bytes)
+            raise Unavailable(f"{self._who} {said}.", sent=True) from error
+        except NoReply as error:
+            await self.close()
+            said = error.words(self._seconds, self._most_bytes)
+            raise Unavailable(f"{self._who} {said}.", sent=changes) from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            said = f"{self._who} ended before it answered{await self._last_words()}"
+            await self.close()
+            raise Unavailable(f"{said}; try again.", sent=changes) from error
+
+    async def _reply(self, process: asyncio.subprocess.Process, wanted: int) -> Json:
+        if process.stdout is None or process.stdin is None:
+            raise NoReply("broken")
+        size = 0
+        while True:
+            try:
+                line = await process.stdout.readuntil(b"\n")
+            except asyncio.LimitOverrunError as error:
+                raise NoReply("long") from error
+            size += len(line)
+            if size > self._most_bytes:
+                raise NoReply("long")
+            message = await _parsed(line)
+            if _is_reply(message, wanted):
+                return message
+            if "method" in message and "id" in message:
+                process.stdin.write(json_bytes(_answer(message)) + b"\n")
+                await process.stdin.drain()
+            await asyncio.sleep(0)  # lines that are there already are read without a pause
+
+    async def _last_words(self) -> str:
+        """Return the end of what the server wrote on its standard error, in brackets."""
+        if self._draining is not None:
+            await asyncio.wait([self._draining], timeout=_STOP_SECONDS / 10)
+        lines = b"".join(self._errors).decode("utf-8", "replace").strip().splitlines()
+        return f" ({self._redact(lines[-1][:_SAID_CHARS])})" if lines else ""
+
+    async def close(self) -> None:
+        """Close its input; a process that stays is asked to end, and then killed, with its own."""
+        process, self._process, self.is_open = self._process, None, False
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        for sign in (None, signal.SIGTERM, signal.SIGKILL):
+            if sign is not None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, sign)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await process.wait()
+                    break
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it started itself
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - else its pipes stay
+        if self._draining is not None:
+            self._draining.cancel()
+            await asyncio.wait([self._draining])
+
+
+class HttpChannel:
+    """A server behind a URL, by streamable HTTP."""
+
+    def __init__(self, who: str, api: JsonApi, path: str) -> None:
+        self._who, self._api, self._path = who, api, path
+        self.is_open = False
+        self._headers: dict[str, str] = {}
+
+    async def open(self) -> None:
+        """Begin without a session; the server's first reply may name one."""
+        self._headers = {"Accept": "application/json, text/event-stream"}
+        self.is_open = True
+
+    async def exchange(self, message: Json, *, changes: bool) -> Json:
+        """Post a message; the reply is JSON, or an event of a stream that is read up to it."""
+        events = _Events(message.get("id"))
+        try:
+            reply = await self._api.send(
+                "POST",
+                self._path,
+                message,
+                changes=changes,
+                headers=self._headers,
+                is_all=events.add,
+            )
+        except NotFound as error:
+            has_session = "Mcp-Session-Id" in self._headers
+            self.is_open = False
+            if not has_session:
+                raise Unavailable(f"{error}") from error
+            raise
+        if "id" not in message:
+            return {}
+        found = events.reply
+        if found is None:
+            found = await _parsed(reply.body)
+        if not _is_reply(found, message["id"]):
+            said = f"{self._who} answered something unreadable: it is no reply to the request."
+            raise Unavailable(said, sent=changes)
+        if message["method"] == "initialize":
+            self._headers["MCP-Protocol-Version"] = _version_of(found)
+            if session := reply.headers.get("mcp-session-id"):
+                self._headers["Mcp-Session-Id"] = session
+        return found
+
+    async def close(self) -> None:
+        """End the session and close the connections."""
+        if "Mcp-Session-Id" in self._headers and self.is_open:
+            with suppress(MemtuiError):
+                await self._api.send("DELETE", self._path, changes=False, headers=self._headers)
+        self.is_open = False
+        await self._api.close()
+
+
+class _Events:
+    """Reads the events of a stream piece by piece, until one is the reply to a request."""
+
+    def __init__(self, wanted: object) -> None:
+        self._wanted = wanted
+        self._rest = b""
+        self.reply: Json | None = None
+
+    def add(self, piece: bytes) -> bool:
+        """Add a piece of the body; return whether the reply has come."""
+        *lines, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n")
+        for data in _data_of(lines):
+            if _is_reply(message := _message(data), self._wanted):
+                self.reply = message
+        return self.reply is not None
+
+
+def _data_of(lines: Sequence[bytes]) -> Iterator[bytes]:
+    return (line.removeprefix(b"data:") for line in lines if line.startswith(b"data:"))
+
+
+def _version_of(reply: Json) -> str:
+    said = reply["result"].get("protocolVersion") if isinstance(reply.get("result"), dict) else None
+    return said if isinstance(said, str) and said.isascii() and said.isprintable() else _VERSION
+
+
+async def _parsed(line: bytes) -> Json:
+    return await asyncio.to_thread(_message, line) if len(line) > _THREAD_BYTES else _message(line)
+
+
+def _message(line: bytes) -> Json:
+    """Return a message; empty: the line is none."""
+    try:
+        found: Any = lenient_json(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_reply(message: Json, wanted: object) -> bool:
+    found = message.get("id")
+    return type(found) is int and found == wanted and "method" not in message
+
+
+def _answer(request: Json) -> Json:
+    """Return the answer to a server's request: memtui answers `ping` and offers nothing."""
+    reply: Json = {"jsonrpc": "2.0", "id": request["id"]}
+    if request["method"] == "ping":
+        return {**reply, "result": {}}
+    return {**reply, "error": {"code": -32601, "message": "memtui offers no such method."}}
