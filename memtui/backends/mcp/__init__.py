@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from memtui.backends.mcp.client import HttpChannel, McpClient, StdioChannel, shortened
+from memtui.backends.mcp.client import HttpChannel, StdioChannel, ToolClient, shortened
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -105,7 +105,7 @@ class McpAdapter(ServerProvider[Json]):
     def __init__(self, context: BindingContext, config: McpConfig, mapping: ToolMapping) -> None:
         super().__init__(context, config)
         self._config, self._mapping = config, mapping
-        self._client: McpClient = self.api
+        self._client: ToolClient = self.api
         self._tools: dict[str, bool | None] = {}
         add = mapping.add
         self._kept_here = add is None or "metadata" not in add.names
@@ -215,7 +215,7 @@ class McpAdapter(ServerProvider[Json]):
         add, title = self._mapping.add, self._mapping.record.title
         return add is not None and (add.rows is not None or self._mapping.record.id[:1] == (title,))
 
-    def connect(self, context: BindingContext, config: ServerConfig) -> McpClient:
+    def connect(self, context: BindingContext, config: ServerConfig) -> ToolClient:
         """Return the client; nothing is started or sent yet. Raises `Invalid`."""
         if not isinstance(config, McpConfig):
             raise TypeError(config)
@@ -223,13 +223,13 @@ class McpAdapter(ServerProvider[Json]):
             parts = urlsplit(config.url)
             host = config.model_copy(update={"url": f"{parts.scheme}://{parts.netloc}"})
             api = host.api(self.who, self.headers(self.token(context, config)))
-            return McpClient(self.who, HttpChannel(self.who, api, parts.path or "/"))
+            return ToolClient(self.who, HttpChannel(self.who, api, parts.path or "/"))
         own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         secrets = {
             name: need_secret(context, secret, f"the {name} of {context.binding_key}")
             for name, secret in config.env_secrets.items()
         }
-        return McpClient(
+        return ToolClient(
             self.who,
             StdioChannel(
                 self.who,

@@ -32,7 +32,7 @@ _STOP_SECONDS = 2.0
 _MOST_TOOLS = 1_000
 
 
-class McpClient:
+class ToolClient:
     """Calls the tools of one server, one call at a time; a server that died is started again."""
 
     def __init__(self, who: str, channel: StdioChannel | HttpChannel) -> None:

@@ -194,11 +194,11 @@ async def test_closing_stops_a_server_that_does_not_end_by_itself(
 async def test_a_server_ends_with_a_memtui_that_was_killed(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from memtui.backends.mcp.client import McpClient, StdioChannel\n"
+        "from memtui.backends.mcp.client import ToolClient, StdioChannel\n"
         "async def main():\n"
         "    command = [sys.executable, '-S', *sys.argv[1:]]\n"
         "    channel = StdioChannel('It', command, {}, seconds=9, most_bytes=9999, redact=str)\n"
-        "    client = McpClient('It', channel)\n"
+        "    client = ToolClient('It', channel)\n"
         "    await client.tools()\n"
         "    print('there', flush=True)\n"
         "    await asyncio.sleep(1000)\n"
