@@ -21,9 +21,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -92,23 +93,19 @@ _KEPT_SECONDS = 60.0
 _TRIES = 3
 
 
-class ServerConfig(Model):
+class ServerLimits(Model):
     """The address of a server and the limits of its calls."""
 
     url: str
     """The server's address, `https://host` with the path before its API, if there is one."""
-    token_secret: str | None = None
-    """The name of the secret that holds the token; unset: the server wants none."""
     allow_http: bool = False
     """Send the token unencrypted to another machine."""
     timeout_seconds: float = Field(default=20.0, gt=0)
     """How long one request may take, in seconds."""
     max_body_mb: float = Field(default=20.0, gt=0)
     """The largest reply that is read, in megabytes."""
-    max_listed: int = Field(default=5_000, ge=1, le=100_000)
-    """How many memories a list reads."""
 
-    def api(self, who: str, headers: Mapping[str, str]) -> JsonApi:
+    def client(self, who: str, headers: Mapping[str, str], socket: Path | None = None) -> JsonApi:
         """Return a client of the server; `who` begins the sentences of its errors."""
         return JsonApi(
             who,
@@ -116,7 +113,17 @@ class ServerConfig(Model):
             seconds=self.timeout_seconds,
             most_bytes=int(self.max_body_mb * 1_000_000),
             headers=headers,
+            socket=socket,
         )
+
+
+class ServerConfig(ServerLimits):
+    """The settings of a server that wants one token, or none."""
+
+    token_secret: str | None = None
+    """The name of the secret that holds the token; unset: the server wants none."""
+    max_listed: int = Field(default=5_000, ge=1, le=100_000)
+    """How many memories a list reads."""
 
 
 def read_token(context: BindingContext, name: str, what: str) -> str:
@@ -142,6 +149,10 @@ class ServerRows(Generic[Item]):
     items: Sequence[Item]
     more: bool = False
     unreadable: int = 0
+
+
+Search = Callable[[str, int], Awaitable[ServerRows[Item]]]
+"""A search: of a query, and the most hits."""
 
 
 def read_rows(
@@ -229,10 +240,10 @@ class ServerProvider(Adapter, Generic[Item]):
     """The sentence for a record that is `read_only`."""
     most_hits: ClassVar[int] = 100
     """The most hits that one search of the server returns."""
-    config_model: ClassVar[type[ServerConfig]]
+    config_model: ClassVar[type[ServerLimits]]
     api: JsonApi
 
-    def __init__(self, context: BindingContext, config: ServerConfig) -> None:
+    def __init__(self, context: BindingContext, config: Any) -> None:
         self.context = context
         self.capabilities = abilities_in(context, self.abilities(config))
         self.api = self.connect(context, config)
@@ -241,9 +252,9 @@ class ServerProvider(Adapter, Generic[Item]):
         self._listed: tuple[float, ServerRows[Item]] | None = None
 
     @classmethod
-    def config_of(cls, context: BindingContext) -> ServerConfig:
+    def config_of(cls, context: BindingContext) -> Any:
         """Return the config of a binding. Raises `Invalid` for a bad one."""
-        config = read_config(cls.config_model, context)
+        config: Any = read_config(cls.config_model, context)
         is_private = config.allow_http or config.token_secret is None
         check_address(config.url, what=f"The url of {cls.key}", is_private=is_private)
         return config
@@ -271,14 +282,14 @@ class ServerProvider(Adapter, Generic[Item]):
     # What a provider has
 
     @classmethod
-    def abilities(cls, config: ServerConfig) -> Capabilities:
+    def abilities(cls, config: Any) -> Capabilities:
         """Return the abilities of a writable binding; override it where the config decides."""
         del config
         return cls.capabilities
 
-    def connect(self, context: BindingContext, config: ServerConfig) -> Any:
+    def connect(self, context: BindingContext, config: Any) -> Any:
         """Return the server's client: a `JsonApi`, or one with its `changes` and `close`."""
-        return config.api(self.who, self.headers(self.token(context, config)))
+        return config.client(self.who, self.headers(self.token(context, config)))
 
     @classmethod
     def headers(cls, token: str | None) -> Mapping[str, str]:
@@ -338,11 +349,13 @@ class ServerProvider(Adapter, Generic[Item]):
         return RecordHandle(provider_key=self.key, provider_record_id=record_id)
 
     @asynccontextmanager
-    async def calling(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
+    async def calling(
+        self, *, changes: bool = False, alone: bool = True
+    ) -> AsyncIterator[Callable[..., Json]]:
         """Yield a function that returns the call's usage; a change discards the cached list.
 
-        Changes run one after the other. Where the server no longer answers after a part of a change
-        was made, the outcome is unknown (`Unavailable.sent`).
+        Changes that are `alone` run one after the other. Where the server no longer answers after
+        a part of a change was made, the outcome is unknown (`Unavailable.sent`).
 
         Raises:
             Unsupported: the binding is read-only, and this is a change.
@@ -357,7 +370,7 @@ class ServerProvider(Adapter, Generic[Item]):
             yield usage
             return
         require_writable(self.context, "These memories are")
-        async with self._changing:
+        async with self._changing if alone else nullcontext():
             before = self.api.changes
             try:
                 yield usage
@@ -388,17 +401,22 @@ class ServerProvider(Adapter, Generic[Item]):
                 **usage(),
             )
 
-    async def hits(self, request: QueryRequest) -> tuple[list[Item], bool]:
+    async def hits(
+        self,
+        request: QueryRequest,
+        search: Search[Item] | None = None,
+    ) -> tuple[list[Item], bool]:
         """Return the hits that a query may return, best first, and whether these are all.
 
-        It requests more until enough of the hits are visible.
+        It requests more until enough of the hits are visible. `search` is used instead of the own
+        method, such as one whose hits say more.
         """
         if not request.query.strip():
             return [], True
         asked, may_be = max(_LEAST_HITS, 2 * request.top_k), eligible(request)
         while True:
             asked = min(asked, self.most_hits)
-            rows = await self.search(request.query, asked)
+            rows = await (search or self.search)(request.query, asked)
             found = [item for item, record in self._visible(rows, request) if may_be(record)]
             if len(found) > request.top_k or not rows.more or asked == self.most_hits:
                 return found, not rows.more
@@ -591,9 +609,11 @@ class ServerProvider(Adapter, Generic[Item]):
             hint = "raise the binding's max_listed to read further." if is_full else self.cut_hint
             said.append(f"{len(rows.items):,} memories were read; {hint}")
         if rows.unreadable:
-            said.append(f"{rows.unreadable:,} memories of the server could not be read.")
+            said.append(f"{rows.unreadable:,} memories {self.from_where} could not be read.")
         return tuple(said)
 
+    from_where: ClassVar[str] = "of the server"
+    """Follows "memories" in the sentence on those that could not be read."""
     cut_hint: ClassVar[str] = "the list changed meanwhile; read it again."
     """Ends the sentence about a list that is shorter than `max_listed` and not whole."""
 

@@ -175,7 +175,7 @@ FOLDERS: dict[type[Adapter], Json] = {
 
 SMALL = {
     "facts.rows._CHUNK": 2, "milvus.store._BATCH": 1, "milvus.store._IDS_A_CALL": 1,
-    "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "mcp_memory_service._PAGE": 3,
+    "mem0.stores._PAGE": 3, "mcp_memory_service._PAGE": 3,
     "hindsight._PAGE": 3,
     "vault.index._BATCH": 2, "vault.index._CHARS_AT_ONCE": 10,
 }  # fmt: skip

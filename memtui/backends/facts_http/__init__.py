@@ -33,7 +33,6 @@ from memtui.contract import (
     Health,
     Invalid,
     MemtuiError,
-    Model,
     Namespace,
     NotFound,
     QueryRequest,
@@ -52,7 +51,7 @@ from memtui.provider_kit import check_revision, read_config, read_moment
 from memtui.provider_kit.files.reading import digest
 from memtui.provider_kit.matching import matcher
 from memtui.provider_kit.pages import page
-from memtui.provider_kit.server_provider import read_token
+from memtui.provider_kit.server_provider import ServerLimits, read_token
 from memtui.provider_kit.servers import check_address
 
 USAGE = Usage(provider=KEY)
@@ -62,11 +61,9 @@ _PUT_BACKS = 3
 _PAUSE_SECONDS = 0.2
 
 
-class FactsHttpConfig(Model):
+class FactsHttpConfig(ServerLimits):
     """Facts behind a server with the endpoints `/api/memory/user` and `/api/memory/drive`."""
 
-    url: str
-    """The server's address, `https://host` with the path before `/api`, if there is one."""
     token_secret: str
     """The name of the secret that holds the bearer token."""
     subject_id: str = Field(min_length=1)
@@ -75,8 +72,6 @@ class FactsHttpConfig(Model):
     """Drives to show if no project is named; the server cannot list drives."""
     socket: Path | None = None
     """A unix socket to reach the server through."""
-    allow_http: bool = False
-    """Send the token unencrypted to another machine."""
     timeout_seconds: float = Field(default=10.0, gt=0)
     """How long one request may take, in seconds, whole body included."""
     max_body_mb: float = Field(default=5.0, gt=0)
@@ -131,14 +126,9 @@ class FactsHttpAdapter(FactProvider):
     async def open(cls, context: BindingContext) -> Self:
         """Check the config; the first call connects to the server. Raises `Invalid`."""
         config = FactsHttpConfig.of(context)
-        client = FactsClient(
-            config.url,
-            config.find_token(context),
-            socket=config.socket,
-            seconds=config.timeout_seconds,
-            most_bytes=int(config.max_body_mb * 1_000_000),
-        )
-        return cls(context, config, client)
+        headers = {"Authorization": f"Bearer {config.find_token(context)}"}
+        api = config.client("The facts' server", headers, config.socket)
+        return cls(context, config, FactsClient(api))
 
     async def close(self) -> None:
         """Close the connections, after running corrections have ended."""

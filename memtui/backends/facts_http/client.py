@@ -21,7 +21,6 @@ fact inside `{"memory": FACT}`, ids that are numbers, missing and unknown fields
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -40,17 +39,8 @@ class FactsClient:
     made.
     """
 
-    def __init__(
-        self, url: str, token: str, *, socket: Path | None, seconds: float, most_bytes: int
-    ) -> None:
-        self._api = JsonApi(
-            "The facts' server",
-            url,
-            socket=socket,
-            seconds=seconds,
-            most_bytes=most_bytes,
-            headers={"Authorization": f"Bearer {token}"},
-        )
+    def __init__(self, api: JsonApi) -> None:
+        self._api = api
 
     async def close(self) -> None:
         """Close the connections."""

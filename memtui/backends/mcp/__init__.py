@@ -52,6 +52,7 @@ from memtui.provider_kit.kept import OWN, KeptFields
 from memtui.provider_kit.matching import eligible
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.server_provider import (
+    Search,
     ServerConfig,
     ServerProvider,
     ServerRows,
@@ -352,11 +353,13 @@ class McpAdapter(ServerProvider[Json]):
         found = await self.fetch(item["id"])
         return found and {**found, "score": item.get("score")}
 
-    async def hits(self, request: QueryRequest) -> tuple[list[Json], bool]:
+    async def hits(
+        self, request: QueryRequest, search: Search[Json] | None = None
+    ) -> tuple[list[Json], bool]:
         """Return the hits of memtui's search, or of the tool where the agents' is asked for."""
         call = self._mapping.search
         if request.matching is not Matching.AGENTS or call is None:
-            return await super().hits(request)
+            return await super().hits(request, search)
         rows = await self._searched(call, request.query, self.most_hits)
         may_be = eligible(request)
         found = [item for item, record in self._visible(rows, request) if may_be(record)]

@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from memtui.contract import BindingContext, Invalid, Model
+from memtui.contract import BindingContext, Invalid
 from memtui.provider_kit import LocalPath, read_config
-from memtui.provider_kit.server_provider import read_token
+from memtui.provider_kit.server_provider import ServerLimits, read_token
 from memtui.provider_kit.servers import check_address
 
 PLATFORM = "https://api.mem0.ai"
 
 
-class Mem0Config(Model):
+class Mem0Config(ServerLimits):
     """mem0's platform, an open mem0 server, or a store of mem0's library on this machine."""
 
     url: str = PLATFORM
@@ -31,12 +31,6 @@ class Mem0Config(Model):
     """Let mem0's model infer memories from each text; off: store the text itself."""
     shared_user: str = Field(default="shared", pattern=r"^[^\s*]+$")
     """The mem0 user for records without a subject, agent or run."""
-    allow_http: bool = False
-    """Send the key unencrypted to another machine."""
-    timeout_seconds: float = Field(default=20.0, gt=0)
-    """How long one request may take, in seconds."""
-    max_body_mb: float = Field(default=20.0, gt=0)
-    """The largest reply that is read, in megabytes."""
     max_listed: int = Field(default=5_000, ge=1, le=100_000)
     """How many memories a list reads."""
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import (
     Mem0Draft,
     Mem0Memory,
@@ -116,8 +117,9 @@ def places_of(config: Json) -> list[tuple[str, ...]]:
 class LibraryStore(OpenStore):
     """The library in a thread, one call at a time; it is closed while idle."""
 
-    def __init__(self, config: Json) -> None:
-        self._config = config
+    def __init__(self, config: Mem0Config, library: Json) -> None:
+        self.api = config.client("mem0's library", {})
+        self._config = library
         self._memory: Any = None
         self._turn = threading.Lock()
         self._idle: asyncio.TimerHandle | None = None

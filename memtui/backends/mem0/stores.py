@@ -55,6 +55,8 @@ class Added:
 class Mem0Store(ABC):
     """One mem0. Every call raises the contract's errors."""
 
+    api: JsonApi
+    """The client of its server; the library's is not used."""
     has_apps: ClassVar[bool] = False
     """Whether it has an `app_id`, in which projects are stored."""
 
@@ -63,7 +65,7 @@ class Mem0Store(ABC):
         """Store a text, or the memories that mem0's model infers from it."""
 
     @abstractmethod
-    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
+    async def search(self, query: str, top_k: int, *, explain: bool = False) -> MemoryPage:
         """Return the best hits among all memories; `explain` adds the parts of their scores."""
 
     @abstractmethod
@@ -98,15 +100,15 @@ class Mem0Store(ABC):
         del memory_ids, apply
         return None
 
-    @abstractmethod
     async def close(self) -> None:
         """Close the connections or the store."""
+        await self.api.close()
 
 
 class OpenStore(Mem0Store):
     """mem0's library, local or behind a server: requests go by user, by agent and by run."""
 
-    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
+    async def search(self, query: str, top_k: int, *, explain: bool = False) -> MemoryPage:
         """Search in everything that has a user, an agent or a run."""
         asked: Json = {"top_k": top_k, **({"explain": True} if explain else {})}
         return _merged(
@@ -173,23 +175,19 @@ class Mem0ServerStore(OpenStore):
     """The open server."""
 
     def __init__(self, config: Mem0Config, key: str | None) -> None:
-        self._api = _api("The mem0 server", config, {"X-API-Key": key} if key else {})
+        self.api = config.client("The mem0 server", {"X-API-Key": key} if key else {})
         self._most_listed = config.max_listed + 1
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._api.close()
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text. Raises `Unavailable` if `infer` is set and the server has no model."""
         content: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
         body = {**content, **draft.owners, "infer": infer}
-        return read_added(await self._api.ask("POST", "/memories", read_json, body))
+        return read_added(await self.api.ask("POST", "/memories", read_json, body))
 
     async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
         """Search by `filters`, which every version supports."""
         body = {"query": query, "filters": {owner: ANY}, **asked}
-        return await self._api.ask("POST", "/search", _rows, body, changes=False)
+        return await self.api.ask("POST", "/search", _rows, body, changes=False)
 
     async def list_in(self, owner: str, top_k: int) -> MemoryPage:
         """List, expired memories included; some versions ignore the parameters.
@@ -203,7 +201,7 @@ class Mem0ServerStore(OpenStore):
         asked = min(top_k, self._most_listed)
         path = "/memories?" + urlencode({**owners, "top_k": asked, "show_expired": "true"})
         try:
-            return await self._api.ask("GET", path, _rows, changes=False)
+            return await self.api.ask("GET", path, _rows, changes=False)
         except Invalid:
             if asked <= _LEAST_CAP:
                 raise
@@ -212,21 +210,21 @@ class Mem0ServerStore(OpenStore):
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory; None if the server answers `null`."""
-        return await _one(self._api, f"/memories/{quote(memory_id)}")
+        return await _one(self.api, f"/memories/{quote(memory_id)}")
 
     async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
         """Change a memory; the given metadata is merged into the existing one."""
         body = {"text": text, "metadata": open_metadata(metadata, expires)}
-        await self._api.ask("PUT", f"/memories/{quote(memory_id)}", bytes, body)
+        await self.api.ask("PUT", f"/memories/{quote(memory_id)}", bytes, body)
 
     async def drop(self, memory_id: str) -> None:
         """Delete a memory."""
-        await self._api.ask("DELETE", f"/memories/{quote(memory_id)}", bytes)
+        await self.api.ask("DELETE", f"/memories/{quote(memory_id)}", bytes)
 
     async def history(self, memory_id: str) -> Any:
         """Return the rows of a memory's history."""
         path = f"/memories/{quote(memory_id)}/history"
-        return await self._api.ask("GET", path, read_json, changes=False)
+        return await self.api.ask("GET", path, read_json, changes=False)
 
     async def check(self) -> str:
         """List as `list` does, but for a run that does not exist."""
@@ -240,11 +238,7 @@ class PlatformStore(Mem0Store):
     has_apps = True
 
     def __init__(self, config: Mem0Config, key: str | None) -> None:
-        self._api = _api("mem0's platform", config, {"Authorization": f"Token {key}"})
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._api.close()
+        self.api = config.client("mem0's platform", {"Authorization": f"Token {key}"})
 
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text; with `infer`, the platform stores later."""
@@ -254,7 +248,7 @@ class PlatformStore(Mem0Store):
             body["expiration_date"] = draft.expires.isoformat()
         if draft.created_at:
             body["timestamp"] = int(draft.created_at.timestamp())
-        made = await self._api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
+        made = await self.api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
         added = read_added(made)
         if added.event and not infer:
             raise Unavailable(
@@ -264,11 +258,11 @@ class PlatformStore(Mem0Store):
             )
         return added
 
-    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
+    async def search(self, query: str, top_k: int, *, explain: bool = False) -> MemoryPage:
         """Search in everything that has a user, an agent, a run or an app."""
         del explain  # the parts come with every score
         body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
-        rows = await self._api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
+        rows = await self.api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
         return replace(rows, more=len(rows.items) >= top_k)
 
     async def list(self, most: int) -> MemoryPage:
@@ -288,12 +282,12 @@ class PlatformStore(Mem0Store):
         """Return a page and the total number of memories."""
         path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
         body = {"filters": _EVERYTHING, "show_expired": True}
-        return await self._api.ask("POST", path, _counted, body, changes=False)
+        return await self.api.ask("POST", path, _counted, body, changes=False)
 
     async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory; None if the platform answers 404."""
         try:
-            return await _one(self._api, f"/v1/memories/{quote(memory_id)}/")
+            return await _one(self.api, f"/v1/memories/{quote(memory_id)}/")
         except NotFound:
             return None
 
@@ -301,12 +295,12 @@ class PlatformStore(Mem0Store):
         """Change a memory; `expires` None removes the expiry."""
         day = expires.isoformat() if expires else None
         body = {"text": text, "metadata": metadata, "expiration_date": day}
-        await self._api.ask("PUT", f"/v1/memories/{quote(memory_id)}/", bytes, body)
+        await self.api.ask("PUT", f"/v1/memories/{quote(memory_id)}/", bytes, body)
 
     async def delete(self, memory_id: str) -> bool:
         """Delete a memory; False if the platform answers 404."""
         try:
-            await self._api.ask("DELETE", f"/v1/memories/{quote(memory_id)}/", bytes)
+            await self.api.ask("DELETE", f"/v1/memories/{quote(memory_id)}/", bytes)
         except NotFound:
             return False
         return True
@@ -314,18 +308,18 @@ class PlatformStore(Mem0Store):
     async def history(self, memory_id: str) -> Any:
         """Return the rows of a memory's history."""
         path = f"/v1/memories/{quote(memory_id)}/history/"
-        return await self._api.ask("GET", path, read_json, changes=False)
+        return await self.api.ask("GET", path, read_json, changes=False)
 
     async def check(self) -> str:
         """Ping the platform, which tells the key's owner."""
-        reply = await self._api.ask("GET", "/v1/ping/", read_object, changes=False)
+        reply = await self.api.ask("GET", "/v1/ping/", read_object, changes=False)
         return f"mem0's platform answers {reply.get('user_email') or 'this key'}."
 
     async def profile(self, user_id: str) -> str:
         """Return a user's profile; empty if there is none yet. Raises `Unavailable`."""
         path = f"/v2/entities/user/{path_segment(user_id, what='The user')}/profile/"
         try:
-            reply = await self._api.ask("GET", path, read_object, changes=False)
+            reply = await self.api.ask("GET", path, read_object, changes=False)
         except NotFound:  # the platform does not know this user
             return ""
         profile = reply.get("profile")
@@ -338,16 +332,6 @@ class PlatformStore(Mem0Store):
 
 def _in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:
-    return JsonApi(
-        who,
-        config.url,
-        seconds=config.timeout_seconds,
-        most_bytes=int(config.max_body_mb * 1_000_000),
-        headers=headers,
-    )
 
 
 def _rows(body: bytes) -> MemoryPage:
