@@ -223,7 +223,7 @@ class McpAdapter(ServerProvider[Json]):
         if config.url:
             parts = urlsplit(config.url)
             host = config.model_copy(update={"url": f"{parts.scheme}://{parts.netloc}"})
-            api = host.api(self.who, self.headers(self.token(context, config)))
+            api = host.client(self.who, self.headers(self.token(context, config)))
             return ToolClient(self.who, HttpChannel(self.who, api, parts.path or "/"))
         own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         secrets = {
