@@ -180,6 +180,19 @@ class CompanyLog:
                 break
         return tuple(found)
 
+    def parts(self, firsts: Sequence[Operation]) -> dict[str, list[Operation]]:
+        """Return the operations that are part of these, oldest first, by the id of the first.
+
+        One that has none is absent. A placeholder stands for a damaged one.
+        """
+        seqs = {one.operation_id: one.seq for one in firsts}
+        found: dict[str, list[Operation]] = {}
+        above = min(seqs.values(), default=0)
+        for part_of, one in _oldest_first(self._parts(lambda one: one.parts([*seqs]), above=above)):
+            if one.seq > seqs[part_of]:
+                found.setdefault(part_of, []).append(one)
+        return found
+
     def by_seqs(self, seqs: Sequence[int]) -> tuple[Operation, ...]:
         """Return the operations with these numbers that exist, in this order.
 
@@ -420,6 +433,7 @@ def _one_page(
         operations=shown,
         total=newer.total + older.total,
         left_out=newer.left_out + older.left_out,
+        folded=newer.folded,
         next_before=shown[-1].seq if has_more and after is None else None,
     )
 

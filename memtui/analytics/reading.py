@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, overload
@@ -20,7 +20,7 @@ from memtui.analytics.layout import Segment
 from memtui.analytics.rows import LogDatabase
 from memtui.contract import EVERYTHING, Filter
 from memtui.store.conditions import condition, ordering
-from memtui.store.operation import INTERNAL, Operation
+from memtui.store.operation import INTERNAL, LogFilter, Operation, apart, is_folded
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,6 +109,10 @@ class LogView:
         """
         self._duck, self._log, self._check = duck, duck.log, check
         self._chosen = chosen or EVERYTHING
+        if sort not in {"seq", "-seq"}:
+            self._chosen = apart(self._chosen)
+        self.folded = is_folded(self._chosen)
+        """Whether a question over several bindings is one operation in it."""
         self._turned = sort == "-seq"
         self._stop = stop or Stop()
         self._early, self._passed_on = early, 0
@@ -125,20 +129,34 @@ class LogView:
             if duck.visible or condition(self._chosen.with_internal()):
                 self._filter()
             else:
-                excludes = self._chosen.excludes_internal
-                internal = duck.internal(self.last) if excludes else array("q")
-                self.left_out, self._recent = len(internal), Without(self.last, internal)
+                internal, folded = self._hidden()
+                left_out = array("q", sorted((*internal, *folded)))
+                self.left_out, self._recent = len(internal), Without(self.last, left_out)
         self._pending = 0 if self._table is None else self._table.count
         self.count = self._pending + len(self._recent)
         """The number of operations in the view."""
         self.logged = self._logged()
-        """Their number without the filter; memtui's own reads count if the filter includes them."""
+        """Their number without the filter, which still says whether memtui's own reads count."""
+
+    @property
+    def _every(self) -> Filter:
+        """The filter without what narrows it."""
+        internal = not self._chosen.excludes_internal
+        return LogFilter(internal=internal, folded=self.folded)
+
+    def _hidden(self) -> tuple[array[int], array[int]]:
+        """Return the numbers of memtui's own reads, and of parts of other operations, in the log.
+
+        None of its own reads where the filter includes these.
+        """
+        every, duck = self._every, self._duck
+        internal = array("q") if every.internal else duck.internal(self.last)
+        return internal, duck.folded(every, self.last, known_as=f"folded {every.internal}")
 
     def _logged(self) -> int:
-        excludes = self._chosen.excludes_internal
         if self._duck.visible:
-            return self._log.count(Filter() if excludes else EVERYTHING, through=self.last)
-        return self.last - (len(self._duck.internal(self.last)) if excludes else 0)
+            return self._log.count(self._every, through=self.last)
+        return self.last - sum(map(len, self._hidden()))
 
     def _filter(self) -> None:
         """Find the matching operations, in the log's order."""
@@ -149,7 +167,8 @@ class LogView:
             manifest, _ = duck.place()
             sealed = manifest.sealed_through
             through = max(sealed, last - _RECENT, min(duck.through, last))
-            self._recent = self._matching(through + 1)
+            folded = duck.folded(self._chosen, last)
+            self._recent = self._matching(through + 1, frozenset(folded))
             if through:
                 self._show(self._recent[-EARLY:][::-1])
             parts = []
@@ -160,7 +179,7 @@ class LogView:
             for segments in _newest_first(manifest.segments):
                 files = duck.sealed(segments, "operations")
                 parts.append(f"SELECT {columns} FROM {files} WHERE {where}")
-            internal = self._find_in(parts) if parts else 0
+            internal = self._find_in(parts, folded) if parts else 0
             with duck.database.read() as connection:
                 internal += duck.store(connection, through).left_out(self._chosen, last)
             # Otherwise a seal moved rows, or the copy was started again: all is read once more.
@@ -171,36 +190,43 @@ class LogView:
                 self._table.close()
                 self._table = None
 
-    def _matching(self, first: int) -> array[int]:
-        """Return the matching numbers in the database from `first` on."""
+    def _matching(self, first: int, folded: Collection[int]) -> array[int]:
+        """Return the matching numbers in the database from `first` on, but those in `folded`."""
+        chosen = apart(self._chosen)
         found: array[int] = array("q")
         for start in range(first, self.last + 1, _RECENT):
             self._stop.check()
             end = min(start + _RECENT - 1, self.last)
             with self._duck.database.read() as connection:
-                found.extend(self._duck.store(connection).seqs(self._chosen, start, end))
+                seqs = self._duck.store(connection).seqs(chosen, start, end)
+                found.extend(seq for seq in seqs if seq not in folded)
         return found
 
-    def _find_in(self, parts: Sequence[str]) -> int:
+    def _find_in(self, parts: Sequence[str], folded: array[int]) -> int:
         """Put the numbers that the queries find into the table; return how many are memtui's own.
 
-        The queries are ordered from the newest part of the log to the oldest.
+        The queries are ordered from the newest part of the log to the oldest. Numbers in `folded`
+        are left out.
         """
         internal = 0
         with self._numbering() as cursor:
             cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
+            numbers = "CREATE TEMP TABLE folded AS SELECT unnest($1::BIGINT[]) AS seq"
+            cursor.execute(numbers, [folded.tolist()])
             for part in parts:
                 self._show_more(cursor)
                 with self._stop.reaching(cursor):
                     cursor.execute(f"CREATE OR REPLACE TEMP TABLE part AS {part}")
                     cursor.execute(
-                        "INSERT INTO view SELECT seq FROM part WHERE NOT internal ORDER BY seq DESC"
+                        "INSERT INTO view SELECT seq FROM part ANTI JOIN folded USING (seq) "
+                        "WHERE NOT internal ORDER BY seq DESC"
                     )
                     [(more,)] = cursor.execute(
                         "SELECT count(*) FROM part WHERE internal"
                     ).fetchall()
                 internal += more
             cursor.execute("DROP TABLE part")
+            cursor.execute("DROP TABLE folded")
             self._table = _Numbers(cursor, newest_first=True)
         return internal
 
@@ -280,11 +306,14 @@ class LogView:
         return self._log.by_seqs(seqs[::-1] if self._turned else seqs)
 
     def position(self, moment: datetime) -> int:
-        """Return the position of the last operation to begin by a moment.
+        """Return the position of the last operation to begin by a moment, or of its first one.
 
         If all of them began later, the position of the oldest.
         """
-        seq = self._log.last_begun(self._chosen, moment, self.last)
+        seq = self._log.last_begun(apart(self._chosen), moment, self.last)
+        if seq is not None and self.folded and self.find(seq) is None:
+            part_of = [one.part_of or "" for one in self._log.by_seqs([seq])]
+            seq = next((one.seq for one in self._log.by_ids(part_of, strict=False)), seq)
         place = self._place_of(seq)
         return max(0, self.count - 1 - place) if self._turned else place
 
@@ -319,14 +348,16 @@ class LogView:
         """Return the first matching operations above `after`, at most `TAIL`."""
         self._check()
         head = self._duck.place()[1].head
-        found = self._log.newer(self._chosen.with_internal(), after, TAIL)
+        found = self._log.newer(apart(self._chosen).with_internal(), after, TAIL)
         # Fewer than `TAIL` matches: all operations up to the head were looked at.
         last = max([after, *(one.seq for one in found), *([head] if len(found) < TAIL else [])])
-        excludes = self._chosen.excludes_internal
-        shown = tuple(one for one in found if not (excludes and one.internal))
-        every = Filter() if excludes else EVERYTHING
-        logged = self._log.count(every, after=after, through=last) if last > after else 0
-        return Appended(shown, len(found) - len(shown), logged, last)
+        internal = {one.seq for one in found if one.internal} if not self._every.internal else set()
+        shown = tuple(one for one in found if one.seq not in internal)
+        if self.folded and any(one.part_of for one in shown):
+            listed = {one.seq for one in self._log.newer(self._chosen, after, TAIL)}
+            shown = tuple(one for one in shown if one.seq in listed)
+        logged = self._log.count(self._every, after=after, through=last) if last > after else 0
+        return Appended(shown, len(internal), logged, last)
 
     def close(self) -> None:
         """Free the view's table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -20,11 +20,12 @@ from memtui.analytics.figures import OF_OPERATION, OF_USAGE, TOKENS
 from memtui.analytics.layout import TABLES, ArchiveFolder, LogEnds, Manifest, Segment, log_ends
 from memtui.analytics.sealed import Archive
 from memtui.analytics.source import HOT, SELECTS, columns_of, load_of, load_raw
+from memtui.contract import Filter
 from memtui.store.columns import ForeignText
 from memtui.store.conditions import READ, visible_to
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.log import OperationStore
-from memtui.store.operation import INTERNAL, Operation, to_operation
+from memtui.store.operation import Operation, is_folded, to_operation
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -95,15 +96,16 @@ class LogDatabase(DuckDb):
         self.begun = 0
         """How often the copy was started; again whenever the database contains another log."""
         self.database = database
-        self.log = CompanyLog(database, Archive(root, self), company_id, visibility)
+        self._archive = Archive(root, self)
+        self.log = CompanyLog(database, self._archive, company_id, visibility)
         """The complete operations; the copy has only the columns `kept`."""
         self._copying = threading.RLock()
         self._above = 0
         self._anew = True
         """Whether the copy must be started: there is none, or it is of another log."""
         self._digest: str | None = None
-        self._internal: tuple[str, array[int]] = "", array("q")
-        """The last digest that is sealed, and the numbers of memtui's own reads up to it."""
+        self._known: dict[str, tuple[str, array[int]]] = {}
+        """By name, the last digest that is sealed, and the numbers up to it."""
 
     def place(self) -> tuple[Manifest, LogEnds]:
         """Return the manifest and the ends of the log, at one moment.
@@ -206,23 +208,35 @@ class LogDatabase(DuckDb):
 
     def internal(self, last: int) -> array[int]:
         """Return the numbers of memtui's own reads up to `last`."""
+        return self._numbers(lambda one: one.internal_seqs(last), "internal")
+
+    def folded(self, chosen: Filter, last: int, *, known_as: str = "") -> array[int]:
+        """Return the numbers up to `last` of the matches that are part of another one.
+
+        `known_as`: a name under which those of the sealed operations are remembered.
+        """
+        if not is_folded(chosen):
+            return array("q")
+        return self._numbers(lambda one: one.folded_seqs(chosen, last), known_as)
+
+    def _numbers(self, ask: Callable[[OperationStore], Sequence[int]], name: str) -> array[int]:
+        """Return the numbers asked for; those of sealed operations are remembered by name."""
         while True:
             manifest, _ = self.place()
             with self.database.read() as connection:
-                hot = self.store(connection).internal_seqs(manifest.sealed_through + 1, last)
+                hot = ask(self.store(connection, manifest.sealed_through))
             # By digest, not by number: another log may have replaced this one.
-            digest = manifest.last_digest
-            older = self._internal
+            digest, older = self._known.get(name, ("", array("q")))
             if not manifest.segments:
-                older = digest, array("q")
-            elif digest != older[0]:
-                files = self.sealed(manifest.segments, "operations")
-                with self.asking() as cursor:
-                    rows = cursor.execute(f"SELECT seq FROM {files} WHERE {INTERNAL} ORDER BY seq")
-                    older = digest, array("q", (seq for (seq,) in rows.fetchall()))
+                older = array("q")
+            elif not name or digest != manifest.last_digest:
+                company_id = self.folder.company_id
+                with self._archive.read(company_id, manifest.segments) as connection:
+                    older = array("q", ask(self.store(connection)))
             if self.stood_still(manifest):
-                self._internal = older
-                return array("q", (*older[1], *hot))
+                if name:
+                    self._known[name] = manifest.last_digest, older
+                return array("q", (*older, *hot))
 
     def store(self, connection: DatabaseConnection, above: int = 0) -> OperationStore:
         """Return the visible hot operations above a `seq`."""

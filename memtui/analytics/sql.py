@@ -81,6 +81,7 @@ _MEANINGS = {
     "ordinal": "Place among the operation's usage, from 0.",
     "rank": "Place among the operation's records, from 1.",
     "undoes": "The operation that this one took back.",
+    "part_of": "The first logged operation of the same question over several bindings, or NULL.",
     "digest": "SHA-256 of the operation's document, which holds `previous_digest`.",
     "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
 }

@@ -26,7 +26,7 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.store.operation import Operation, OperationHandle, set_by
+from memtui.store.operation import Operation, OperationHandle, Parts, set_by
 
 if TYPE_CHECKING:
     from memtui.context.assembly import ContextFact, LeftOut
@@ -104,6 +104,12 @@ def outcome(status: OperationStatus) -> Outcome:
 def ending(operation: Operation, found: OutcomeCheck | None) -> str:
     """Return the result of an outcome check, else the error of an operation."""
     return found.sentence if found is not None else operation.error_message or ""
+
+
+def bindings(parts: Parts) -> str:
+    """Return how many bindings a question was for: `6 bindings`, or `6 bindings, 1 failed`."""
+    failed = f", {count(parts.failed)} failed" if parts.failed else ""
+    return counted(parts.bindings, "binding") + failed
 
 
 def done(operation: Operation) -> str:
@@ -508,7 +514,7 @@ def written_by_agents(found: AgentWrites, when: str) -> str:
     return f"Agents wrote {when}: {said} to look at{found.checked and f'; {found.checked}'}"
 
 
-def operation_cost(operation: Operation) -> str:
+def operation_cost(operation: Operation | Parts) -> str:
     """Return the exact cost of an operation, with a mention of an unpriced part."""
     return money(operation.cost_usd, unpriced=operation.unpriced)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -72,6 +73,21 @@ CONTENT = "request.content"
 _LOGGED_CHARS = 2_000
 
 
+@dataclass(eq=False, slots=True)
+class FanOut:
+    """Several operations on as many bindings at once, for one answer."""
+
+    together: str
+    """An id that the requests of all these operations share in the log."""
+    within_ms: int
+    seen_only: bool = False
+    """Answer a query of the whole company with the visible records instead of refusing it."""
+    first: str | None = None
+    """The one that was logged first."""
+    logging: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Held while one of them is logged, so that only one is the first."""
+
+
 @dataclass(slots=True)
 class RunningOperation:
     """A running operation; its attributes get logged."""
@@ -97,6 +113,8 @@ class RunningOperation:
     """The company's spending limits that do more than warn, less those checked for it."""
     no_search: str = ""
     """Why nothing is searched for it: a sentence about a passed limit; empty: it may be."""
+    fan_out: FanOut | None = None
+    """None: it is not one of several at once."""
     limit: asyncio.Timeout | None = None
     """The time-out of a fan-out; None: not part of one."""
     status: OperationStatus = OperationStatus.OK
@@ -111,6 +129,7 @@ class RunningOperation:
     not_kept: tuple[str, ...] = ()
     filled_in: tuple[str, ...] = ()
     undoes: str | None = None
+    part_of: str | None = None
     absent: dict[str, Absent] = field(default_factory=dict)
     """Commitments of the values that are withheld from the log, by path; `salts`: their salts."""
     salts: dict[str, str] = field(default_factory=dict)
@@ -492,6 +511,15 @@ class Recorder:
     def _append(self, entry: RunningOperation) -> None:
         if self._database.read_only:
             return
+        if (fan_out := entry.fan_out) is None:
+            self._write(entry)
+            return
+        with fan_out.logging:
+            entry.part_of = fan_out.first
+            self._write(entry)
+            fan_out.first = fan_out.first or entry.operation_id
+
+    def _write(self, entry: RunningOperation) -> None:
         # A power cut may lose a read, but never a change or the finding of a check.
         durable = entry.operation_type.mutates or entry.finding is not None
         with self._database.write(durable=durable) as connection:

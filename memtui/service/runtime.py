@@ -31,7 +31,7 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection, Connections
 from memtui.service.providers import Providers
-from memtui.service.recorder import Recorder, RunningOperation
+from memtui.service.recorder import FanOut, Recorder, RunningOperation
 from memtui.service.visibility import (
     Caller,
     Membership,
@@ -67,17 +67,6 @@ SETUP_CHANNEL = "setup"
 _LISTED_PROBLEMS = 20
 _SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-
-
-@dataclass(frozen=True, slots=True)
-class FanOut:
-    """Options of an operation that is one of several, on several bindings at once."""
-
-    together: str
-    """An id that the requests of all these operations share in the log."""
-    within_ms: int
-    seen_only: bool = False
-    """Answer a query of the whole company with the visible records instead of refusing it."""
 
 
 @dataclass(eq=False)
@@ -348,6 +337,7 @@ class ServiceRuntime:
             self.recorder.recorded(operation_type, caller, scope, asked, source) as entry,
             nullcontext() if fan_out is None else self._within(entry, binding_key, fan_out),
         ):
+            entry.fan_out = fan_out
             entry.seen_only = fan_out is not None and fan_out.seen_only
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection

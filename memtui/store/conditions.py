@@ -22,6 +22,7 @@ from sqlalchemy import (
     String,
     and_,
     cast,
+    exists,
     func,
     literal_column,
     not_,
@@ -33,11 +34,12 @@ from sqlalchemy import (
     union_all,
 )
 from sqlalchemy.engine import default
+from sqlalchemy.sql.util import ClauseAdapter
 
 from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
-from memtui.store.operation import ASKED, COLUMNS, INTERNAL, LogFilter
+from memtui.store.operation import ASKED, COLUMNS, INTERNAL, LogFilter, apart, is_folded
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 from memtui.store.visibility import Visibility, plain_columns, seen
 
@@ -224,6 +226,8 @@ def conditions(
     """Return the conditions of a filter and a visibility, for a `where` over the log's table."""
     columns = OPERATIONS.c
     found: list[ColumnElement[bool]] = [*seen(visibility)]
+    if is_folded(chosen):
+        found.append(not_(is_folded_away(dialect, company_id, chosen, visibility)))
     if dialect == "duckdb":
         own = condition(chosen, begun=BEGUN)
         return [*found, literal_column(own, Boolean)] if own else found
@@ -246,6 +250,26 @@ def conditions(
         tests = (conditions(dialect, company_id, one, None) for one in each)
         found.append(or_(*(and_(true(), *one) for one in tests)))
     return found
+
+
+def is_folded_away(
+    dialect: str, company_id: str, chosen: Filter, visibility: Visibility | None
+) -> ColumnElement[bool]:
+    """Return the condition that an operation is part of another one in the same list.
+
+    In the same list: visible, matching the filter, and in the database or in the archive as well.
+    """
+    columns, first = OPERATIONS.c, OPERATIONS.alias("first")
+    to_first = ClauseAdapter(first)
+    own = conditions(dialect, company_id, apart(chosen), visibility)
+    is_listed = exists().where(
+        first.c.company_id == company_id,
+        first.c.operation_id == columns.part_of,
+        first.c.seq < columns.seq,
+        first.c.part_of.is_(None),
+        *map(to_first.traverse, own),
+    )
+    return and_(columns.part_of.is_not(None), is_listed)
 
 
 def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:

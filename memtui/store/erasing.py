@@ -76,6 +76,7 @@ _STRUCTURE = frozenset(
     {
         "binding_reason",
         "to_show",
+        "part_of",
         *(f"request.{name}" for name in ("operation_id", "checks", "sort", "model", "kind")),
     }
 )

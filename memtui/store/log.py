@@ -49,7 +49,7 @@ from memtui.contract import (
     SourceRef,
     Unavailable,
 )
-from memtui.store.conditions import among, conditions
+from memtui.store.conditions import among, conditions, is_folded_away
 from memtui.store.database import DatabaseConnection, stored_moment
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
@@ -61,7 +61,9 @@ from memtui.store.operation import (
     Loaded,
     Operation,
     OperationPage,
+    apart,
     damaged,
+    is_folded,
     to_operation,
     why_damaged,
 )
@@ -264,6 +266,7 @@ class OperationStore:
         return (company, self.above < _SEQ) if self.above else (company,)
 
     def _matching(self, chosen: Filter) -> list[ColumnElement[bool]]:
+        chosen = chosen if self._folds(chosen) else apart(chosen)
         return conditions(self.connection.dialect, self.company_id, chosen, self.visibility)
 
     def page(
@@ -291,7 +294,11 @@ class OperationStore:
             next_before = seqs[limit - 1] if len(seqs) > limit else None
             found = self._in_order(seqs[:limit], strict=strict)
         return OperationPage(
-            operations=found, total=total, left_out=left_out, next_before=next_before
+            operations=found,
+            total=total,
+            left_out=left_out,
+            folded=is_folded(chosen),
+            next_before=next_before,
         )
 
     def newer(
@@ -304,29 +311,46 @@ class OperationStore:
     def count(self, chosen: Filter, through: int | None = None) -> int:
         """Return how many operations match, up to number `through`."""
         by_then = () if through is None else (through >= _SEQ,)
-        if self._matching(chosen.with_internal()):
+        if self._matching(apart(chosen).with_internal()):
             return self._count(*by_then, *self._matching(chosen))
         # No condition is left: numbers have no gaps, so the first and the last give the count.
         ends = (select(end(_SEQ)).where(*self._own, *by_then) for end in (func.min, func.max))
         first, last = (end.scalar_subquery() for end in ends)
         found = self.connection.execute(select(func.coalesce(last - first + 1, 0)))
-        return int(found.scalar_one()) - self.left_out(chosen, through)
+        folded = self._count(*self._folded(chosen), *by_then) if self._folds(chosen) else 0
+        return int(found.scalar_one()) - self.left_out(chosen, through) - folded
 
     def left_out(self, chosen: Filter, through: int | None = None) -> int:
         """Count the matches that are hidden as memtui's own reads, up to `through`."""
         if not chosen.excludes_internal:
             return 0
         by_then = () if through is None else (through >= _SEQ,)
-        return self._count(_IS_INTERNAL, *by_then, *self._matching(chosen.with_internal()))
+        matching = self._matching(apart(chosen).with_internal())
+        return self._count(_IS_INTERNAL, *by_then, *matching)
 
     def _count(self, *where: ColumnElement[bool]) -> int:
         statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *where)
         return int(self.connection.execute(statement).scalar_one())
 
-    def internal_seqs(self, first: int, last: int) -> Sequence[int]:
-        """Return the numbers of memtui's own reads from `first` to `last`, ends included."""
-        between = _SEQ.between(first, last)
-        return self._numbers(_IS_INTERNAL, between, *seen(self.visibility), order=_SEQ)
+    def internal_seqs(self, last: int) -> Sequence[int]:
+        """Return the numbers of memtui's own reads up to `last`."""
+        return self._numbers(_IS_INTERNAL, last >= _SEQ, *seen(self.visibility), order=_SEQ)
+
+    def folded_seqs(self, chosen: Filter, last: int) -> Sequence[int]:
+        """Return the numbers up to `last` of the matches that are part of another one."""
+        if not self._folds(chosen):
+            return ()
+        return self._numbers(last >= _SEQ, *self._folded(chosen), order=_SEQ)
+
+    def _folds(self, chosen: Filter) -> bool:
+        """Whether any operation may be listed as part of another one."""
+        part = select(_SEQ).where(*self._own, OPERATIONS.c.part_of.is_not(None)).limit(1)
+        return is_folded(chosen) and self.connection.execute(part).scalar() is not None
+
+    def _folded(self, chosen: Filter) -> list[ColumnElement[bool]]:
+        """Return the conditions of the matches that are part of another one."""
+        how = (self.connection.dialect, self.company_id, chosen, self.visibility)
+        return [is_folded_away(*how), *self._matching(apart(chosen))]
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:
         """Return the operation with this id or `seq`, else up to two whose id starts with it."""
@@ -361,6 +385,21 @@ class OperationStore:
             for seq in self._numbers(column.in_(part), *seen(self.visibility))
         ]
         return self._in_order(sorted(found, reverse=True), record_ids, strict=strict)
+
+    def parts(self, operation_ids: Sequence[str]) -> list[tuple[str, Operation]]:
+        """Return the operations that are part of these, oldest first, each with the other's id.
+
+        A placeholder stands for a damaged one, as in `by_seqs`.
+        """
+        of = OPERATIONS.c
+        found: dict[int, str] = {}
+        for some in parts(operation_ids):
+            named = select(_SEQ, of.part_of).where(
+                *self._own, of.part_of.in_(some), *seen(self.visibility)
+            )
+            found |= dict(self.connection.execute(named).all())
+        operations = self._in_order(sorted(found), strict=False)
+        return [(found[one.seq], one) for one in operations]
 
     def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""

@@ -2,6 +2,7 @@
 
 # Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -102,6 +103,18 @@ class LogFilter(Filter):
     """Only these operations, by `seq`; None: any."""
     but: tuple[int, ...] = ()
     """None of these."""
+    folded: bool = False
+    """Leave out each operation that is part of another one in the list (`part_of`)."""
+
+
+def is_folded(chosen: Filter) -> bool:
+    """Whether a filter lists a question over several bindings as one operation."""
+    return isinstance(chosen, LogFilter) and chosen.folded
+
+
+def apart(chosen: Filter) -> Filter:
+    """Return the filter that lists each binding's operation of such a question."""
+    return chosen.model_copy(update={"folded": False}) if is_folded(chosen) else chosen
 
 
 class OperationDraft(Model):
@@ -140,6 +153,8 @@ class OperationDraft(Model):
     """None: not measured, as in some imported logs."""
     undoes: str | None = None
     """The operation that this one undid."""
+    part_of: str | None = Field(default=None, title="part of")
+    """The first logged operation of one question over several bindings; None in that one."""
     absent: dict[str, Absent] = {}
     """The fields without a value, erased or withheld, by path, such as `request.content`."""
     salts: dict[str, str] = Field(default={}, exclude=True, repr=False)
@@ -178,6 +193,12 @@ class OperationDraft(Model):
         return is_look or self.to_show is True
 
 
+def cost_of(usage: Iterable[Usage]) -> Decimal | None:
+    """Return the sum of the priced usage in US dollars; None: none has a price."""
+    priced = [one.cost_usd for one in usage if one.cost_usd is not None]
+    return sum(priced, Decimal(0)) if priced else None
+
+
 class Operation(OperationDraft):
     """An entry of a company's log: `seq` counts from 1 without a gap, digests form a chain."""
 
@@ -190,8 +211,7 @@ class Operation(OperationDraft):
     @property
     def cost_usd(self) -> Decimal | None:
         """The sum of the priced usage in US dollars; None: no usage has a price."""
-        priced = [usage.cost_usd for usage in self.usage if usage.cost_usd is not None]
-        return sum(priced, Decimal(0)) if priced else None
+        return cost_of(self.usage)
 
     @property
     def damaged(self) -> bool:
@@ -227,6 +247,62 @@ class Operation(OperationDraft):
         return any(usage.cost_usd is None for usage in self.usage)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The operations of one question over several bindings, and what they are together."""
+
+    operations: tuple[Operation, ...]
+    """In the order of the log, the one that was logged first included."""
+
+    @property
+    def lead(self) -> Operation:
+        """The first that succeeded, else the first."""
+        succeeded = (one for one in self.operations if one.status is OperationStatus.OK)
+        return next(succeeded, self.operations[0])
+
+    @property
+    def bindings(self) -> int:
+        """How many bindings were asked."""
+        return _bindings(self.operations)
+
+    @property
+    def failed(self) -> int:
+        """How many of these bindings did not answer, or not all of it."""
+        return _bindings(one for one in self.operations if one.status is not OperationStatus.OK)
+
+    @property
+    def result_count(self) -> int:
+        """How many records they returned."""
+        return sum(one.result_count for one in self.operations)
+
+    @property
+    def usage(self) -> tuple[Usage, ...]:
+        """The usage of all of them."""
+        return tuple(usage for one in self.operations for usage in one.usage)
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The sum of the priced usage in US dollars; None: no usage has a price."""
+        return cost_of(self.usage)
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether any of the usage has no price."""
+        return any(one.unpriced for one in self.operations)
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The longest latency; None: none was measured."""
+        return max(
+            (one.latency_ms for one in self.operations if one.latency_ms is not None), default=None
+        )
+
+
+def _bindings(operations: Iterable[Operation]) -> int:
+    # An operation that was refused before it was routed names no binding.
+    return len({one.binding_key or one.operation_id for one in operations})
+
+
 class OperationPage(Model):
     """A page of operations, newest first. `next_before`: the `before` of the next page."""
 
@@ -235,6 +311,8 @@ class OperationPage(Model):
     """How many operations match, over all pages."""
     left_out: int = 0
     """How many further matches are hidden as internal (`OperationDraft.internal`)."""
+    folded: bool = False
+    """Whether a question over several bindings is one operation here (`LogFilter.folded`)."""
     next_before: int | None = None
     """None: this is the last page."""
 

@@ -196,6 +196,14 @@ OPERATIONS = Table(
         sqlite_where=text(INTERNAL),
         postgresql_where=text(INTERNAL),
     ),
+    Index(
+        "memory_operations_part_of",
+        "company_id",
+        "part_of",
+        "seq",
+        sqlite_where=text("part_of IS NOT NULL"),
+        postgresql_where=text("part_of IS NOT NULL"),
+    ),
 )
 """The operations. Rows are append-only: a trigger allows no changes except those of erasing.
 

@@ -15,7 +15,7 @@ from memtui.contract import Record, Scope
 from memtui.presenters import format as fmt
 from memtui.presenters.risks import said
 from memtui.record_changes import changed_fields
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, Parts
 from memtui.widgets.display import (
     ACCENT,
     BAD,
@@ -272,7 +272,7 @@ def risk_lines(mark: RiskMark | None, prune_key: str = "") -> Iterator[Line]:
         yield labelled("", key_hint(prune_key, "plan to let it go"))
 
 
-def usage_lines(operation: Operation) -> Iterator[Line]:
+def usage_lines(operation: Operation | Parts) -> Iterator[Line]:
     """Yield total tokens and cost, then each provider and model, with its part if several."""
     if not operation.usage:
         yield labelled("cost", Content.styled("nothing was reported", DIM))

@@ -28,6 +28,7 @@ from memtui.contract import (
 )
 from memtui.screens.dialogs import Choose, ConflictScreen, EditText
 from memtui.screens.operations.screen import OperationsScreen
+from memtui.screens.operations.view import OperationDetail
 from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
 from memtui.screens.state import AppState, ConfigurationChanged, PruneFigures
@@ -416,3 +417,51 @@ async def test_a_binding_that_is_added_is_shown_among_all_at_once(
         await until(pilot, lambda: any(one.key == "shelf" for one in app.state.bindings))
         await pilot.press("4")
         await until(pilot, lambda: "shelf: main" in rows(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_question_over_all_bindings_is_one_row_of_the_log_and_opens_to_each_of_them(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+    size: tuple[int, int],
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    await service.everywhere.query(caller, QueryRequest(scope=MECH, query="deploys"))
+    async with running(paths, settings, "operations", size) as (app, pilot):
+        await until(pilot, lambda: "3 bindings: deploys" in screen_text(app))
+        screen = pilot.app.screen
+        assert isinstance(screen, OperationsScreen)
+        logged = counted(app).split()[0]
+        [first] = (row for _, row in screen.rows_list.rows.held() if row.part_of is None
+                   and row.operation_type == "query")  # fmt: skip
+        assert screen.rows_list.current == first
+
+        await service.everywhere.query(caller, QueryRequest(scope=MECH, query="Monday"))
+        await until(pilot, lambda: "3 bindings: Monday" in screen_text(app))
+        assert counted(app).split()[0] == str(int(logged) + 1)
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: "3 bindings" in screen_text(app) and screen.opened)
+        detail = screen.query_one(OperationDetail)
+        for binding in ("default", "shelf", "table"):
+            assert re.search(f"✓  {binding}  #[0-9]+  [01] record", screen_text(app))
+        assert detail.handle is None
+
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: f"part of    {first.operation_id[:20]}" in screen_text(app))
+        assert screen.current is not None
+        assert screen.current.part_of == first.operation_id
+        await pilot.press("escape")
+        await until(pilot, lambda: screen.current == first)
+        assert screen.opened
+        assert len(screen._chosen) == 3  # what is copied, and whose records are shown
+        await pilot.press("escape")
+        await until(pilot, lambda: not screen.opened)
+
+        await pilot.press("/", *"status:ok type:query", "enter")
+        await until(pilot, lambda: counted(app).split()[0] == "6")
+        assert "bindings: " not in screen_text(app)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "3 bindings: deploys" in screen_text(app))

@@ -19,6 +19,7 @@ from memtui.contract import (
     Denied,
     Filter,
     Invalid,
+    OperationStatus,
     OperationType,
     QueryRequest,
     Scope,
@@ -118,12 +119,54 @@ async def test_what_hangs_is_named_and_the_other_answers_stand(
     assert {one.binding_key: str(one.status) for one in mine} == {
         "default": "ok", "table": "ok", "file": "ok", "plugin": "error",
     }  # fmt: skip
+    first, *others = mine[::-1]  # in the order of the log
+    assert [one.part_of for one in mine[::-1]] == [None, *[first.operation_id] * 3]
+    queries = Filter(operation_type=OperationType.QUERY)
+    folded = await service.log.page(ANA, queries, folded=True)
+    assert folded.operations[0] == first
+    assert (folded.total, page.total) == (2, 8)
+    failures = await service.log.page(ANA, Filter(status=OperationStatus.ERROR), folded=True)
+    assert (failures.folded, failures.operations) == (False, (others[-1],))
+    parts = (await service.log.parts(ANA, folded.operations))[first.operation_id]
+    assert parts.operations == (first, *others)
+    assert (parts.bindings, parts.failed, parts.lead.status) == (4, 1, OperationStatus.OK)
+    assert parts.result_count == sum(one.result_count for one in mine)
+    assert parts.latency_ms == max(one.latency_ms or 0 for one in mine) >= LIMIT
 
     for _ in range(2):  # at the third time its breaker opens, and nobody waits for it
         with suppress(Unavailable):
             await service.everywhere.query(ANA, request, within_ms=200)
     last = (await service.everywhere.query(ANA, request)).bindings
     assert "failed 3 times in a row" in {one.binding_key: one.reason for one in last}["plugin"]
+
+
+async def test_who_sees_only_some_operations_of_a_question_has_these_and_no_count_of_others(
+    service: MemoryService,
+) -> None:
+    cara = Caller(company_id="local", principal="user:cara", channel="test")
+    for one in (ANA, cara):
+        await service.members.set(ANA, Membership(principal=one.principal, role=Role.OWNER))
+    private = Scope(company_id="local", subject_id="cara")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    tea = WriteRequest(scope=private, source=source, content="Cara likes tea", binding_key="table")
+    await service.write(cara, tea.model_copy(update={"kind": "fact"}))
+    await service.everywhere.query(cara, QueryRequest(scope=COMPANY, query="tea"))
+    queries = Filter(operation_type=OperationType.QUERY)
+    flat = (await service.log.page(cara, queries)).operations
+    assert {one.binding_key for one in flat if one.scope.subject_id} == {"table"}
+    seen = tuple(one for one in flat if not one.scope.subject_id)
+    assert (len(flat), (await service.log.page(ANA, queries)).operations) == (3, seen)
+
+    own = await service.log.page(cara, queries, folded=True)
+    parts = await service.log.parts(cara, own.operations)
+    assert (own.total, parts[flat[-1].operation_id].bindings) == (1, 3)
+    others = await service.log.page(ANA, queries, folded=True)
+    parts = await service.log.parts(ANA, others.operations)
+    if flat[-1] in seen:
+        assert others.operations == (flat[-1],)
+        assert parts[flat[-1].operation_id].operations == seen[::-1]
+    else:
+        assert (others.operations, parts) == (seen, {})
 
 
 async def test_ranks_are_joined_by_scope_and_each_score_is_kept(service: MemoryService) -> None:

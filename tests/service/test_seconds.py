@@ -57,8 +57,7 @@ from memtui.service.operations.undo import (
     as_write,
     reaching,
 )
-from memtui.service.recorder import note_owner
-from memtui.service.runtime import FanOut
+from memtui.service.recorder import FanOut, note_owner
 from memtui.service.usecases.forgetting import _forgetting, forget
 from memtui.service.usecases.merging import _of_all, merge
 from memtui.service.visibility import Permission, _in_project, abilities, as_agents_read, refusal

@@ -613,6 +613,8 @@ MANAGERS: dict[str, Call] = {
 OTHERWISE = {
     "undo": "test_undo_finds_what_one_sees",
     "undo_together": "is `undo` of each",
+    "log.parts": "test_everywhere: test_who_sees_only_some_operations_of_a_question_has_these_and_"
+    "no_count_of_others",
     "companies.all": "test_a_stranger_finds_no_company",
     "agents.seen": "says only that the caller is there",
     "agents.left": "says only that the caller is gone",

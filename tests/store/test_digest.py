@@ -59,7 +59,7 @@ sources = st.builds(
     **{name: maybe for name in SourceRef.model_fields if name not in {"kind", "company_id"}},
 )
 TEXTS = (
-    "binding_key provider_key binding_reason error_kind error_message undoes".split()  # noqa: SIM905
+    "binding_key provider_key binding_reason error_kind error_message undoes part_of".split()  # noqa: SIM905
 )
 drafts = st.builds(
     OperationDraft,
@@ -89,7 +89,8 @@ def naive(draft: OperationDraft, seq: int, previous: str) -> dict[str, Any]:
     """The document as docs/audit.md describes it, written without any thought of speed."""
     document = draft.model_dump(mode="json", exclude={"absent"})
     document |= {"seq": seq, "previous_digest": previous, "withheld": []}
-    values = {name: document.pop(name) for name in ("binding_reason", "error_message", "to_show")}
+    committed = ("binding_reason", "error_message", "to_show", "part_of")
+    values = {name: document.pop(name) for name in committed}
     values["scope.subject_id"] = document["scope"].pop("subject_id")
     for name in ("activity_id", "comment_id", "document_key", "external_ref"):
         if document["source"]:

@@ -152,7 +152,10 @@ def test_what_is_read_is_what_was_written_and_its_digest_holds(
 def test_every_field_comes_back_from_its_own_column(database: Database) -> None:
     scope = {name: f"scope {name}" for name in Scope.model_fields if name != "company_id"}
     source = {name: f"source {name}" for name in SourceRef.model_fields}
-    texts = "operation_id binding_key provider_key binding_reason error_kind error_message undoes"
+    texts = (
+        "operation_id binding_key provider_key binding_reason error_kind error_message undoes "
+        "part_of"
+    )
     written = draft(
         1,
         **{name: f"own {name}" for name in texts.split()},

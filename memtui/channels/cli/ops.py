@@ -27,9 +27,9 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.records import change_lines, say_no_operation, say_unknown_of_operations
 from memtui.channels.cli.session import FirstSession, Session
-from memtui.contract import Filter, Invalid, OperationType
+from memtui.contract import Filter, Invalid, Json, OperationType
 from memtui.presenters import format as shown
-from memtui.store.operation import OperationPage, details
+from memtui.store.operation import OperationPage, Parts, details
 from memtui.visible import visible
 
 if TYPE_CHECKING:
@@ -63,14 +63,24 @@ async def ops_list(
             "--follow", "-f", help="Continue with new operations; with --json one document a line."
         ),
     ] = False,
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts", help="List a question over several bindings once for each of them."
+        ),
+    ] = False,
 ) -> int:
     """List operations, newest first.
 
-    The scope options narrow the list. With --follow it continues until ctrl+c. Exit 1 if an
+    The scope options narrow the list. A question over several bindings is one line, with the sums
+    of its operations, unless the filter asks for a binding, a status, a word, an amount or a risk.
+    With --follow the list continues until ctrl+c, with a line for each binding. Exit 1 if an
     operation is damaged; it is named, and the others are listed.
     """
     chosen = which.filter(session, line, scope)
-    page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
+    page = await session.service.log.page(
+        session.caller, chosen, limit=limit, before=before, folded=not (parts or follow)
+    )
     if follow:
         await _follow(session, chosen, page.operations)
     return await _answer_page(session, chosen, page)
@@ -79,12 +89,14 @@ async def ops_list(
 async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
     """List the first operations in the order `sort`."""
     chosen = OperationOptions().filter(session, line, ScopeOptions())
-    view = await session.service.analysis.open_log(session.caller, chosen, sort)
+    view = await session.service.analysis.open_log(session.caller, chosen, sort, folded=True)
     try:
         first = await asyncio.to_thread(view.window, 0, _ORDERED)
     finally:
         view.close()
-    page = OperationPage(operations=first, total=view.count, left_out=view.left_out)
+    page = OperationPage(
+        operations=first, total=view.count, left_out=view.left_out, folded=view.folded
+    )
     return await _answer_page(session, chosen, page)
 
 
@@ -96,6 +108,8 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
     marks = await marks_of(session, (at for one in page.operations for at in changed(one)))
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
     found, undone = await _later(session, page.operations)
+    folded = page.operations if page.folded else ()
+    parts = await session.service.log.parts(session.caller, folded)
     backs = {
         name: {
             "by": one.operation.operation_id,
@@ -110,11 +124,19 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
             "operations": [*map(marks.with_risks, page.operations)],
             "found": jsonable(found),
             "undone": jsonable(backs),
+            "parts": {name: _sums(one) for name, one in parts.items()},
         },
         table(
             titles,
             (
-                _cells(session, one, found, undone, marks.worst_at(changed(one)))
+                _cells(
+                    session,
+                    one,
+                    found,
+                    undone,
+                    marks.worst_at(changed(one)),
+                    parts=parts.get(one.operation_id),
+                )
                 for one in page.operations
             ),
         ),
@@ -146,7 +168,10 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
     back = undone.get(operation.operation_id)
     erasures = await session.service.log.erasures(session.caller, operation)
     problem = await session.service.log.problem(session.caller, operation.operation_id)
+    asked = await session.service.log.parts(session.caller, [operation])
+    parts = asked.get(operation.operation_id)
     document = jsonable(operation) | {
+        "parts": list(parts.operations) if parts else [],
         "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
@@ -154,7 +179,7 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
         "undone_records": sorted(back.record_ids) if back else [],
         "erasures": list(erasures),
     }
-    lines = _detail(session, operation, changes, found, erasures, back=back)
+    lines = _detail(session, operation, changes, found, erasures, back=back, parts=parts)
     session.out.answer(jsonable(document), lines)
     if problem is not None:
         session.out.say(f"{problem} docs/recovery.md says what to do.")
@@ -251,31 +276,47 @@ async def _print_each(session: Session, operations: Sequence[Operation]) -> None
     sys.stdout.flush()
 
 
+def _sums(parts: Parts) -> Json:
+    """Return what the operations of a question are together, in JSON."""
+    usage, cost = parts.usage, parts.cost_usd
+    return {
+        "operation_ids": [one.operation_id for one in parts.operations],
+        "bindings": parts.bindings,
+        "failed": parts.failed,
+        "result_count": parts.result_count,
+        "input_tokens": sum(one.input_tokens for one in usage),
+        "output_tokens": sum(one.output_tokens for one in usage),
+        "embedding_tokens": sum(one.embedding_tokens for one in usage),
+        "cost_usd": None if cost is None else f"{cost.normalize():f}",
+        "unpriced": parts.unpriced,
+        "latency_ms": parts.latency_ms,
+    }
+
+
 def _cells(
     session: Session,
     operation: Operation,
     found: Mapping[str, OutcomeCheck],
     undone: Mapping[str, TakenBackBy],
     mark: str,
+    *,
+    parts: Parts | None = None,
 ) -> list[str]:
-    back, what = (
-        undone.get(operation.operation_id),
-        _what(operation, found.get(operation.operation_id)),
-    )
+    back = undone.get(operation.operation_id)
+    lead, whole = (parts.lead, parts) if parts else (operation, operation)
+    what = _what(lead, found.get(operation.operation_id))
     return [
         str(operation.seq),
         shown.ago(operation.started_at, session.now),
-        shown.outcome(operation.status).symbol,
+        shown.outcome(lead.status).symbol,
         operation.operation_type.value,
-        operation.binding_key or "",
+        shown.bindings(parts) if parts else operation.binding_key or "",
         operation.principal,
         operation.scope.agent_id or "",
         operation.scope.project_id or "",
         shown.source_line(operation.source) if operation.source else "",
-        shown.duration(operation.latency_ms),
-        shown.short_money(
-            operation.cost_usd, unpriced=bool(operation.usage) and operation.unpriced
-        ),
+        shown.duration(whole.latency_ms),
+        shown.short_money(whole.cost_usd, unpriced=whole.unpriced),
         mark,
         f"{shown.undone(back)}: {what}" if back else what,
     ]
@@ -316,6 +357,7 @@ def _detail(
     erasures: Sequence[Erasure],
     *,
     back: TakenBackBy | None,
+    parts: Parts | None,
 ) -> Iterator[Line]:
     import json
 
@@ -360,8 +402,26 @@ def _detail(
         yield f"{stage.name}: {stage.detail}"
         if stage.scores:
             yield Dim(f"      {shown.by_rank(stage, operation.handles)}")
+    if parts is not None:
+        yield ""
+        yield f"{shown.bindings(parts)}:"
+        titles = columns("seq>", "", "binding", "records>", "took>", "cost>", "operation", "error*")
+        yield from table(titles, map(_part, parts.operations))
     for change in changes:
         yield from change_lines(session, change)
+
+
+def _part(operation: Operation) -> list[str]:
+    return [
+        str(operation.seq),
+        shown.outcome(operation.status).symbol,
+        operation.binding_key or "",
+        shown.count(operation.result_count),
+        shown.duration(operation.latency_ms),
+        shown.short_money(operation.cost_usd, unpriced=operation.unpriced),
+        operation.operation_id,
+        operation.error_message or "",
+    ]
 
 
 _STDOUT = ("-", "/dev/stdout")

@@ -19,7 +19,7 @@ from memtui.contract import Filter, MemtuiError
 from memtui.presenters import format as fmt
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.operations.view import SORTS
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, Parts
 from memtui.widgets.background import Background
 from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import WindowRows
@@ -56,8 +56,12 @@ def operation_key(operation: Operation) -> str:
 class LogFeed:
     """Reads the log for one list, and shows how many operations there are."""
 
-    def __init__(self, screen: ListScreen[Operation]) -> None:
+    def __init__(
+        self, screen: ListScreen[Operation], whole: Callable[[Operation], Operation | Parts]
+    ) -> None:
+        """Take the screen, and what returns all operations that a row stands for."""
         self._screen = screen
+        self._whole = whole
         self.rows: WindowRows[Operation] = WindowRows(operation_key)
         self.following = True
         self.order = NEWEST_FIRST
@@ -90,6 +94,11 @@ class LogFeed:
     def count(self) -> int:
         """Number of matching operations, including new ones."""
         return self._view.count + self._came_since if self._view else self.rows.count
+
+    @property
+    def folded(self) -> bool:
+        """Whether a row stands for all operations of a question over several bindings."""
+        return self._view is not None and self._view.folded
 
     @property
     def _natural(self) -> bool:
@@ -125,7 +134,7 @@ class LogFeed:
         if order == NEWEST_FIRST:
             # This view is oldest first, as there no operation ever changes its place.
             view = await session.service.analysis.open_log(
-                session.caller, chosen, "seq", early=early
+                session.caller, chosen, "seq", early=early, folded=True
             )
             page = max(0, (view.count - 1) // _PAGE_ROWS)
             if view.count - page * _PAGE_ROWS < self._screen.app.size.height:
@@ -403,8 +412,9 @@ class LogFeed:
         """Return the total cost of the marked operations; empty: nothing."""
         named = len(marks), next(reversed(marks))
         if self._added_up[0] != named:  # it is asked for at every scroll
-            costs = [one.cost_usd for one in marks.values() if one.cost_usd]
-            unpriced = any(one.unpriced for one in marks.values())
+            found = [*map(self._whole, marks.values())]
+            costs = [one.cost_usd for one in found if one.cost_usd]
+            unpriced = any(one.unpriced for one in found)
             words = fmt.short_money(sum(costs, Decimal(0)), unpriced=unpriced)
             self._added_up = named, f" {words}" if costs or unpriced else ""
         return self._added_up[1]

@@ -52,7 +52,7 @@ from memtui.screens.state import (
     AppState,
     GoTo,
 )
-from memtui.store.operation import Operation, Place
+from memtui.store.operation import Operation, Parts, Place
 from memtui.widgets.background import Background
 from memtui.widgets.display import display
 from memtui.widgets.record_names import RecordName
@@ -94,15 +94,18 @@ class OperationsScreen(ListScreen[Operation]):
         super().__init__(state)
         self._apart: tuple[Operation | None, int] = None, 0
         """A shown operation that the list lacks, and the list's `times_put` at that time."""
-        self._feed = LogFeed(self)
+        self._feed = LogFeed(self, lambda one: self._parts.get(one.operation_id, one))
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._found: dict[str, OutcomeCheck | None] = {}
         """Results of checks of unknown outcomes, by operation."""
         self._undone: dict[str, TakenBackBy] = {}
         """What was undone of the changes among the loaded rows."""
+        self._parts: dict[str, Parts] = {}
+        """The operations of questions over several bindings, by the row that stands for them."""
         self._journal = Background(self, "operation-changes")
         self._undoing = Background(self, "undone-operations")
+        self._gathering = Background(self, "parts-of-operations")
         self._texts = Background(self, "operation-texts")
         self._agents = Background(self, "agent-writes")
         self._summed_up: tuple[Scope, datetime | None] | None = None
@@ -115,7 +118,9 @@ class OperationsScreen(ListScreen[Operation]):
 
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
-        columns = operation_columns(self.state.clock, self._is_typed, self.marks, self._undone)
+        columns = operation_columns(
+            self.state.clock, self._is_typed, self.marks, self._undone, self._parts
+        )
         log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
         log.sort = NEWEST_FIRST
         log.hidden = _HIDDEN
@@ -123,7 +128,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     def names_of(self, row: Operation) -> list[RecordName]:
         """Return the names of the records of an operation."""
-        return names_of(row)
+        return names_of(row, self._parts.get(row.operation_id))
 
     def _is_typed(self) -> bool:
         """Whether the filter lets through several types of operations."""
@@ -138,6 +143,9 @@ class OperationsScreen(ListScreen[Operation]):
         if news.is_part or any(one.operation_type in _TELLING for one in news.operations):
             self._changes.clear()
             self._read_again()
+        elif grown := {one.part_of for one in news.operations} - {None}:
+            held = (row for _, row in self.rows_list.rows.held())
+            self.read_marks(row for row in held if row.operation_id in grown)
         if self.is_current:
             self._feed.poll()
             self.moved()
@@ -201,9 +209,13 @@ class OperationsScreen(ListScreen[Operation]):
             self.read_marks(row for _, row in self.rows_list.rows.held())
 
     def read_marks(self, rows: Iterable[Operation]) -> None:
-        """Read in the background the risks of the records of rows, and what was undone of them."""
+        """Read in the background the risks of the records of rows, and what was undone of them.
+
+        Also the other operations that they stand for.
+        """
         rows, session = list(rows), self.state.session
         super().read_marks(rows)
+        self._gather(rows)
         asked = [one.operation_id for one in rows if one.operation_type.mutates]
 
         def show(found: Mapping[str, TakenBackBy]) -> None:
@@ -217,6 +229,25 @@ class OperationsScreen(ListScreen[Operation]):
         if session is not None and asked:
             read = partial(session.service.log.undone, session.caller, asked)
             self._undoing.every(read, show, self.fail)
+
+    def _gather(self, rows: Sequence[Operation]) -> None:
+        """Read the operations of the questions over several bindings among rows."""
+        session = self.state.session
+        if not self._feed.folded or session is None:
+            self._parts.clear()
+            return
+
+        def show(found: Mapping[str, Parts]) -> None:
+            if session is not self.state.session or not self._feed.folded or not found:
+                return
+            self._parts.update(found)
+            ListScreen.read_marks(self, [one for one in rows if one.operation_id in found])
+            self.rows_list.redraw()
+            self.draw_detail()
+
+        self._gathering.every(
+            partial(session.service.log.parts, session.caller, rows), show, self.fail
+        )
 
     # The log.
 
@@ -241,6 +272,7 @@ class OperationsScreen(ListScreen[Operation]):
         """Clear the operations and the texts of their records."""
         self._records.clear()
         self._undone.clear()
+        self._parts.clear()
         self._apart = None, 0
         self._feed.rows.reset(0)
         self.rows_list.refresh()
@@ -287,17 +319,34 @@ class OperationsScreen(ListScreen[Operation]):
         self.moved()
 
     @property
-    def current(self) -> Operation | None:
-        """The shown operation: one that is not listed, else the one under the cursor."""
+    def _shown_apart(self) -> Operation | None:
         apart, times_put = self._apart
-        is_apart = apart is not None and times_put == self.rows_list.times_put
-        return apart if is_apart else super().current
+        return apart if times_put == self.rows_list.times_put else None
 
     @property
-    def _chosen(self) -> list[Operation]:
+    def current(self) -> Operation | None:
+        """The shown operation: one that is not listed, else the one under the cursor."""
+        return self._shown_apart or super().current
+
+    @property
+    def _shown_parts(self) -> Parts | None:
+        """The operations that the shown row stands for; None: itself alone."""
+        row = None if self._shown_apart else super().current
+        return self._parts.get(row.operation_id) if row is not None else None
+
+    @property
+    def _rows(self) -> list[Operation]:
         """The marked operations, else the shown one; raises `NotFound` if there is none."""
         shown = self.rows_list
         return shown.chosen if shown.selection.active else [self.row]
+
+    @property
+    def _chosen(self) -> list[Operation]:
+        """As `_rows`, with all operations that a row stands for in its place."""
+        alone = self._shown_apart is not None and not self.rows_list.selection.active
+        parts = {} if alone else self._parts
+        found = ((row, parts.get(row.operation_id)) for row in self._rows)
+        return [one for row, all_of in found for one in (all_of.operations if all_of else [row])]
 
     def action_follow(self) -> None:
         """Turn following on or off."""
@@ -344,6 +393,7 @@ class OperationsScreen(ListScreen[Operation]):
                 found=self._found.get(operation.operation_id),
                 undone=self._undone.get(operation.operation_id),
                 marks=self.marks,
+                parts=self._shown_parts,
             )
         self.query_one(OperationDetail).show(view)
 
@@ -377,7 +427,7 @@ class OperationsScreen(ListScreen[Operation]):
     def entered(self) -> None:
         """Read the operation's records that were not read yet."""
         operation, session = self.current, self.session
-        if operation is None:
+        if operation is None or self._shown_parts is not None:
             return
         handles = {operation.place_of(one): one.handle for one in operation.handles}
         unknown = [one for one in handles if one[1] and one not in self._records][:_TEXTS_READ]
@@ -421,6 +471,24 @@ class OperationsScreen(ListScreen[Operation]):
         if (operation := self.current) is not None:
             key, chosen = operation.place_of(event.handle)
             self.post_message(GoTo("records", binding_key=key or None, select=chosen))
+
+    @on(OperationDetail.PartChosen)
+    def _open_part(self, event: OperationDetail.PartChosen) -> None:
+        self._show_apart(event.operation)
+        self.query_one(OperationDetail).enter()
+        self.entered()
+
+    def action_back(self) -> None:
+        """Go back from one operation of a question to all of them, else as in every list."""
+        apart, row = self._shown_apart, super().current
+        is_part = apart and row and row.operation_id in (apart.part_of, apart.operation_id)
+        if is_part and self.opened:
+            self._apart = None, 0
+            self.draw_keys()
+            self.draw_detail()
+            self.query_one(OperationDetail).enter()
+            return
+        super().action_back()
 
     def action_open(self) -> None:
         """Open the source of the record under the cursor, else of the operation."""
@@ -471,7 +539,8 @@ class OperationsScreen(ListScreen[Operation]):
             raise NotFound("No record was touched.")
         place = next(iter(touched))
         if len(touched) > 1:
-            marked = fmt.counted(len(chosen), "marked operation")
+            is_marked = self.rows_list.selection.active
+            marked = fmt.counted(len(chosen), f"{'marked ' * is_marked}operation")
             title = (
                 f"{marked if len(chosen) > 1 else 'This operation'} touched "
                 f"{fmt.counted(len(touched), 'record')}{_why_fewer(chosen, touched)}"
@@ -528,7 +597,7 @@ class OperationsScreen(ListScreen[Operation]):
         several = len(chosen) > 1
         indent = None if several else 2
         texts = {
-            "text": "\n".join(filter(None, map(asked, chosen))),
+            "text": "\n".join(filter(None, map(asked, self._rows))),
             "id": "\n".join(one.operation_id for one in chosen),
             "JSON": "\n".join(
                 json_text(one.model_dump(mode="json"), indent=indent) for one in chosen

@@ -22,6 +22,7 @@ from memtui.store.operation import (
     ASKED,
     Operation,
     OperationHandle,
+    Parts,
     Place,
     details,
 )
@@ -42,7 +43,7 @@ from memtui.widgets.detail_lines import (
     scope_words,
     usage_lines,
 )
-from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line
+from memtui.widgets.display import DIM, STRONG, TONES, WARN, display, hanging, line
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 from memtui.widgets.record_names import RecordName, risky_cell
 
@@ -91,20 +92,34 @@ def operation_columns(
     is_typed: Callable[[], bool] = lambda: True,
     marks: Mapping[RecordName, RiskMark] = MappingProxyType({}),
     undone: Mapping[str, TakenBackBy] = MappingProxyType({}),
+    parts: Mapping[str, Parts] = MappingProxyType({}),
 ) -> list[Column[Operation]]:
     """Return the columns; relative times count from `now`.
 
     Without `is_typed` the filter says the type, and its column has only the outcome's sign.
     `marks`: what is known of the risks of their records; `undone`: what was undone, by operation.
+    `parts`: the operations of questions over several bindings, by the one that stands for them.
     """
+
+    def lead(one: Operation) -> Operation:
+        return parts[one.operation_id].lead if one.operation_id in parts else one
+
+    def whole(one: Operation) -> Operation | Parts:
+        return parts.get(one.operation_id, one)
+
+    def alone(one: Operation, text: str | None, several: str | None = None) -> str | None:
+        return several if one.operation_id in parts else text
+
     return [
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
         Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
                tone="muted"),
-        Column("type", "type", lambda one: _type(one, undone, is_named=is_typed()), 11, keep=100),
-        Column("status", "status", lambda one: one.status.value, 8, keep=45),
-        Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
-        Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
+        Column("type", "type", lambda one: _type(lead(one), undone, is_named=is_typed()), 11,
+               keep=100),
+        Column("status", "status", lambda one: lead(one).status.value, 8, keep=45),
+        Column("binding", "binding", lambda one: alone(one, one.binding_key, "several"), 9,
+               keep=40),
+        Column("provider", "provider", lambda one: alone(one, one.provider_key), 9, keep=35),
         Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=82,
                whole=True),
         Column("by", "by", lambda one: by_cell(one.principal, one.scope.agent_id), 9,
@@ -113,31 +128,40 @@ def operation_columns(
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
         Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
-        Column("what", "what", lambda one: _what(one, undone, marks), 16,
+        Column("what", "what", lambda one: _what(one, undone, marks, parts), 16,
                flexible=True, keep=95, share=0.33),
         Column("source", "source", _source, 16, keep=43),
         Column("channel", "channel", lambda one: one.channel, 6, keep=50),
-        Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
-        Column("score", "score", _score, 6, "right", keep=50),
-        Column("tokens", "tokens", _tokens, 8, "right", keep=50),
-        Column("ms", "ms", _milliseconds, 6, "right", keep=60),
-        Column("cost", "$", _cost, 9, "point", keep=70),
-        Column("error", "error", lambda one: one.error_kind, 10, keep=50),
+        Column("records", "records", lambda one: whole(one).result_count, 7, "right", keep=50),
+        Column("score", "score", lambda one: alone(one, _score(one)), 6, "right", keep=50),
+        Column("tokens", "tokens", lambda one: _tokens(whole(one)), 8, "right", keep=50),
+        Column("ms", "ms", lambda one: _milliseconds(whole(one)), 6, "right", keep=60),
+        Column("cost", "$", lambda one: _cost(whole(one)), 9, "point", keep=70),
+        Column("error", "error", lambda one: lead(one).error_kind, 10, keep=50),
     ]  # fmt: skip
 
 
-def names_of(operation: Operation) -> list[RecordName]:
-    """Return the names of the records of an operation that the details list."""
-    handles = (one for one in operation.handles[:_MOST_HANDLES] if one.provider_record_id)
-    return [RecordName(*operation.place_of(one)) for one in handles]
+def names_of(operation: Operation, parts: Parts | None = None) -> list[RecordName]:
+    """Return the names of the records of an operation, or of all its parts, that details list."""
+    return [
+        RecordName(*one.place_of(handle))
+        for one in (parts.operations if parts else (operation,))
+        for handle in one.handles[:_MOST_HANDLES]
+        if handle.provider_record_id
+    ]
 
 
 def _what(
     operation: Operation,
     undone: Mapping[str, TakenBackBy],
     marks: Mapping[RecordName, RiskMark],
+    parts: Mapping[str, Parts],
 ) -> Cell:
-    cell = risky_cell(about(operation), names_of(operation), marks)
+    asked_all = parts.get(operation.operation_id)
+    lead = f"{fmt.bindings(asked_all)}: " if asked_all else ""
+    cell = risky_cell(lead + about(operation), names_of(operation, asked_all), marks)
+    if asked_all is not None and asked_all.failed and not cell.tone:
+        return Cell(cell.text, "warning")
     if (back := undone.get(operation.operation_id)) is None:
         return cell
     return Cell(f"{fmt.undone(back)}: {cell.text}", cell.tone or "muted")
@@ -179,19 +203,19 @@ def _score(operation: Operation) -> str | None:
     return fmt.score(max(scores)) if scores else None
 
 
-def _tokens(operation: Operation) -> Cell:
+def _tokens(operation: Operation | Parts) -> Cell:
     used = sum(
         one.input_tokens + one.output_tokens + one.embedding_tokens for one in operation.usage
     )
     return Cell(fmt.count(used), "" if used else "muted")
 
 
-def _milliseconds(operation: Operation) -> str:
+def _milliseconds(operation: Operation | Parts) -> str:
     took = operation.latency_ms
     return "–" if took is None else fmt.count(round(took))
 
 
-def _cost(operation: Operation) -> Cell:
+def _cost(operation: Operation | Parts) -> Cell:
     free = not operation.cost_usd and not operation.unpriced
     words = fmt.short_money(operation.cost_usd, unpriced=operation.unpriced)
     return Cell(words, "muted" if free else "")
@@ -248,27 +272,34 @@ class OperationView:
     """What was undone of it."""
     marks: Mapping[RecordName, RiskMark] = field(default_factory=dict)
     """What is known of the risks of its records."""
+    parts: Parts | None = None
+    """All operations of the question over several bindings that it stands for."""
+
+    @property
+    def whole(self) -> Operation | Parts:
+        """What is added up."""
+        return self.parts or self.operation
 
 
 def head(view: OperationView, width: int) -> Content:
     """Return the part above the handles."""
-    operation = view.operation
+    operation, parts = view.operation, view.parts
     title = line(
         display(operation.operation_type.value, style=STRONG),
         display(f"#{operation.seq:,}", style=DIM),
-        None if operation.damaged else outcome_words(operation),
+        None if operation.damaged else outcome_words(parts.lead if parts else operation),
         gap="  ",
     )
     when = display(
         f"{moment(operation.started_at, view.now, view.zone)}{SEPARATOR}"
-        f"{fmt.duration(operation.latency_ms)}",
+        f"{fmt.duration(view.whole.latency_ms)}",
         style=DIM,
     )
     blocks: list[list[Line]] = [
         [title, when],
         list(_asked(operation)),
-        list(_ending(view)),
-        [] if operation.damaged else _origin(operation),
+        [] if parts else list(_ending(view)),
+        [] if operation.damaged else _origin(operation, parts),
     ]
     return joined(blocks, width)
 
@@ -327,13 +358,19 @@ def _ending(view: OperationView) -> Iterator[Line]:
     yield labelled("undoes", operation.undoes)
 
 
-def _origin(operation: Operation) -> list[Line]:
+def _origin(operation: Operation, parts: Parts | None) -> list[Line]:
     source = display(fmt.source_line(operation.source))
-    provider = f" ({operation.provider_key})" if operation.provider_key else ""
     return [
         labelled("source", line(source, key_hint("o", "open") if operation.source else None)),
         labelled("scope", scope_words(operation.scope)),
         labelled("by", fmt.done_by(operation.principal, operation.channel)),
+        *(_chosen(operation) if parts is None else [labelled("binding", fmt.bindings(parts))]),
+    ]
+
+
+def _chosen(operation: Operation) -> list[Line]:
+    provider = f" ({operation.provider_key})" if operation.provider_key else ""
+    return [
         labelled("binding", operation.binding_key and f"{operation.binding_key}{provider}"),
         *(labelled(title, text) for title, text in details(operation)),
     ]
@@ -345,6 +382,8 @@ def foot(view: OperationView, width: int) -> Content:
     name = labelled("id", display(operation.operation_id, style=DIM))
     if operation.damaged:
         return joined([[name]], width)
+    if view.parts is not None:  # each part has its own stages and digest
+        return joined([list(usage_lines(view.parts)), [name]], width)
     digests = f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}"
     chain: list[Line] = [name, labelled("digest", display(digests, style=DIM))]
     found: list[list[Line]] = [list(_stages(operation))] if operation.stages else []
@@ -382,6 +421,23 @@ def handles_content(operation: Operation, width: int) -> Content:
         name = one.provider_record_id.rpartition("/")[2] or one.provider_record_id or "erased"
         rows.append(hanging(lead, display(name, limit=200), width, most=1))
     return Content("\n").join(rows)
+
+
+def part_lines(operation: Operation) -> Content:
+    """Return the outcome, binding and figures of one operation of a question, and its error."""
+    ended = fmt.outcome(operation.status)
+    figures = [
+        fmt.counted(operation.result_count, "record"),
+        fmt.duration(operation.latency_ms),
+        fmt.short_money(operation.cost_usd, unpriced=operation.unpriced),
+    ]
+    sign = Content.styled(ended.symbol, TONES[ended.tone])
+    name = display(operation.binding_key or "no binding", limit=200)
+    error = display(operation.error_message or "", limit=300, style=WARN)
+    under = line(" ", error or display(operation.provider_key or "", style=DIM), gap=" ")
+    number = display(f"#{operation.seq:,}", style=DIM)
+    row = line(sign, name, number, display(SEPARATOR.join(figures), style=DIM), gap="  ")
+    return Content("\n").join([row, under])
 
 
 def handle_lines(
@@ -422,6 +478,12 @@ class OperationDetail(DetailPane):
 
         handle: OperationHandle
 
+    @dataclass
+    class PartChosen(Message):
+        """The person chose one of the operations of a question over several bindings."""
+
+        operation: Operation
+
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name=name, id=name, classes="split-detail")
         self._view: OperationView | None = None
@@ -443,13 +505,28 @@ class OperationDetail(DetailPane):
         return self._handles[place] if place is not None and place < len(self._handles) else None
 
     @property
+    def _parts(self) -> Sequence[Operation]:
+        """The operations that are listed in place of the handles."""
+        return self._view.parts.operations if self._view and self._view.parts else ()
+
+    @property
     def _handles(self) -> Sequence[OperationHandle]:
-        return self._view.operation.handles[:_MOST_HANDLES] if self._view else ()
+        if self._view is None or self._parts:
+            return ()
+        return self._view.operation.handles[:_MOST_HANDLES]
 
     def show(self, view: OperationView | None) -> None:
         """Draw a view; None empties the pane. The cursor stays if it is the same operation."""
         before, self._view = self._view, view
-        same = before and view and before.operation.operation_id == view.operation.operation_id
+        same = (
+            before
+            and view
+            and (before.operation.operation_id, before.parts is None)
+            == (
+                view.operation.operation_id,
+                view.parts is None,
+            )
+        )
         title = self.query_one("#operation-handles-title", Static)
         handles = self.query_one(OptionRows)
         place = handles.highlighted if same else None
@@ -458,7 +535,11 @@ class OperationDetail(DetailPane):
         for part, content in (("head", head), ("foot", foot)):
             draw = partial(content, view) if view else Content("")
             self.query_one(f"#operation-{part}", Fitted).fit(draw)
-        if view is not None:
+        if view is not None and view.parts is not None:
+            opens = key_hint("enter", "opens one")
+            title.update(Content("\n").join([heading(fmt.bindings(view.parts)), opens]))
+            handles.show([*map(part_lines, self._parts)], place)
+        elif view is not None:
             found = [view.records.get(view.operation.place_of(one)) for one in self._handles]
             unread = any(
                 text is None and one.provider_record_id
@@ -480,7 +561,7 @@ class OperationDetail(DetailPane):
             handles.show(rows, place)
         else:
             handles.show([], place)
-        handles.display = title.display = bool(self._handles)
+        handles.display = title.display = bool(self._parts or self._handles)
         if not same:
             self.scroll_home(animate=False)
 
@@ -494,16 +575,18 @@ class OperationDetail(DetailPane):
         return True
 
     def enter(self) -> None:
-        """Focus the handles, or the pane if there are none."""
+        """Focus the handles or the parts, or the pane if there are none."""
         handles = self.query_one(OptionRows)
-        if self._handles:
+        if self._parts or self._handles:
             handles.focus()
             handles.highlighted = handles.highlighted or 0
         else:
             self.focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Post `RecordChosen`."""
+        """Post `PartChosen` or `RecordChosen`."""
         event.stop()
+        if event.option_index < len(self._parts):
+            self.post_message(self.PartChosen(self._parts[event.option_index]))
         if event.option_index < len(self._handles):
             self.post_message(self.RecordChosen(self._handles[event.option_index]))

@@ -50,8 +50,8 @@ from memtui.service.context.contexts import ContextRequest, Contexts
 from memtui.service.history.asked import Given, context_again, query_again
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import LOGGED_CHARS, LOGGED_OWNERS
-from memtui.service.recorder import Recorder, RunningOperation
-from memtui.service.runtime import FanOut, ServiceModule, ServiceRuntime
+from memtui.service.recorder import FanOut, Recorder, RunningOperation
+from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.bindings import Route
 from memtui.store.details import RecordDetails

@@ -57,8 +57,9 @@ from memtui.service.history.log import LoggedOperations
 from memtui.service.history.patterns import versions_of
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.operations.redaction import redact
+from memtui.service.recorder import FanOut
 from memtui.service.review.known_risks import digests
-from memtui.service.runtime import FanOut, ServiceModule
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import (
     AGENT_PREFIX,
     Caller,

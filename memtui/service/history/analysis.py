@@ -84,6 +84,7 @@ class Analysis(ServiceModule):
         sort: str = "-seq",
         *,
         early: Callable[[tuple[Operation, ...]], None] | None = None,
+        folded: bool = False,
     ) -> LogView:
         """Open a view of the log; cancelling the task that waits for it stops the work.
 
@@ -97,6 +98,7 @@ class Analysis(ServiceModule):
             early: Called in this event loop while a filter still searches older operations: with
                 the matches so far, newest first, each time there are more, up to a screenful.
                 Only called in the log's default order.
+            folded: As in `operations_asked`, in the log's order only.
 
         Raises:
             Invalid: `sort` is unknown.
@@ -117,7 +119,7 @@ class Analysis(ServiceModule):
 
         def open_view() -> LogView:
             visibility = self._runtime.visibility(caller)
-            asked = operations_asked(self._runtime, caller, chosen)
+            asked = operations_asked(self._runtime, caller, chosen, folded=folded)
 
             def check() -> None:
                 if self._runtime.visibility(caller) != visibility:

@@ -43,7 +43,7 @@ from memtui.store.log import (
     company_salt,
     known,
 )
-from memtui.store.operation import Operation, OperationPage, as_member, why_altered
+from memtui.store.operation import Operation, OperationPage, Parts, as_member, why_altered
 from memtui.threads import in_thread
 
 T = TypeVar("T")
@@ -66,13 +66,14 @@ class LoggedOperations(ServiceModule):
         limit: int = 100,
         before: int | None = None,
         after: int | None = None,
+        folded: bool = False,
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
 
         `chosen` None: everything, including memtui's internal operations. A placeholder stands for
-        a damaged row (`Operation.damaged`).
+        a damaged row (`Operation.damaged`). `folded`: as in `operations_asked`.
         """
-        asked = operations_asked(self._runtime, caller, chosen)
+        asked = operations_asked(self._runtime, caller, chosen, folded=folded)
         return self._of(caller).page(asked, limit=limit, before=before, after=after, strict=False)
 
     @in_thread
@@ -114,6 +115,20 @@ class LoggedOperations(ServiceModule):
     def by_ids(self, caller: Caller, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
         """Return the visible operations with these ids, newest first; damaged ones as in `page`."""
         return self._of(caller).by_ids(operation_ids, strict=False)
+
+    @in_thread
+    def parts(self, caller: Caller, operations: Iterable[Operation]) -> dict[str, Parts]:
+        """Return the questions over several bindings among `operations`, by operation id.
+
+        They have the operations that the caller may see.
+        """
+        asked = [one for one in operations if one.part_of is None]
+        found = self._of(caller).parts(asked)
+        return {
+            one.operation_id: Parts((one, *found[one.operation_id]))
+            for one in asked
+            if one.operation_id in found
+        }
 
     @in_thread
     def problem(self, caller: Caller, operation_id: str) -> str | None:

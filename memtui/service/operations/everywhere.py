@@ -51,7 +51,8 @@ from memtui.service.answers import (
 )
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import of_topic
-from memtui.service.runtime import FanOut, ServiceModule
+from memtui.service.recorder import FanOut
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.rows import BindingRow, TargetRow

@@ -45,9 +45,8 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.operations.redaction import redact_json
-from memtui.service.recorder import RunningOperation, note_owner
+from memtui.service.recorder import FanOut, RunningOperation, note_owner
 from memtui.service.runtime import (
-    FanOut,
     ServiceModule,
 )
 from memtui.service.visibility import (

@@ -19,8 +19,8 @@ from memtui.contract import (
 from memtui.service.answers import Answer, OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.operations.everywhere import Everywhere, gather
-from memtui.service.recorder import RunningOperation
-from memtui.service.runtime import FanOut, ServiceModule
+from memtui.service.recorder import FanOut, RunningOperation
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read
 from memtui.store.details import BrowseDetails
 

@@ -18,6 +18,7 @@ from memtui.pruning.candidates import (
 )
 from memtui.service.answers import OutcomesAnswer
 from memtui.service.operations.redaction import redact
+from memtui.service.recorder import FanOut
 from memtui.service.review.known_risks import (
     Digests,
     KnownRisks,
@@ -26,7 +27,7 @@ from memtui.service.review.known_risks import (
     id_of,
     risks_of,
 )
-from memtui.service.runtime import FanOut, ServiceRuntime
+from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import journal, risks
 from memtui.store.database import DatabaseConnection

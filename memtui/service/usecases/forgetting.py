@@ -20,7 +20,8 @@ from memtui.contract import (
 )
 from memtui.service.answers import BindingOutcome, MutationAnswer, OutcomesAnswer
 from memtui.service.operations.everywhere import Asked, gather
-from memtui.service.runtime import FanOut, to_its_end
+from memtui.service.recorder import FanOut
+from memtui.service.runtime import to_its_end
 
 if TYPE_CHECKING:
     from memtui.service.memory import MemoryService

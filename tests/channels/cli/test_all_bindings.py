@@ -27,6 +27,24 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     shown = here("query", "release day", "--project", "web", "--all-bindings")
     assert "hidden: release_day: Monday" in shown.out
     assert "3 bindings" in shown.err
+    listed = here("ops", "list", "type:query", "--json").document
+    assert (listed["total"], listed["folded"]) == (2, True)
+    for row in listed["operations"]:
+        sums = listed["parts"][row["operation_id"]]
+        assert (sums["operation_ids"][0], sums["bindings"]) == (row["operation_id"], 3)
+        one = here("ops", "show", row["operation_id"], "--json").document
+        assert [part["operation_id"] for part in one["parts"]] == sums["operation_ids"]
+        assert sums["result_count"] == sum(part["result_count"] for part in one["parts"])
+        assert sums["latency_ms"] == max(part["latency_ms"] for part in one["parts"])
+        assert {part["part_of"] for part in one["parts"][1:]} == {row["operation_id"]}
+        assert "3 bindings:" in here("ops", "show", row["operation_id"]).out
+    assert here("ops", "list", "type:query").out.count("3 bindings") == 2
+    for flat in ("--parts", "status:ok", "release", "latency>=0"):
+        flatly = here("ops", "list", "type:query", flat, "--json").document
+        assert (flatly["total"], flatly["folded"], flatly["parts"]) == (6, False, {})
+    assert here("ops", "list", "type:query", "binding:table", "--json").document["total"] == 2
+    assert here("stats", "type:query", "--json").document["query_count"] == 6
+
     stages = here("query", "release", "--project", "web", "--all-bindings", "--explain")
     assert "rank fusion: " in stages.out
 
@@ -52,6 +70,9 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     done = here("query", "release", "--project", "web", "--all-bindings")
     assert done.code == 0
     assert "from 2 of 3 bindings" in done.err
+    assert "3 bindings, 1 failed" in here("ops", "list", "type:query", "--limit", "1").out
+    failed = here("ops", "list", "status:failed", "--json").document["operations"]
+    assert "shelf" in {one["binding_key"] for one in failed}
     assert "shelf" in done.err.splitlines()[-1]
     assert "shelf" in here("browse", "--tags").err.splitlines()[-1]
     done = here("query", "release", "--all-bindings", "--binding", "table")
