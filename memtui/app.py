@@ -67,6 +67,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
+_LATER_SECONDS = 2
 _GAP_SECONDS = 0.1
 """Idle time before another step is prepared."""
 _IDLE_SECONDS = 0.5
@@ -310,6 +311,7 @@ class MemtuiApp(App[None]):
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
         if not self._unseen:
             self.set_interval(_EMBED_SECONDS, self.controller.embed)
+            self.set_interval(_LATER_SECONDS, self.controller.ask_later)
             self.set_interval(self.RISKS_SECONDS, self.controller.check_risks)
             self.controller.watch_demo()
         if self._prepares:

@@ -965,7 +965,9 @@ class WriteReply(Model):
     records: tuple[RecordHandle, ...] = ()
     before: tuple[Snapshot, ...] = ()
     """With capability `restore`: one snapshot per record, in order, from before the write. A new
-    record's snapshot has no record."""
+    record's snapshot has no record. Without it: those of the records that it changed."""
+    event: str | None = None
+    """Set: the provider stores later, and `Adapter.ingested` returns what came of this event."""
     usage: tuple[Usage, ...] = ()
 
 
@@ -1413,6 +1415,17 @@ class Adapter(ABC):
     @abstractmethod
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record, durably once this returns (except with `async_ingestion`)."""
+
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        """Return what came of a write that is stored later; None: it is not stored yet.
+
+        Capability `async_ingestion`.
+
+        Raises:
+            NotFound: the provider no longer knows the event.
+            Invalid: it failed, for the reason in the sentence, and nothing was stored.
+        """
+        raise Unsupported(f"The provider {self.key} stores at once.")
 
     @abstractmethod
     async def query(self, request: QueryRequest) -> ContextBundle:

@@ -17,6 +17,7 @@ from memtui.contract import (
     ExplainStage,
     Link,
     Location,
+    Model,
     Namespace,
     OperationStatus,
     OperationType,
@@ -31,6 +32,7 @@ from memtui.store.operation import Operation, OperationHandle, Parts, set_by
 if TYPE_CHECKING:
     from memtui.context.assembly import ContextFact, LeftOut
     from memtui.service.answers import (
+        Change,
         CompanyView,
         RetrievalCount,
         TakenBackBy,
@@ -110,6 +112,27 @@ def bindings(parts: Parts) -> str:
     """Return how many bindings a question was for: `6 bindings`, or `6 bindings, 1 failed`."""
     failed = f", {count(parts.failed)} failed" if parts.failed else ""
     return counted(parts.bindings, "binding") + failed
+
+
+class Extraction(Model):
+    """What a write gave its provider, and what that kept of it."""
+
+    given: str | None
+    """The beginning of the text; None: it is not in the log."""
+    kept: tuple[str, ...]
+
+
+def extraction(
+    operation: Operation, changes: Sequence[Change], found: OutcomeCheck | None
+) -> Extraction | None:
+    """Return what a provider made of a written text; None: it kept the text, or has not yet."""
+    given = operation.request.get("content")
+    kept = tuple(one.after.text for one in changes if one.after is not None)
+    was_later = "event" in operation.request and found is not None and found.happened
+    is_same = len(kept) == 1 and (not given or kept[0].startswith(str(given)))
+    if operation.operation_type is not OperationType.WRITE or not (kept or was_later):
+        return None
+    return None if is_same else Extraction(given=given and str(given), kept=kept)
 
 
 def done(operation: Operation) -> str:

@@ -305,6 +305,7 @@ class StateController:
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
+        self._asking = Background(app, "later-writes")
         self._counting = Background(app, "review")
         self._risking = Background(app, "risks")
         self._risks_due = True
@@ -636,6 +637,13 @@ class StateController:
 
         check = partial(session.service.limits.check, session.caller, zone=zone)
         self._adding_up.latest(check, show, self._tell_once)
+
+    def ask_later(self) -> None:
+        """Ask in the background what came of writes that providers store later."""
+        session = self.state.session
+        if session is not None and not self._asking.busy:
+            ask = partial(session.service.ask_later, session.caller)
+            self._asking.latest(ask, lambda _ended: None, self._tell_once)
 
     def count_waiting(self) -> None:
         """Count pending writes in the background, for a person who looks at now."""

@@ -359,6 +359,8 @@ class MutationAnswer(Answer):
     linked: dict[str, str] = {}
     """Old record id to new id, where the provider could not restore the old one."""
     undoes: str | None = None
+    event: str | None = None
+    """Set: the provider stores it later, under this name; a check of the operation asks for it."""
     pending: PendingChange | None = None
     """Set: nothing was changed, the write is held for review. None: it is not held."""
     settings: tuple[SettingChange, ...] = ()

@@ -351,6 +351,10 @@ class MemoryService(Operations):
         """Return an operation's changes, with the reason if it cannot be undone."""
         return await self._undo.candidate(caller, operation_id)
 
+    async def ask_later(self, caller: Caller) -> tuple[str, ...]:
+        """Ask what came of the writes that providers store later; return those that ended."""
+        return await self._undo.ask_later(caller)
+
     async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
         """Find out whether an operation of unknown outcome happened."""
         return await self._undo.check_outcome(caller, operation_id)

@@ -378,6 +378,9 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
         journal.record_settings(connection, operation, seq, entry.settings, behind=len(entry.steps))
     if entry.finding is not None:
         journal.settle(connection, operation, seq, entry.finding)
+        if entry.finding.happened and entry.binding is not None:
+            steps, key = entry.finding.steps, entry.binding.key
+            risks.outdate(connection, operation.scope.company_id, key, steps)
     if not (entry.steps or entry.settings) and (why := entry.why_irreversible) is not None:
         journal.record_irreversible(connection, operation, seq, why)
     if entry.links:

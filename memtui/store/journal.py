@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
@@ -20,6 +20,7 @@ from memtui.store.settings import PENDING, SettingChange
 
 SETTINGS = ""
 """In place of a record id: the row is a change of settings."""
+_FIRST_CHECK = timedelta(seconds=2)
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -136,6 +137,23 @@ def found_of(
         if until is None or at <= until:
             return OutcomeCheck(check_id=check_id, **kept["found"])
     return None
+
+
+def later_writes(connection: DatabaseConnection, company_id: str, now: datetime) -> dict[str, str]:
+    """Return the writes whose provider stores later and is to be asked again, with their binding.
+
+    It is asked two seconds after the write, and then once twice the time of the last check passed.
+    """
+    due: dict[str, str] = {}
+    for operation_id, begun, key, request in statements.UNKNOWN_WRITES.rows(
+        connection, company_id=company_id
+    ):
+        checks = statements.FINDINGS.rows(connection, company_id=company_id, undoes=operation_id)
+        known = any(kept["found"]["happened"] is not None for *_, kept in checks)
+        waited = checks[0][1] - begun if checks else timedelta(0)
+        if request.get("event") and not known and now - begun >= max(_FIRST_CHECK, 2 * waited):
+            due[operation_id] = key
+    return due
 
 
 def steps(connection: DatabaseConnection, company_id: str, operation_id: str) -> list[Step]:

@@ -508,6 +508,12 @@ FINDINGS = Statement(
     "ORDER BY seq DESC",
     "text moment json",
 )
+UNKNOWN_WRITES = Statement(
+    "SELECT operation_id, started_at, binding_key, request FROM memory_operations "
+    "WHERE company_id = :company_id AND status = 'unknown' AND operation_type = 'write' "
+    "ORDER BY seq DESC LIMIT 1000",
+    "text moment text json",
+)
 UNDOING = Statement(
     "SELECT operation_id, started_at, status FROM memory_undo_journal "
     "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'undo' "

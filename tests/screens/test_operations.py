@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from memtui.store.operation import Operation, damaged
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
+from tests.backends.mem0.servers import Platform
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import act, running, toasts, until, write_notes
 
@@ -688,3 +690,33 @@ async def test_a_risky_record_is_marked_in_the_log_in_the_changes_and_in_the_rep
         await until(pilot, lambda: len(cells()) == 2)
         await pilot.press("j")
         await until(pilot, is_marked)
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
+    monkeypatch.setenv("MEM0_KEY", "k3y")
+    opened = Platform()
+    yield opened
+    opened.stop()
+
+
+async def test_a_write_that_is_stored_later_shows_what_was_kept_once_it_is_there(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings,
+    platform: Platform,
+) -> None:  # fmt: skip
+    config = {
+        "url": platform.url, "api": "platform", "api_key_secret": "MEM0_KEY", "infer": True,
+    }  # fmt: skip
+    await service.bindings.add(caller, "hosted", "mem0", config)
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    text = "We deploy from release. Nobody deploys on Fridays."
+    request = WriteRequest(scope=MECH, source=source, content=text, binding_key="hosted")
+    await service.write(caller, request)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "Its provider stores it later." in screen_text(app))
+        platform.ingest("event-1", "Deploys come from release", "No deploys on Fridays")
+        await until(pilot, lambda: current(app).operation_type == "check")
+        await pilot.press("j")
+        await until(pilot, lambda: "kept  2 texts" in screen_text(app))
+        assert "given" in screen_text(app)

@@ -411,6 +411,7 @@ MEMBERS: dict[str, list[Call]] = {
         )
     ],
     "companies.content": [lambda h, c: h.service.companies.content(c)],
+    "ask_later": [lambda h, c: h.service.ask_later(c)],
     "check_outcome": [check_one],
     "runs.assembled_now": [
         lambda h, c: each(h, lambda name: h.service.runs.assembled_now(c, h.written[name]))
@@ -420,6 +421,7 @@ MEMBERS: dict[str, list[Call]] = {
     "log.problems": [lambda h, c: h.service.log.problems(c, 1_000)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "log.found_outcomes": [found_outcomes],
+    "log.with_found": [lambda h, c: h.service.log.with_found(c, (), {})],
     "log.undone": [lambda h, c: h.service.log.undone(c, [*h.written.values()])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],

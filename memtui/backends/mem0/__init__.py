@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from memtui.backends.mem0 import memories
 from memtui.backends.mem0.config import Mem0Config
@@ -34,6 +34,7 @@ from memtui.contract import (
     RecordHandle,
     RecordVersion,
     Scope,
+    Snapshot,
     Unavailable,
     Unsupported,
     WriteReply,
@@ -124,7 +125,7 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
         async with self.calling(changes=True, alone=False) as usage:
             added = await self._add(request)
             details = {"event_id": added.event} if added.event else {}
-            return WriteReply(records=tuple(map(self.handle_of, added.ids)), **usage(**details))
+            return await self._stored(added, event=added.event, **usage(**details))
 
     async def _add(self, request: WriteRequest) -> Added:
         draft = memories.draft_of(request, self._config.shared_user, has_apps=self._store.has_apps)
@@ -132,6 +133,33 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
             return await self._store.add(draft, infer=self._config.infer)
         except Unavailable as error:
             raise self._without_model(error) from error
+
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        """Return the memories that mem0's model made of a text."""
+        del scope
+        async with self.calling() as usage:
+            added = await self._store.ingested(event)
+            if added is None:
+                return None
+            self._listed = None
+            return await self._stored(added, **usage())
+
+    async def _stored(self, added: Added, **fields: Any) -> WriteReply:
+        """Return a reply, without memories whose earlier text is not known: undo would lose it."""
+        records, before = [], []
+        for name in added.ids:
+            if name in added.changed:
+                now, old = await self._store.get(name), added.changed[name]
+                if old is None:
+                    versions = memories.versions_of(await self._store.history(name))
+                    old = versions[1].text if len(versions) > 1 else None
+                if now is None or old is None:
+                    continue
+                update = {"text": old, "revision": None}
+                record = self.record_of(now).model_copy(update=update)
+                before.append(Snapshot(handle=self.handle_of(name), record=record))
+            records.append(self.handle_of(name))
+        return WriteReply(records=tuple(records), before=tuple(before), **fields)
 
     def _without_model(self, error: Unavailable) -> Unavailable:
         if not (self._config.infer and error.sent):

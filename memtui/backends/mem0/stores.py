@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any, ClassVar
@@ -41,6 +41,7 @@ _CAPS = frozenset({20, 100, 1_000, 10_000})
 """Silent limits of some versions of the open server or of a store."""
 _LEAST_CAP = 1_000
 """Number of memories that every version of the open server can list at once."""
+_ENDED, _FAILED = frozenset({"SUCCEEDED", "COMPLETED"}), frozenset({"FAILED", "CANCELLED"})
 _EVERYTHING: Json = {"OR": [{name: ANY} for name in (*OWNERS.values(), "app_id")]}
 
 
@@ -50,6 +51,8 @@ class Added:
 
     ids: tuple[str, ...]
     event: str | None = None
+    changed: Mapping[str, str | None] = field(default_factory=dict)
+    """The earlier text of those that were there before, by id; None: mem0 did not tell it."""
 
 
 class Mem0Store(ABC):
@@ -63,6 +66,10 @@ class Mem0Store(ABC):
     @abstractmethod
     async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text, or the memories that mem0's model infers from it."""
+
+    async def ingested(self, event: str) -> Added | None:
+        """Return what came of an event; None: it has not ended. As `Adapter.ingested`."""
+        raise NotFound(f"This mem0 knows no events, such as {event}.")
 
     @abstractmethod
     async def search(self, query: str, top_k: int, *, explain: bool = False) -> MemoryPage:
@@ -249,14 +256,17 @@ class PlatformStore(Mem0Store):
         if draft.created_at:
             body["timestamp"] = int(draft.created_at.timestamp())
         made = await self.api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
-        added = read_added(made)
-        if added.event and not infer:
-            raise Unavailable(
-                f"mem0 accepted the memory and stores it later (event {added.event}); look for it "
-                "in a moment.",
-                sent=True,
-            )
-        return added
+        return read_added(made)
+
+    async def ingested(self, event: str) -> Added | None:
+        """Return what the platform's event says."""
+        path = f"/v1/event/{path_segment(event, what='The event')}/"
+        reply = await self.api.ask("GET", path, read_object, changes=False)
+        status = str(reply.get("status")).upper()
+        if status in _FAILED:
+            why = reply.get("error") or reply.get("message") or f"its event {event} says no more"
+            raise Invalid(f"mem0 could not store it: {str(why).rstrip('.')}.")
+        return read_added(reply) if status in _ENDED else None
 
     async def search(self, query: str, top_k: int, *, explain: bool = False) -> MemoryPage:
         """Search in everything that has a user, an agent, a run or an app."""
@@ -359,10 +369,16 @@ def messages(text: str) -> list[Json]:
 def read_added(reply: Any) -> Added:
     """Return the ids that a write stored, whether as additions or as updates."""
     rows = reply.get("results") if isinstance(reply, dict) else reply
-    stored = [
-        str(row["id"])
+    stored = {
+        str(row["id"]): row
         for row in rows or ()
         if isinstance(row, dict) and row.get("id") and row.get("event", "ADD") in {"ADD", "UPDATE"}
-    ]
+    }
+    changed = {
+        name: row.get("previous_memory")
+        for name, row in stored.items()
+        if row.get("event") == "UPDATE"
+    }
     event = reply.get("event_id") if isinstance(reply, dict) else None
-    return Added(tuple(stored), None if stored or event is None else str(event))
+    is_open = not stored and event is not None
+    return Added(tuple(stored), str(event) if is_open else None, changed)

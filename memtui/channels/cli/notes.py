@@ -182,7 +182,9 @@ def _typed(text: str, kind: str | None) -> str:
 def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
     stored = f"{_done(answer)} in {answer.binding_key} ({answer.binding_reason})"
     if not answer.handles:
-        yield f"{answer.binding_key} took it and stores it on its own time."
+        asks = f" memtui ops check {answer.operation_id} asks what came of it."
+        took = f"{answer.binding_key} took it and stores it on its own time."
+        yield f"{took}{asks if answer.event else ''}"
     yield _ahead(session, request)
     if answer.handles:
         yield f"{stored}; memtui undo {answer.operation_id} undoes it."

@@ -78,6 +78,7 @@ async def ops_list(
     operation is damaged; it is named, and the others are listed.
     """
     chosen = which.filter(session, line, scope)
+    await session.service.ask_later(session.caller)
     page = await session.service.log.page(
         session.caller, chosen, limit=limit, before=before, folded=not (parts or follow)
     )
@@ -161,6 +162,7 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
 
     Exit 1 if it was altered since it was logged.
     """
+    await session.service.ask_later(session.caller)
     operation = await session.service.log.get(session.caller, operation_id)
     changes = await session.service.log.changes(session.caller, operation.operation_id)
     found = await session.service.log.found_outcome(session.caller, operation.operation_id)
@@ -175,6 +177,7 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
         "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
+        "extraction": shown.extraction(operation, changes, found),
         "undone_by": back.operation.operation_id if back and back.whole else None,
         "undone_records": sorted(back.record_ids) if back else [],
         "erasures": list(erasures),
@@ -260,6 +263,7 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
         await _print_each(session, page.operations)
         newest = max((operation.seq for operation in page.operations), default=newest)
         if not page.operations:
+            await session.service.ask_later(session.caller)
             await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -407,6 +411,9 @@ def _detail(
         yield f"{shown.bindings(parts)}:"
         titles = columns("seq>", "", "binding", "records>", "took>", "cost>", "operation", "error*")
         yield from table(titles, map(_part, parts.operations))
+    if extracted := shown.extraction(operation, changes, found):
+        texts = [("given", extracted.given or _NOT_LOGGED)]
+        yield from fields([*texts, *(("kept", one) for one in extracted.kept or ("nothing",))])
     for change in changes:
         yield from change_lines(session, change)
 
@@ -424,6 +431,7 @@ def _part(operation: Operation) -> list[str]:
     ]
 
 
+_NOT_LOGGED = "(a text of the whole company, which is not logged)"
 _STDOUT = ("-", "/dev/stdout")
 
 

@@ -113,6 +113,7 @@ async def runs_show(
     compared with the delivered one. Exit 1 if an operation of the run is damaged; it is named.
     """
     session = session.at(as_of)
+    await session.service.ask_later(session.caller)
     service, caller = session.service.runs, session.caller
     replay = await service.replay(caller, run, after=after, limit=limit)
     if diff:

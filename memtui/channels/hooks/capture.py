@@ -182,7 +182,7 @@ async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operati
     """Return the operation that captured the same source last.
 
     An interrupted one counts if it took effect; if that is unknown, the source is captured again,
-    since a duplicate is better than a gap.
+    since a duplicate is better than a gap. One that its provider stores later counts meanwhile.
     """
     chosen = Filter(
         issue_id=source.issue_id,
@@ -203,9 +203,10 @@ async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operati
             return one
         if one.status is OperationStatus.UNKNOWN:
             found = await agent.service.check_outcome(agent.caller, one.operation_id)
-            if found.happened:
-                check = await log.get(agent.caller, found.check_id)
-                return one.model_copy(update={"handles": check.handles})
+            is_open = found.happened is None and "event" in one.request
+            if found.happened or is_open:
+                outcomes = {one.operation_id: found}
+                return (await log.with_found(agent.caller, [one], outcomes))[0]
     return None
 
 

@@ -351,7 +351,9 @@ def _ending(view: OperationView) -> Iterator[Line]:
     operation = view.operation
     yield from ending_lines(operation, view.found)
     if operation.status is OperationStatus.UNKNOWN and view.found is None:
-        yield Content.styled("It started, and its outcome is unknown.", WARN)
+        is_later = operation.request.get("event") is not None
+        words = "It started, and its outcome is unknown."
+        yield Content.styled("Its provider stores it later." if is_later else words, WARN)
         yield key_hint("c", "ask the provider whether it happened")
     if (back := view.undone) is not None:
         yield Content.styled(f"{fmt.undone(back)} by #{back.operation.seq:,}", WARN)
@@ -387,7 +389,17 @@ def foot(view: OperationView, width: int) -> Content:
     digests = f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}"
     chain: list[Line] = [name, labelled("digest", display(digests, style=DIM))]
     found: list[list[Line]] = [list(_stages(operation))] if operation.stages else []
+    found.append(list(_extraction(view)))
     return joined([*found, *map(_change, view.changes), list(usage_lines(operation)), chain], width)
+
+
+def _extraction(view: OperationView) -> Iterator[Line]:
+    if (found := fmt.extraction(view.operation, view.changes, view.found)) is not None:
+        yield heading("given", "" if found.given else "not in the log")
+        yield display(found.given or "", limit=4_000, keep_newlines=True)
+        yield heading("kept", fmt.counted(len(found.kept), "text"))
+        for one in found.kept:
+            yield display(one, limit=2_000, keep_newlines=True)
 
 
 def _stages(operation: Operation) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from memtui.analytics.company_log import CompanyLog
@@ -178,6 +178,22 @@ class LoggedOperations(ServiceModule):
                 if (found := _found_of(database, caller, one)) is not None
             }
 
+    async def with_found(
+        self, caller: Caller, operations: Iterable[Operation], found: Mapping[str, OutcomeCheck]
+    ) -> tuple[Operation, ...]:
+        """Return operations with the records that checks found, where their outcome was unknown."""
+        asked = [one.check_id for one in found.values() if one.happened]
+        checks = {one.operation_id: one for one in await self.by_ids(caller, asked)}
+        handles = {
+            name: checks[one.check_id].handles
+            for name, one in found.items()
+            if one.check_id in checks
+        }
+        return tuple(
+            one.model_copy(update={"handles": one.handles or handles.get(one.operation_id, ())})
+            for one in operations
+        )
+
     @in_thread
     def undone(self, caller: Caller, operation_ids: Sequence[str]) -> dict[str, TakenBackBy]:
         """Return by id what was undone of operations, now or at `as_of`; visible ones only."""
@@ -223,8 +239,13 @@ class LoggedOperations(ServiceModule):
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
         with self._runtime.database.read() as database:
             ids = journal.ids_of(database, caller.company_id, *place)
+            # A write that was stored later has no handles in the log.
+            stored = [
+                journal.stored_by(database, caller.company_id, binding_key, one) for one in ids
+            ]
         changes = (change for one in ids for change in own.mutations_of_record(binding_key, one))
-        mutations = own.by_ids(list(dict.fromkeys(changes)), ids)
+        made = [one for one in stored if one is not None]
+        mutations = own.by_ids(list(dict.fromkeys((*changes, *made))), ids)
         found = [own.retrievals(binding_key, one, _SHOWN_RETRIEVALS) for one in ids]
         reads = [one for _, some in found for one in some]
         reads.sort(key=lambda one: -one.operation.seq)
@@ -232,7 +253,8 @@ class LoggedOperations(ServiceModule):
         written = (
             one
             for one in reversed(mutations)
-            if (one.operation_type, one.status) == (OperationType.WRITE, OperationStatus.OK)
+            if one.operation_type is OperationType.WRITE
+            and (one.status is OperationStatus.OK or one.operation_id in made)
         )
         return Provenance(
             handle=handle,

@@ -275,8 +275,10 @@ class Runs(ServiceModule):
             return run, own.of_run(run_id, after=after, limit=limit), visibility
 
         run, operations, visibility = await asyncio.to_thread(read)
+        log = self._runtime.module(LoggedOperations)
+        checked = await log.found_outcomes(caller, operations)
+        operations = await log.with_found(caller, operations, checked)
         there = await self._there(caller, operations)
-        checked = await self._runtime.module(LoggedOperations).found_outcomes(caller, operations)
 
         def steps() -> tuple[RunStep, ...]:
             known = _Known(self._kept(caller, there), there, visibility, checked)

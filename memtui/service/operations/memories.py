@@ -22,6 +22,7 @@ from memtui.contract import (
     MemtuiError,
     Model,
     NotFound,
+    OperationStatus,
     OperationType,
     Problem,
     Record,
@@ -30,6 +31,7 @@ from memtui.contract import (
     SourceRef,
     Unsupported,
     WriteMode,
+    WriteReply,
     WriteRequest,
 )
 from memtui.fact_values import FACT, pair_of
@@ -166,13 +168,9 @@ class Operations(MemoryReads):
                 )  # fmt: skip
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage += reply.usage
-            given = asked_of(routed)
-            after = await entry.read_back(
-                connection, [*before, *reply.before], reply.records, scope,
-                given=dict.fromkeys(reply.records, given), asked=given,
-            )  # fmt: skip
-            stored = [step.record for step in after if step.record]
-            entry.problems = await self._problems_beside(entry, connection, stored)
+            stored = await self._read_written(
+                entry, connection, routed, reply, before=[*before, *reply.before], scope=scope
+            )
         return MutationAnswer(
             **entry.answer(),
             handles=reply.records,
@@ -181,9 +179,33 @@ class Operations(MemoryReads):
             not_kept=entry.not_kept,
             filled_in=entry.filled_in,
             similar=alike,
+            event=reply.event,
             no_search=entry.request.get("no_search", ""),
             was=next((one.record.text for one in before if one.record is not None), None),
         )
+
+    async def _read_written(
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        request: WriteRequest,
+        reply: WriteReply,
+        *,
+        before: Sequence[Snapshot],
+        scope: Scope,
+    ) -> list[Record]:
+        """Return the written records; of one that is stored later the outcome is unknown yet."""
+        if reply.event is not None:
+            entry.status, entry.request["event"] = OperationStatus.UNKNOWN, reply.event
+            return []
+        given = asked_of(request)
+        after = await entry.read_back(
+            connection, before, reply.records, scope,
+            given=dict.fromkeys(reply.records, given), asked=given,
+        )  # fmt: skip
+        stored = [step.record for step in after if step.record]
+        entry.problems = await self._problems_beside(entry, connection, stored)
+        return stored
 
     async def _problems_beside(
         self, entry: RunningOperation, connection: Connection, records: Sequence[Record]

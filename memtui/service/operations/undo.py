@@ -27,6 +27,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
+    Unavailable,
     WriteRequest,
 )
 from memtui.patterns import late_pattern
@@ -42,7 +43,7 @@ from memtui.service.review.proposals import refuse_impossible
 from memtui.service.review.queue import Review
 from memtui.service.runtime import ServiceModule, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller, for_caller
-from memtui.store import appending, journal, pending, settings
+from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import UndoDetails
@@ -59,6 +60,8 @@ _AT_ONCE = timedelta(hours=1)
 """The longest time between the starts of two operations of one group."""
 _COPY = late_pattern(r"~\d+$")
 _SEARCHED_WORDS = 8
+_LOOK_SECONDS = 2.0
+"""How long a look at the log waits for a provider that stores later."""
 _NEVER = {
     OperationType.PURGE: IRREVERSIBLE,
     OperationType.SYNC: "A sync only reads changes made elsewhere; it has nothing to undo.",
@@ -552,12 +555,43 @@ class Undo(ServiceModule):
             **entry.answer(), undoes=operation.operation_id, settings=tuple(entry.settings)
         )
 
+    async def ask_later(self, caller: Caller) -> tuple[str, ...]:
+        """Ask what came of the writes that providers store later, where one is due.
+
+        Returns the ids of those that have ended. It never waits long: a provider that does not
+        answer is asked again later.
+        """
+        await asyncio.to_thread(self._runtime.visibility, caller)  # refuses strangers
+        if caller.as_of is not None:
+            return ()
+        due = await self._runtime.ask(
+            journal.later_writes, caller.company_id, self._runtime.clock()
+        )
+        if not due:
+            return ()
+        rows = await self._runtime.ask(bindings.bindings, caller.company_id)
+        there = {row.key for row in rows if row.enabled}
+        seen = await self._runtime.module(LoggedOperations).by_ids(caller, list(due))
+        ended: list[str] = []
+        for one in seen:
+            if due[one.operation_id] not in there:
+                continue
+            with suppress(MemtuiError, TimeoutError):  # the check is logged with its failure
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    found = await self.check_outcome(caller, one.operation_id, by_itself=True)
+                if found.happened is not None:
+                    ended.append(one.operation_id)
+        return tuple(ended)
+
     @to_its_end
-    async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
+    async def check_outcome(
+        self, caller: Caller, operation_id: str, *, by_itself: bool = False
+    ) -> OutcomeCheck:
         """Find out whether an operation of unknown outcome happened.
 
         The finding is logged as a separate operation; a change found can then be undone. An earlier
-        finding stands, since the records may have changed for other reasons since.
+        finding stands, since the records may have changed for other reasons since. `by_itself`:
+        memtui asks again, which the log hides while nothing is found.
 
         Raises:
             Invalid: the operation's status is not unknown.
@@ -572,10 +606,11 @@ class Undo(ServiceModule):
         if known is not None and known.happened is not None:
             return known
         request = UndoDetails(checks=asked.operation_id)
+        event, scope = asked.request.get("event"), asked.asked_scope
         async with self._runtime.connected(
             OperationType.CHECK,
             caller,
-            asked.asked_scope,
+            scope.outside_run() if event else scope,  # a run ends before its texts are stored
             request,
             asked.binding_key,
             source=asked.source,
@@ -583,7 +618,9 @@ class Undo(ServiceModule):
             await self._refuse_other_binding(asked)
             place = caller.company_id, asked.operation_id
             before = [state for state, _ in await self._runtime.ask(journal.steps, *place)]
-            if before:
+            if event:
+                finding = await self._ask_for(entry, connection, asked, event, by_itself=by_itself)
+            elif before:
                 finding = await self._look_for_changed(connection, asked, before)
             else:
                 finding = await self._look_for_written(connection, asked)
@@ -600,11 +637,49 @@ class Undo(ServiceModule):
                     connection, asked, before, finding, entry.links
                 )
             entry.finding = finding
+            entry.to_show = by_itself and finding.happened is None
             entry.request["happened"], entry.request["found"] = finding.happened, finding.sentence
             entry.about([before.handle for before, _ in finding.steps])
         return OutcomeCheck(
             check_id=entry.operation_id, happened=finding.happened, sentence=finding.sentence
         )
+
+    async def _ask_for(
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        asked: Operation,
+        event: str,
+        *,
+        by_itself: bool,
+    ) -> OutcomeFinding:
+        """Ask the provider what came of a write that it stores later."""
+        scope, key = asked.asked_scope, connection.binding.key
+        unknown = OutcomeFinding(asked, happened=None, sentence="", steps=())
+        try:
+            reply = await connection.read(partial(connection.adapter.ingested, event, scope))
+        except NotFound:
+            found = await self._look_for_written(connection, asked)
+            lost = f"{key} no longer knows the event {event}, so what it stored is not known."
+            return found if found.happened else unknown._replace(sentence=lost)
+        except Invalid as error:
+            return unknown._replace(happened=False, sentence=f"It did not happen: {error}")
+        except Unavailable as error:
+            if not by_itself:
+                raise
+            return unknown._replace(sentence=f"{key} could not be asked: {error}")
+        if reply is None:
+            return unknown._replace(sentence=f"{key} has not stored it yet; memtui asks again.")
+        entry.usage += reply.usage
+        known = {one.handle: one for one in reply.before}
+        befores = [known.get(one, Snapshot(handle=one, record=None)) for one in reply.records]
+        since = await self._runtime.ask(_found_since, asked, befores)
+        now = await connection.snapshots(reply.records, scope)
+        left = [then or one for one, (_, then) in zip(now, since, strict=True)]
+        kept = "1 record" if len(left) == 1 else f"{len(left):,} records"
+        sentence = f"It happened: {key} stored {kept if left else 'nothing of it'}."
+        steps = list(zip(befores, left, strict=True))
+        return unknown._replace(happened=True, sentence=sentence, steps=steps)
 
     async def _with_what_came_back(
         self,

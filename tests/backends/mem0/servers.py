@@ -102,6 +102,8 @@ class Platform(Loopback):
         self.rows: dict[str, dict[str, Any]] = {}
         self.changes: dict[str, list[dict[str, Any]]] = {}
         self.profiles: dict[str, Any] = {}
+        self.events: dict[str, dict[str, Any]] = {}
+        """What its client shows of them: `said`, which is ours, is the body of the write."""
         self.tick = itertools.count()
         super().__init__()
 
@@ -124,7 +126,16 @@ class Platform(Loopback):
                 return self._one(method, name, body)
             case "GET", ["v1", "memories", name, "history"]:
                 return 200, self.changes.get(name, [])
-            case "GET", ["v2", "entities", "user", name, "profile"]:
+            case "GET", rest:
+                return self._told(rest)
+        return 404, {"detail": "Not found."}
+
+    def _told(self, rest: list[str]) -> Answer:
+        match rest:
+            case ["v1", "event", name] if name in self.events:
+                shown = {key: one for key, one in self.events[name].items() if key != "said"}
+                return 200, shown
+            case ["v2", "entities", "user", name, "profile"]:
                 if name in self.profiles:
                     return 200, {"profile": self.profiles[name], "status": "succeeded"}
                 return 200, {"profile": None, "status": "insufficient_data"}
@@ -132,9 +143,28 @@ class Platform(Loopback):
 
     def _add(self, body: Any) -> Any:
         if body.get("infer", True):
-            return {"message": "Queued.", "event_id": "event-1", "status": "PENDING"}
+            name = f"event-{len(self.events) + 1}"
+            self.events[name] = {"id": name, "event_type": "ADD", "status": "PENDING", "said": body}
+            return {"message": "Queued.", "event_id": name, "status": "PENDING"}
+        return {"results": [self._stored(body, body["messages"][0]["content"])]}
+
+    def ingest(self, name: str, *texts: str, changes: str = "") -> None:
+        """End an event: its model made these memories, and gave `changes` the last text."""
+        event = self.events[name]
+        made = [self._stored(event["said"], text) for text in texts]
+        if changes:
+            gone = made.pop()
+            self._one("PUT", changes, {"text": gone["memory"]})
+            self.rows.pop(gone["id"])
+            made.append({**gone, "id": changes, "event": "UPDATE"})
+        told = [
+            {"id": one["id"], "event": one["event"], "data": {"memory": one["memory"]}}
+            for one in made
+        ]
+        event |= {"status": "SUCCEEDED", "results": told}
+
+    def _stored(self, body: Any, text: str) -> dict[str, Any]:
         name, now = str(uuid.uuid4()), self._now()
-        text = body["messages"][0]["content"]
         stamp = body.get("timestamp")
         created = datetime.fromtimestamp(stamp, UTC).isoformat() if stamp else now
         self.rows[name] = {
@@ -148,7 +178,7 @@ class Platform(Loopback):
             "expiration_date": body.get("expiration_date"),
         }
         self._changed(name, None, text, "ADD")
-        return {"results": [{"id": name, "memory": text, "event": "ADD"}]}
+        return {"id": name, "memory": text, "event": "ADD"}
 
     def _now(self) -> str:
         return f"2026-03-01T10:00:{next(self.tick) / 1000:09.6f}Z"

@@ -26,6 +26,7 @@ from memtui.contract import (
     EraseRequest,
     ForgetRequest,
     Invalid,
+    NotFound,
     QueryRequest,
     Record,
     RecordHandle,
@@ -346,6 +347,45 @@ async def test_what_the_platform_infers_comes_later(platform: Platform) -> None:
     assert reply.usage[0].details == {"event_id": "event-1"}
     sent = platform.bodies[-1]
     assert (sent["app_id"], sent["user_id"], sent["infer"]) == ("apollo", "ann", True)
+    assert reply.event == "event-1"
+    assert await adapter.ingested("event-1", WORK) is None
+    platform.events["event-1"]["status"] = "RUNNING"
+    assert await adapter.ingested("event-1", WORK) is None
+    platform.ingest("event-1", "Ann likes tea", "Ann is no friend of coffee")
+    made = await adapter.ingested("event-1", WORK)
+    assert made is not None
+    assert [one.provider_record_id for one in made.records] == list(platform.rows)
+    assert made.before == ()
+    texts = {
+        (await adapter.get(one, WORK) or pytest.fail("it is gone")).text for one in made.records
+    }
+    assert texts == {"Ann likes tea", "Ann is no friend of coffee"}
+    with pytest.raises(NotFound):
+        await adapter.ingested("event-9", WORK)
+    await adapter.write(request("Bob.", WORK))
+    platform.events["event-2"] |= {"status": "FAILED", "error": "The model is away."}
+    with pytest.raises(Invalid, match="mem0 could not store it: The model is away"):
+        await adapter.ingested("event-2", WORK)
+    await adapter.close()
+
+
+async def test_a_memory_that_an_inference_changed_has_its_earlier_text(platform: Platform) -> None:
+    plain = await Mem0Adapter.open(of_platform(platform))
+    old = await add(plain, "Ann likes tea.", WORK)
+    await plain.close()
+    adapter = await Mem0Adapter.open(of_platform(platform, infer=True))
+    await adapter.write(request("Ann came to like coffee.", WORK))
+    platform.ingest("event-1", "Ann likes coffee", changes=old.provider_record_id)
+    made = await adapter.ingested("event-1", WORK)
+    assert made is not None
+    assert made.records == (old,)
+    [before] = made.before
+    assert before.record is not None
+    assert before.record.text == "Ann likes tea."
+    platform.changes.clear()
+    made = await adapter.ingested("event-1", WORK)
+    assert made is not None
+    assert made.records == (), "an undo would remove what nobody knows how it was"
     await adapter.close()
 
 

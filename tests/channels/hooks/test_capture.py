@@ -32,6 +32,7 @@ from memtui.service import (
 from memtui.service.visibility import Membership, Role
 from tests.channels.hooks.test_transcript import LONG
 from tests.service.fake import FakeAdapter
+from tests.service.later import LaterAdapter
 
 
 class Condensing(FakeAdapter):
@@ -219,3 +220,21 @@ async def test_a_comment_is_a_memory_of_each_binding(
     # A provider that condenses what it gets has no record of the comment itself.
     assert [one.outcome for one in answers] == [CaptureOutcome.UPDATED, CaptureOutcome.KEPT]
     assert [one.record_ids for one in answers] == [first.record_ids, second.record_ids]
+
+
+async def test_what_is_stored_later_is_captured_once(paths: Paths, caller: Caller) -> None:
+    LaterAdapter.reset()
+    service = await open_service(paths, load_settings(paths), providers={"later": LaterAdapter})
+    await service.bindings.add(caller, "later", "later", {})
+    await service.bindings.update(caller, "later", capture={Capture.COMMENTS: True})
+    agents = caller.model_copy(update={"principal": "agent:x", "channel": "hook"})
+    agent = Agent(service, agents, Scope(company_id="local", project_id="web"), "later")
+    comment = IssueText(issue_id="I-1", comment_id="c-1", text="Deploys come from release.")
+    assert (await capture_text(agent, comment)).outcome is CaptureOutcome.STORED
+    assert (await capture_text(agent, comment)).outcome is CaptureOutcome.UNCHANGED
+    assert list(LaterAdapter.said) == ["event-1"]
+    ids = LaterAdapter.store("event-1")
+    again = await capture_text(agent, comment)
+    assert (again.outcome, again.record_ids) == (CaptureOutcome.UNCHANGED, tuple(ids))
+    await service.close()
+    LaterAdapter.reset()

@@ -1,0 +1,224 @@
+"""A write whose provider stores later stays open, and ends with the records that came of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Filter,
+    Invalid,
+    NotFound,
+    OperationStatus,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteReply,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, Operation, open_service
+from tests.databases import ON_BOTH
+from tests.service.later import LaterAdapter
+
+RUN = Scope(company_id="local", project_id="web", run_id="run-1")
+WEB = Scope(company_id="local", project_id="web")
+SAID = WriteRequest(
+    scope=RUN,
+    source=SourceRef(kind=SourceKind.RUN, company_id="local", run_id="run-1"),
+    content="We deploy from release. Nobody deploys on Fridays.",
+    binding_key="later",
+)
+
+
+class Clock:
+    """A clock that a test sets forward."""
+
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def later() -> Iterator[type[LaterAdapter]]:
+    LaterAdapter.reset()
+    yield LaterAdapter
+    LaterAdapter.reset()
+
+
+@pytest.fixture
+def caller() -> Caller:
+    return Caller(company_id="local", principal="user:ana", channel="test")
+
+
+async def start(paths: Paths, settings: Settings, clock: Clock) -> MemoryService:
+    return await open_service(paths, settings, clock=clock, providers={"later": LaterAdapter})
+
+
+@pytest.fixture
+async def service(
+    paths: Paths, settings: Settings, clock: Clock, caller: Caller, later: type[LaterAdapter]
+) -> AsyncIterator[MemoryService]:
+    opened = await start(paths, settings, clock)
+    await opened.bindings.add(caller, "later", "later", {})
+    yield opened
+    await opened.close()
+
+
+async def newest(service: MemoryService, caller: Caller) -> Operation:
+    return (await service.log.page(caller, limit=1)).operations[0]
+
+
+@ON_BOTH
+async def test_it_ends_with_what_was_stored_and_undo_takes_all_of_it_back(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock
+) -> None:
+    answer = await service.write(caller, SAID)
+    assert (answer.event, answer.handles) == ("event-1", ())
+    [open_one] = (await service.log.page(caller, Filter(status=OperationStatus.UNKNOWN))).operations
+    assert (open_one.operation_id, open_one.request["event"]) == (answer.operation_id, "event-1")
+    with pytest.raises(Invalid, match="outcome is unknown"):
+        await service.undo(caller, answer.operation_id)
+    assert (await service.check_outcome(caller, answer.operation_id)).happened is None
+
+    ids = later.store("event-1")
+    found = await service.check_outcome(caller, answer.operation_id)
+    assert (found.happened, found.sentence) == (True, "It happened: later stored 2 records.")
+    check = await newest(service, caller)
+    assert check.usage[0].input_tokens == 7
+    assert [one.provider_record_id for one in check.handles] == ids
+    changes = await service.log.changes(caller, answer.operation_id)
+    assert [one.after.text for one in changes if one.after] == [
+        "We deploy from release", "Nobody deploys on Fridays",
+    ]  # fmt: skip
+    written = (await service.get(caller, ids[0], WEB, binding_key="later")).record.handle
+    told = await service.log.provenance(caller, "later", written)
+    assert told.written is not None
+    assert told.written.operation_id == answer.operation_id
+    [step] = (await service.runs.replay(caller, "run-1")).steps
+    assert [one.text for one in step.records] == [
+        "We deploy from release", "Nobody deploys on Fridays",
+    ]  # fmt: skip
+
+    undone = await service.undo(caller, answer.operation_id)
+    assert undone.undoes == answer.operation_id
+    assert later.last.held == {}
+    with pytest.raises(Conflict, match="already undone"):
+        await service.undo(caller, answer.operation_id)
+
+
+async def test_what_was_changed_since_is_not_undone_by_mistake(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter]
+) -> None:
+    answer = await service.write(caller, SAID)
+    [first, _] = later.store("event-1")
+    record = (await service.get(caller, first, WEB, binding_key="later")).record
+    change = CorrectRequest(
+        scope=WEB, handle=record.handle, text="We deploy from main", binding_key="later"
+    )
+    await service.correct(caller, change)
+    assert (await service.check_outcome(caller, answer.operation_id)).happened
+    with pytest.raises(Conflict, match="has changed since"):
+        await service.undo(caller, answer.operation_id)
+    assert later.last.held[first].text == "We deploy from main"
+
+
+async def test_it_is_asked_again_less_and_less_often_and_after_a_restart(
+    paths: Paths, settings: Settings, caller: Caller, later: type[LaterAdapter], clock: Clock,
+    service: MemoryService,
+) -> None:  # fmt: skip
+    answer = await service.write(caller, SAID)
+    begun = clock.now
+    times: list[float] = []
+    for _ in range(2_000):
+        clock.wait(0.5)
+        before = len(later.asked)
+        assert await service.ask_later(caller) == ()
+        if len(later.asked) > before:
+            times.append((clock.now - begun).total_seconds())
+    assert 8 <= len(times) <= 10, times
+    assert all(2 * one <= then for one, then in pairwise(times)), times
+    hidden = await service.log.page(caller, Filter(), limit=5)
+    assert {str(one.operation_type) for one in hidden.operations} == {"write", "configure"}
+    assert hidden.left_out == len(times)
+    await service.close()
+
+    again = await start(paths, settings, clock)
+    ids = later.store("event-1")
+    assert await again.ask_later(caller) == ()
+    clock.wait(2_000)
+    assert await again.ask_later(caller) == (answer.operation_id,)
+    asked = len(later.asked)
+    clock.wait(100_000)
+    assert await again.ask_later(caller) == ()
+    assert len(later.asked) == asked
+    assert (await newest(again, caller)).operation_type == "check"
+    assert ids[0] in later.last.held
+    await again.close()
+
+
+async def test_an_event_that_failed_or_was_lost_ends_with_its_reason(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock
+) -> None:
+    failed = await service.write(caller, SAID)
+    later.failed["event-1"] = "The model refused the text."
+    found = await service.check_outcome(caller, failed.operation_id)
+    assert (found.happened, found.sentence) == (
+        False, "It did not happen: The model refused the text.",
+    )  # fmt: skip
+    with pytest.raises(Invalid, match="nothing to undo"):
+        await service.undo(caller, failed.operation_id)
+
+    lost = await service.write(caller, SAID)
+    later.said.clear()
+    found = await service.check_outcome(caller, lost.operation_id)
+    assert (found.happened, found.sentence) == (
+        None, "later no longer knows the event event-2, so what it stored is not known.",
+    )  # fmt: skip
+    away = await service.write(caller, SAID)
+    later.fault = Unavailable("It is away.")
+    with pytest.raises(Unavailable):
+        await service.check_outcome(caller, away.operation_id)
+    clock.wait(10)
+    assert await service.ask_later(caller) == ()
+    told = await service.log.found_outcome(caller, away.operation_id)
+    assert told is not None
+    assert told.sentence == "later could not be asked: It is away."
+    later.fault = None
+    clock.wait(100)
+    await service.bindings.update(caller, "later", enabled=False)
+    asked = len(later.asked)
+    assert await service.ask_later(caller) == ()
+    assert len(later.asked) == asked
+    past = caller.at(clock.now)
+    assert await service.ask_later(past) == ()
+
+
+async def test_nothing_may_come_of_a_text(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter]
+) -> None:
+    answer = await service.write(caller, SAID)
+    later.said.clear()
+    later.ended["event-1"] = WriteReply()
+    found = await service.check_outcome(caller, answer.operation_id)
+    assert (found.happened, found.sentence) == (True, "It happened: later stored nothing of it.")
+    with pytest.raises(Invalid, match="nothing to undo"):
+        await service.undo(caller, answer.operation_id)
+    with pytest.raises(NotFound):
+        await service.get(caller, "event-1-0", WEB, binding_key="later")
