@@ -45,9 +45,13 @@ def _keep_outcome(code: int) -> None:
 def _answer(arguments: Sequence[str]) -> int:
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     if "mcp" in arguments:
-        from memtui.channels.mcp.stdio import open_early
+        from memtui.channels.mcp import stdio
 
-        open_early(arguments)
+        stdio.open_early(arguments)
+        if "wrap" in arguments:
+            from memtui.channels.wrap import passing
+
+            passing.open_early(arguments)
     if "hook" not in arguments:
         return _run(arguments)
     from memtui.channels.helper.client import HelperCall

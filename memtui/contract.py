@@ -290,6 +290,8 @@ class OperationType(StrEnum):
     """A new database replaced a lost one; the operation states which operations are lost."""
     REVIEW = "review"
     """A person rejected a pending change. An acceptance is logged as the write itself."""
+    GAP = "gap"
+    """Calls passed to another memory server and were not logged; it states how many, and when."""
 
     @property
     def mutates(self) -> bool:

@@ -24,6 +24,7 @@ SMALL = [
     ("impact", "--notes", "20", "--queries", "2"),
     ("in_sync", "--records", "40", "--rounds", "1", "--kills", "1"),
     ("log_views", "home"),
+    ("mcp_wrap", "50"),
     ("migration", "20"),
     ("opening", "home", "1", "help"),
     ("operation_log", "--rows", "20000"),

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from memtui.service.operations.feedback import Feedback
     from memtui.service.operations.in_sync import SyncedRecords
     from memtui.service.operations.namespaces import Namespaces, PluginLedger
+    from memtui.service.operations.passed import PassedCalls
     from memtui.service.operations.tags import Tags
     from memtui.service.operations.undo import Undo
     from memtui.service.review.known_risks import KnownRisks
@@ -228,6 +229,8 @@ class MemoryService(Operations):
     metrics: _Lazy[Metrics] = _Lazy("history.metrics", "Metrics")
     namespaces: _Lazy[Namespaces] = _Lazy("operations.namespaces", "Namespaces")
     """Namespaces of providers."""
+    passed: _Lazy[PassedCalls] = _Lazy("operations.passed", "PassedCalls")
+    """Calls of other memory servers that memtui saw pass."""
     past: _Lazy[Past] = _Lazy("history.past", "Past")
     """Changes of a scope, differences of two moments, versions of a record."""
     patterns: _Lazy[Patterns] = _Lazy("history.patterns", "Patterns")

@@ -533,6 +533,17 @@ class Recorder:
                 entry.at_end(connection, entry)
             _log(connection, entry)
 
+    def log_ended(self, entries: Sequence[RunningOperation]) -> None:
+        """Log operations that have ended already, all or none. Blocking.
+
+        Raises:
+            Unavailable: they cannot be logged now.
+        """
+        durable = any(one.operation_type.mutates for one in entries)
+        with self._database.write(durable=durable) as connection:
+            for entry in entries:
+                _log(connection, entry)
+
     def append_within(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
         """Log a successful operation in the transaction of its change. Blocking.
 

@@ -171,6 +171,22 @@ class FeedbackDetails(CommonDetails, total=False):
     operation_id: str
 
 
+class CallDetails(CommonDetails, total=False):
+    """Members for a call that passed to another memory server, or a gap in such calls."""
+
+    tool: str
+    only_reads: bool
+    """Whether the tool only reads, by the server's own word."""
+    query: str
+    """The words that a read searches for, else its arguments as JSON."""
+    text: str
+    """What the agent was told."""
+    calls: int
+    """How many calls a gap has."""
+    since: str | None
+    until: str
+
+
 class LogDetails(CommonDetails, total=False):
     """Members for a seal, purge or repair of the log."""
 
@@ -280,6 +296,7 @@ class Details(
     ChangeDetails,
     UndoDetails,
     FeedbackDetails,
+    CallDetails,
     LogDetails,
     SettingDetails,
     total=False,
@@ -306,6 +323,7 @@ DETAILS: dict[OperationType, type[CommonDetails]] = {
     OperationType.UNDO: UndoDetails,
     OperationType.CHECK: UndoDetails,
     OperationType.FEEDBACK: FeedbackDetails,
+    OperationType.GAP: CallDetails,
     OperationType.SEAL: LogDetails,
     OperationType.PURGE: LogDetails,
     OperationType.REPAIR: LogDetails,

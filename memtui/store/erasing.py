@@ -394,11 +394,11 @@ def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
 def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
     """Whether a field of an operation that returned the record may repeat its content.
 
-    The text of a context does. A query or prompt does if it shares a word of at least `_LONG`
-    characters with the records, or has no other words.
+    The text of a context, or of a read that passed to another server, does. A query or prompt does
+    if it shares a word of at least `_LONG` characters with the records, or has no other words.
     """
     if path == "request.text":
-        return operation.operation_type is OperationType.CONTEXT
+        return operation.operation_type is OperationType.CONTEXT or "tool" in operation.request
     if path not in {"request.query", "request.prompt"}:
         return False
     asked = _words(str(operation.request.get(path.removeprefix("request."), "")))

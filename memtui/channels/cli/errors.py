@@ -34,6 +34,8 @@ EXIT_CODES: dict[int, str] = {
     "another purge, sync or migration is running.",
     70: "A fault in memtui itself; the details are in the log file.",
     74: "The answer could not be written where stdout goes, such as a full disk.",
+    75: "`memtui mcp wrap` only: the server ended with 0, and not every call that passed is in the "
+    "log; stderr says how many are not.",
     130: "Interrupted with ctrl+c.",
 }
 """Every exit code, and its meaning for `docs/exit-codes.md`."""
@@ -42,6 +44,7 @@ _AWAITS_SECOND = "AwaitsSecond"
 """The kind of the error that says that a change of settings waits for a second person."""
 INTERNAL = 70
 UNWRITTEN = 74
+UNLOGGED = 75
 
 KIND_CODES = {
     "invalid": 2,

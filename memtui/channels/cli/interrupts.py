@@ -9,14 +9,17 @@ from types import FrameType
 INTERRUPTED = 130
 """Exit code after an interrupt."""
 
+_DEFAULTS = signal.default_int_handler, signal.SIG_IGN, signal.SIG_DFL
+
 
 def end_at_once() -> None:
     """Let an interrupt end the process at once.
 
     While modules are imported nothing has begun, and an import that an exception interrupts fails
-    with another error, or aborts in C++.
+    with another error, or aborts in C++. A handler that was set before stays.
     """
-    signal.signal(signal.SIGINT, _end)
+    if signal.getsignal(signal.SIGINT) in _DEFAULTS:
+        signal.signal(signal.SIGINT, _end)
 
 
 def raise_interrupts() -> None:

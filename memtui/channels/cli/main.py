@@ -120,7 +120,7 @@ GROUPS = {
     "review": ("Decide on agents' writes that wait for a person.", "review"),
     "views": ("Save filters under names, and write pictures of screens.", "views", "screenshot"),
     "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve", "web"),
-    "mcp": ("Serve memories to agents over MCP.", "mcp"),
+    "mcp": ("Serve memories to agents over MCP, or log what they ask others.", "mcp", "wrap"),
     "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients", "helper"),
 }
 """Help of each group, and the modules with its commands."""

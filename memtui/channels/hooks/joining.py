@@ -85,7 +85,7 @@ def note_run(paths: Paths, client: Process, note: RunNote) -> None:
     make_private(folder)
     for other in folder.iterdir():
         pid = other.name.partition("-")[0]
-        alive = _process(int(pid)) if pid.isdigit() else None
+        alive = process_of(int(pid)) if pid.isdigit() else None
         if alive is None or alive.name != other.name:
             with suppress(FileNotFoundError):  # another hook was faster
                 other.unlink()
@@ -112,13 +112,14 @@ def _folder(paths: Paths) -> Path:
 
 def _ancestors(pid: int) -> Iterator[Process]:
     for _ in range(_MOST_ANCESTORS):
-        if pid <= 1 or (found := _process(pid)) is None:
+        if pid <= 1 or (found := process_of(pid)) is None:
             return
         yield found
         pid = found.parent
 
 
-def _process(pid: int) -> Process | None:
+def process_of(pid: int) -> Process | None:
+    """Return the process with an id; None: there is none, or it cannot be seen."""
     return _of_proc(pid) if sys.platform == "linux" else _of_ps(pid)
 
 

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 RECENT = timedelta(minutes=10)
 """An agent without an open session counts as connected for so long after its last operation."""
 
-_DOORS = ("mcp", "hook", "http")
+_DOORS = ("mcp", "wrap", "hook", "http")
 """The channels of agents, and of programs that act for a person."""
 _ANSWERS = (
     OperationType.CONTEXT,

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=Model)
 
 _LOGGED_IDS = 1_000
+_CORRECTED = {"text", "summary", "topic", "tags", "source"}
+"""The free text of a correction."""
 _EMPTY = "A memory needs some text; forget it instead of emptying it."
 _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
@@ -291,8 +293,7 @@ class Operations(MemoryReads):
         scope = request.scope if accepts is None else request.scope.outside_run()
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
-        free = {"text", "summary", "topic", "tags", "source"}
-        clean, labels = await asyncio.to_thread(_redacted, request, free)
+        clean, labels = await asyncio.to_thread(_redacted, request, _CORRECTED)
         text = clean.text
         asked = _asked_to_correct(clean, labels, accepts, together)
         async with runtime.recorder.recorded(
@@ -553,6 +554,17 @@ def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
     free = {"content", "title", "summary", "kind", "topic", "tags", "metadata", "source",
             "created_by"}  # fmt: skip
     return _redacted(request, free)
+
+
+def redact_change(
+    request: WriteRequest | CorrectRequest | ForgetRequest,
+) -> tuple[WriteRequest | CorrectRequest | ForgetRequest, tuple[str, ...]]:
+    """Redact all free text of a change; also return the labels of its secrets."""
+    if isinstance(request, WriteRequest):
+        return redact_write(request)
+    if isinstance(request, CorrectRequest):
+        return _redacted(request, _CORRECTED)
+    return _redacted(request, {"source"})
 
 
 def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]:

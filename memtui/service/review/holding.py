@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TypeAlias, TypeVar
@@ -377,9 +377,6 @@ async def hold(
 ) -> PendingChange | None:
     """Hold a request for review if a rule says so; None: not held, and its intent is written.
 
-    A `refuse` rule that fits comes first, then an `accept` rule, which overrides all `hold` rules.
-    Where a spending limit prevents the search that a rule needs, a person decides.
-
     The operation is logged as pending in the transaction that adds the request to the queue.
 
     Args:
@@ -392,6 +389,28 @@ async def hold(
 
     Raises:
         Denied: a rule refuses it, or the queue is full.
+    """
+    weighed = await weigh(runtime, entry, connection, request, there)
+    if not (reasons := weighed.reasons or await weighed.begin(check)):
+        return None
+    [pending] = await asyncio.to_thread(let_wait, [weighed], reasons)
+    return pending
+
+
+async def weigh(
+    runtime: ServiceRuntime,
+    entry: RunningOperation,
+    connection: Connection,
+    request: Request,
+    there: Sequence[Snapshot],
+) -> Weighed:
+    """Return a request with the rules that hold it.
+
+    A `refuse` rule that fits comes first, then an `accept` rule, which overrides all `hold` rules.
+    Where a spending limit prevents the search that a rule needs, a person decides.
+
+    Raises:
+        Denied: a rule refuses it.
     """
     binding = _bound(entry)
     rules = rules_of(binding)
@@ -415,13 +434,30 @@ async def hold(
     reasons = [one.name for one in holding if await asked.fits(one)]
     if not compared:
         reasons.append(NOT_COMPARED)
-    if not reasons:
-        is_write = isinstance(request, WriteRequest)
-        counting = [one for one in holding if one.test is RuleTest.PER_RUN and is_write]
-        reasons = await asked.begin(counting, check)
-    if not reasons:
-        return None
-    return await asyncio.to_thread(_let_wait, asked, reasons)
+    is_write = isinstance(request, WriteRequest)
+    counting = [one for one in holding if one.test is RuleTest.PER_RUN and is_write]
+    return Weighed(asked, reasons, counting)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A request, and the rules that hold it."""
+
+    asked: _Asked
+    reasons: list[str]
+    """The names of the rules that hold it; empty: none does so far."""
+    counting: list[ReviewRule]
+    """The rules that count writes, which are counted again as the request begins."""
+
+    async def begin(
+        self, check: Check | None, there: Sequence[Snapshot] | None = None
+    ) -> list[str]:
+        """Write the intent, or return the rules that hold the request after all.
+
+        `there`: the records of several requests that are one operation; None: its own.
+        """
+        asked = self.asked if there is None else replace(self.asked, there=there)
+        return await asked.begin(self.counting, check)
 
 
 def _bound(entry: RunningOperation) -> BindingRow:
@@ -430,14 +466,25 @@ def _bound(entry: RunningOperation) -> BindingRow:
     return entry.binding
 
 
-def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
-    runtime, entry, request, binding = (
-        asked.runtime,
-        asked.entry,
-        asked.request,
-        _bound(asked.entry),
-    )
-    caller, company_id = entry.caller, entry.caller.company_id
+def let_wait(weighed: Sequence[Weighed], reasons: list[str]) -> list[PendingChange]:
+    """Put requests into the queue and log them as pending, all or none. Blocking.
+
+    Raises:
+        Denied: the queue is full, or the agent has reached the limit of its saves.
+    """
+    each = [one.asked for one in weighed]
+    runtime, entry = each[0].runtime, each[0].entry
+    with runtime.database.write() as database:
+        appending.hold(database, entry.caller.company_id)
+        found = [_let_one_wait(database, one, reasons) for one in each]
+    for one in each:
+        one.entry.logged = True
+    return found
+
+
+def _let_one_wait(database: DatabaseConnection, asked: _Asked, reasons: list[str]) -> PendingChange:
+    runtime, entry, request = asked.runtime, asked.entry, asked.request
+    binding, caller, company_id = _bound(entry), entry.caller, entry.caller.company_id
     key = binding.key
     owners = _owners(request, asked.met)
     likely = {
@@ -447,41 +494,38 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
         "metadata": _without_ids(getattr(request, "metadata", {})),
     }
-    with runtime.database.write() as database:
-        appending.hold(database, company_id)
-        if entry.operation_type is OperationType.WRITE:
-            check_saves(runtime.settings, database, entry)
-        likeness = pending.likeness(database, company_id, likely)
-        known = pending.alike(database, company_id, likeness)
-        pending_id = known or entry.operation_id
-        if known is not None:
-            pending.ask_again(database, company_id, known, entry.started_at)
-        else:
-            most = runtime.settings.pending_max_count
-            _refuse_full(pending.count(database, company_id, key), most, key)
-            row = PendingRow(
-                company_id=company_id,
-                pending_id=pending_id,
-                binding_key=key,
-                binding_added_at=binding.created_at,
-                operation_type=entry.operation_type,
-                request=request.model_dump(mode="json"),
-                owners=[one.model_dump(mode="json") for one in owners],
-                base=[one.model_dump(mode="json") for one in asked.met.changes],
-                reasons=reasons,
-                principal=caller.principal,
-                acts_for=caller.acts_for,
-                channel=caller.channel,
-                likeness=likeness,
-                times=1,
-                pending_since=entry.started_at,
-                last_at=entry.started_at,
-            )
-            pending.add(database, row)
-        entry.status = OperationStatus.PENDING
-        entry.request["pending"], entry.request["reasons"] = pending_id, reasons
-        runtime.recorder.append_within(database, entry)
-    entry.logged = True
+    if entry.operation_type is OperationType.WRITE:
+        check_saves(runtime.settings, database, entry)
+    likeness = pending.likeness(database, company_id, likely)
+    known = pending.alike(database, company_id, likeness)
+    pending_id = known or entry.operation_id
+    if known is not None:
+        pending.ask_again(database, company_id, known, entry.started_at)
+    else:
+        most = runtime.settings.pending_max_count
+        _refuse_full(pending.count(database, company_id, key), most, key)
+        row = PendingRow(
+            company_id=company_id,
+            pending_id=pending_id,
+            binding_key=key,
+            binding_added_at=binding.created_at,
+            operation_type=entry.operation_type,
+            request=request.model_dump(mode="json"),
+            owners=[one.model_dump(mode="json") for one in owners],
+            base=[one.model_dump(mode="json") for one in asked.met.changes],
+            reasons=reasons,
+            principal=caller.principal,
+            acts_for=caller.acts_for,
+            channel=caller.channel,
+            likeness=likeness,
+            times=1,
+            pending_since=entry.started_at,
+            last_at=entry.started_at,
+        )
+        pending.add(database, row)
+    entry.status = OperationStatus.PENDING
+    entry.request["pending"], entry.request["reasons"] = pending_id, reasons
+    runtime.recorder.append_within(database, entry)
     return PendingChange(pending_id=pending_id, reasons=tuple(reasons), again=known is not None)
 
 

@@ -72,7 +72,7 @@ from memtui.threads import in_thread
 
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
 
-DOORS = ("mcp", "http", "hook", "cli", "plugin")
+DOORS = ("mcp", "wrap", "http", "hook", "cli", "plugin")
 """The channels that agents use."""
 
 _MOST_RULES = 100

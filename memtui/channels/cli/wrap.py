@@ -1,0 +1,148 @@
+"""`mcp wrap`: an MCP server behind memtui, which logs what passes."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from memtui.channels.cli.errors import KIND_CODES, UNLOGGED
+from memtui.channels.cli.options import FromFolder, WorksIn, complete_name
+from memtui.channels.cli.output import say
+from memtui.channels.cli.session import Invocation
+from memtui.contract import Invalid
+
+if TYPE_CHECKING:
+    from memtui.channels.wrap.frames import Unlogged
+    from memtui.channels.wrap.passing import Wrapped
+
+
+def mcp_wrap(
+    invocation: Invocation,
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY",
+            help="The binding that the server is in the log.",
+            autocompletion=complete_name("binding"),
+        ),
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="What starts the server, after two dashes."),
+    ] = None,
+    *,
+    url: Annotated[
+        str | None, typer.Option(help="The address of a server over streamable HTTP.")
+    ] = None,
+    header_secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header-secret",
+            metavar="NAME=SECRET",
+            help="Send a header whose value is the secret of this name, from the environment or "
+            "the keyring. Repeatable.",
+        ),
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(help="What its tools do: a mapping's name or file; left out: the binding's."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent's name in the log; left out: assistant.",
+            autocompletion=complete_name("agent"),
+        ),
+    ] = None,
+    project: WorksIn = None,
+    project_from_folder: FromFolder = False,
+    run: Annotated[
+        str | None,
+        typer.Option(help="The run's id; left out: the client's session, as its hook says."),
+    ] = None,
+) -> int:
+    """Start an MCP server, pass on what it and an agent say, and log it.
+
+    What passes is not changed. Where the binding has rules of review, a write that one of them
+    meets waits for a person. The exit code is the server's; 75 if it is 0 and not every call is
+    in the log.
+    """
+    from memtui.channels.wrap.passing import wrapped_process
+
+    if bool(command) == (url is not None):
+        raise Invalid(
+            "Say what to wrap: a command, `memtui mcp wrap KEY -- COMMAND…`, or `--url URL`."
+        )
+    if header_secret and url is None:
+        raise Invalid("--header-secret is for a server with --url; leave it out.")
+    if mapping is not None:
+        from memtui.mcp_mapping import load_mapping
+
+        load_mapping(mapping)  # refused now, not by the process that logs
+        mapping = str(Path(mapping).absolute()) if "/" in mapping else mapping
+    if project_from_folder:
+        from memtui.importing.projects import project_of
+
+        project = project or project_of(Path(), str(Path.cwd()))
+    paths = invocation.paths()
+    note = paths.data / "wrapped" / quote(f"{invocation.company or '-'}.{key}", safe="")
+    own = (invocation.principal or "").removeprefix("agent:")
+    start: dict[str, Any] = {
+        "words": invocation.words(),
+        "binding": key,
+        "note": str(note),
+        "mapping": mapping,
+        "agent": agent or (own if own != invocation.principal else None) or "assistant",
+        "project": project,
+        "run": run,
+        "session": f"mcp-{uuid.uuid4().hex[:12]}",
+    }
+    server: Wrapped
+    if url is not None:
+        from memtui.channels.wrap.over_http import WrappedUrl
+
+        server = WrappedUrl(url, _headers(header_secret or ()))
+    else:
+        server = wrapped_process(command or ())
+    server.log.begin({**start, "server": server.pid}, note if paths.is_begun else None)
+    code = server.wait()
+    lost = server.log.end()
+    if server.log.refusal:
+        say(server.log.refusal)
+        return KIND_CODES["not_found"]
+    if lost is not None:
+        say(_sentence(lost, server.log.trouble))
+    sys.stderr.flush()
+    return code or (UNLOGGED if lost is not None else 0)
+
+
+def _headers(named: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """Return the headers with their secrets. Raises `Invalid` for one that is missing."""
+    from memtui.service.connections import lookup_secret
+
+    found = {}
+    for one in named:
+        name, equals, secret = one.partition("=")
+        value = lookup_secret(secret) if equals and secret else None
+        if not value:
+            raise Invalid(
+                f"There is no secret {secret or one}; write NAME=SECRET, and put the header's "
+                "value into the keyring or the environment under the secret's name."
+            )
+        found[name] = value
+    return found
+
+
+def _sentence(lost: Unlogged, trouble: str) -> str:
+    since, until = (datetime.fromtimestamp(one, UTC) for one in (lost.since, lost.until))
+    why = f" ({trouble.rstrip('.')})" if trouble else ""
+    return (
+        f"memtui: {lost.calls:,} call{'s' * (lost.calls != 1)} between {since:%H:%M:%S} and "
+        f"{until:%H:%M:%S} UTC passed and had not been logged when the server ended{why}."
+    )

@@ -1,0 +1,228 @@
+"""Reads what an agent and an MCP server said to each other: each call of a tool with its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from memtui.channels.wrap.frames import WireFrame
+from memtui.contract import Json, OperationStatus, OperationType
+from memtui.json_text import lenient_json
+from memtui.mcp_mapping import Kind, Mapping, bundled_mappings, load_mapping
+from memtui.service.operations.passed import LongText, PassedCall
+
+_TYPES: dict[Kind, OperationType] = {
+    "write": OperationType.WRITE,
+    "correct": OperationType.CORRECT,
+    "delete": OperationType.FORGET,
+}
+_CUT_OFF = "The connection ended before the server had answered."
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that the server has not answered yet."""
+
+    number: int
+    """The number of its line."""
+    at: float
+    tool: str
+    arguments: Json
+    request_id: Any
+    is_cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What was said so far."""
+
+    mapping: Mapping | None = None
+    is_mapping_chosen: bool = False
+    """Whether a person chose the mapping; else the server's name does."""
+    client: str | None = None
+    """The client and its version, as it names itself."""
+    hints: dict[str, bool] = field(default_factory=dict)
+    """By tool, whether it only reads by the server's word; a tool without a word has none."""
+    schemas: set[str] = field(default_factory=set)
+    """The tools whose results have a schema."""
+    is_new: bool = True
+    """Whether something was learnt that the passing process has to know."""
+    _calls: dict[str, OpenCall] = field(default_factory=dict)
+    _others: dict[str, str] = field(default_factory=dict)
+    """The methods of other requests whose answers are read, by request id."""
+
+    @property
+    def reads(self) -> list[str]:
+        """The tools that surely only read, whatever their arguments."""
+        tools = {call.tool for _, call in self.mapping.calls} if self.mapping else set()
+        named = {one: self.mapping.classify(one, {}) for one in tools} if self.mapping else {}
+        hinted = {tool for tool, only_reads in self.hints.items() if only_reads} - tools
+        return sorted(hinted | {tool for tool, kind in named.items() if kind == "read"})
+
+    @property
+    def known(self) -> Json:
+        """What the next process has to know, if this one ends early."""
+        return {"client": self.client, "hints": self.hints, "schemas": sorted(self.schemas),
+                "mapping": self.mapping.name if self.mapping else None}  # fmt: skip
+
+    def learn(self, known: Json) -> None:
+        """Take what an earlier process knew."""
+        self.client, self.hints = known.get("client"), known.get("hints", {})
+        self.schemas = set(known.get("schemas", ()))
+        if self.mapping is None and known.get("mapping") in bundled_mappings():
+            self.mapping = load_mapping(known["mapping"])
+
+    def asked(self, frame: WireFrame) -> list[OpenCall]:
+        """Take a line of the agent; return the calls in it."""
+        return [call for said in messages(frame.content) if (call := self._asked(frame, said))]
+
+    def _asked(self, frame: WireFrame, said: Json) -> OpenCall | None:
+        method, params = said.get("method"), said.get("params")
+        params = params if isinstance(params, dict) else {}
+        if method == "notifications/cancelled":
+            if call := self._calls.get(_key(params.get("requestId"))):
+                call.is_cancelled = True
+        elif method == "initialize":
+            self.client, self.is_new = _named(params.get("clientInfo")), True
+        if method in {"initialize", "tools/list"} and "id" in said:
+            self._others[_key(said["id"])] = method
+        if method != "tools/call" or "id" not in said:
+            return None
+        tool, arguments = params.get("name"), params.get("arguments")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        return OpenCall(
+            frame.number, frame.at, tool if isinstance(tool, str) else "", arguments, said["id"]
+        )
+
+    def open(self, call: OpenCall) -> OpenCall | None:
+        """Wait for a call's answer; return the one that had its id and will get none."""
+        before = self._calls.get(_key(call.request_id))
+        self._calls[_key(call.request_id)] = call
+        return before
+
+    def answered(self, frame: WireFrame) -> Iterator[tuple[OpenCall, Json]]:
+        """Take a line of the server; yield the calls that it answers, each with the answer."""
+        for said in messages(frame.content):
+            if "method" in said or "id" not in said:
+                continue
+            key = _key(said["id"])
+            result = said.get("result")
+            if (method := self._others.pop(key, None)) and isinstance(result, dict):
+                self._learn(method, result)
+            elif (call := self._calls.pop(key, None)) is not None:
+                yield call, said
+
+    def cut_off(self) -> list[OpenCall]:
+        """Return the calls that were never answered."""
+        left, self._calls = list(self._calls.values()), {}
+        return left
+
+    def _learn(self, method: str, result: Json) -> None:
+        self.is_new = True
+        if method == "initialize":
+            info = result.get("serverInfo")
+            name = info.get("name") if isinstance(info, dict) else None
+            if not self.is_mapping_chosen:
+                each = (load_mapping(one) for one in bundled_mappings())
+                self.mapping = next((one for one in each if name in one.servers), self.mapping)
+            return
+        tools = result.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                notes = tool.get("annotations")
+                hint = notes.get("readOnlyHint") if isinstance(notes, dict) else None
+                if isinstance(hint, bool):
+                    self.hints[tool["name"]] = hint
+                if isinstance(tool.get("outputSchema"), dict):
+                    self.schemas.add(tool["name"])
+
+    def kind(self, call: OpenCall) -> Kind:
+        """Return what a call does: by the mapping, else by the server's word, else it writes."""
+        mapped = self.mapping.classify(call.tool, call.arguments) if self.mapping else None
+        return mapped or ("read" if self.hints.get(call.tool) else "write")
+
+    def operation_type(self, call: OpenCall) -> OperationType:
+        """Return the type of a call's operation."""
+        kind = self.kind(call)
+        if kind != "read":
+            return _TYPES[kind]
+        found = self.mapping.call_of(call.tool, call.arguments) if self.mapping else None
+        if found and self.mapping and found[1] is self.mapping.search:
+            return OperationType.QUERY
+        is_list = bool(found and self.mapping and found[1] is self.mapping.listing)
+        return OperationType.BROWSE if is_list else OperationType.GET
+
+    def passed(self, call: OpenCall, answer: Json | None, at: float) -> PassedCall:
+        """Return a call that ended at a moment; without an answer its outcome is unknown."""
+        operation_type = self.operation_type(call)
+        result = (answer or {}).get("result")
+        result = result if isinstance(result, dict) else {}
+        mapping, tool, arguments = self.mapping, call.tool, call.arguments
+        named = mapping.named(tool, arguments) if mapping else []
+        found = mapping.records(tool, result, arguments) if mapping else []
+        query = mapping.query(tool, arguments) if mapping else None
+        error = _error(answer, result, mapping)
+        status = OperationStatus.ERROR if error else OperationStatus.OK
+        if answer is None:
+            status = OperationStatus.CANCELLED if call.is_cancelled else OperationStatus.UNKNOWN
+            error = "The agent cancelled it." if call.is_cancelled else _CUT_OFF
+        words = json.dumps(arguments, ensure_ascii=False) if arguments else ""
+        written = "\n".join(one.text for one in named if one.text)
+        records = found if operation_type is not OperationType.FORGET else named
+        return PassedCall(
+            operation_type=operation_type,
+            tool=tool,
+            started_at=datetime.fromtimestamp(call.at, UTC),
+            latency_ms=round((at - call.at) * 1000, 3),
+            asked=LongText.of((not operation_type.mutates and query) or written or words),
+            arguments=LongText.of(words),
+            returned=LongText.of(_text(result)),
+            records=tuple((one.id, one.score) for one in records or named if one.id),
+            status=status,
+            error=error,
+            hint=self.hints.get(tool),
+        )
+
+
+def messages(line: bytes) -> list[Json]:
+    """Return the JSON-RPC messages of a line, several of a batch; none where it is no JSON."""
+    try:
+        said = lenient_json(line)
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict)]
+
+
+def _key(request_id: Any) -> str:
+    return json.dumps(request_id, sort_keys=True)
+
+
+def _named(info: Any) -> str | None:
+    parts = (info.get("name"), info.get("version")) if isinstance(info, dict) else ()
+    return " ".join(one for one in parts if isinstance(one, str))[:100] or None
+
+
+def _error(answer: Json | None, result: Json, mapping: Mapping | None) -> str | None:
+    """Return why a call failed, in the server's words; None: it did not."""
+    error = (answer or {}).get("error")
+    if error is not None:
+        said = error.get("message") if isinstance(error, dict) else None
+        return said if isinstance(said, str) and said else "The server answered with an error."
+    if mapping is not None:
+        return mapping.refusal(result)
+    return (_text(result) or "it says no more") if result.get("isError") is True else None
+
+
+def _text(result: Json) -> str:
+    """Return what a result says to a model: its texts, else its structured content as JSON."""
+    content = result.get("content")
+    items = content if isinstance(content, list) else []
+    texts = [one["text"] for one in items
+             if isinstance(one, dict) and isinstance(one.get("text"), str)]  # fmt: skip
+    structured = result.get("structuredContent")
+    if not texts and structured is not None:
+        return json.dumps(structured, ensure_ascii=False)
+    return "\n".join(texts)

@@ -1,0 +1,312 @@
+"""Passes what an agent and its MCP server say to each other, and gives the log copies of it.
+
+What comes is passed on first, as bytes, and then cut into lines for the log. Only where the binding
+has rules of review, a line of the agent that may write waits for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posix
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import RLock, Thread
+from typing import Any, Protocol
+
+from memtui.channels.helper.words import command_words
+from memtui.channels.wrap.frames import ANSWERED, ASKED
+from memtui.channels.wrap.logging_process import MOST_LINE_BYTES, LoggingProcess
+
+CHUNK = 1 << 16
+ORIGINAL = b"MEMTUI_WRAPPED"
+"""The variable in a client's entry with the entry as it was; the server does not get it."""
+_LAST_OUTPUT_S = 2.0
+"""How long the output of a server that has ended is waited for: a grandchild may hold it open."""
+SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
+class Outlet:
+    """One direction: bytes as they come, and between two lines of these lines of memtui's own."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._is_within_line = False
+        self._own: list[bytes] = []
+        self._writing = RLock()
+
+    def pass_on(self, data: bytes) -> None:
+        """Write bytes of the other side."""
+        if data:
+            with self._writing:
+                self._write(data)
+                self._is_within_line = not data.endswith(b"\n")
+                self._put_own()
+
+    def put(self, lines: bytes) -> None:
+        """Write whole lines, once no line of the other side is under way."""
+        with self._writing:
+            self._own.append(lines)
+            self._put_own()
+
+    def _put_own(self) -> None:
+        while self._own and not self._is_within_line:
+            self._write(self._own.pop(0))
+
+
+class Lines:
+    """Cuts bytes into lines, and copies nothing: a line is its parts."""
+
+    def __init__(self) -> None:
+        self.rest: list[bytes] = []
+        """The line that has not ended."""
+
+    def cut(self, chunk: bytes) -> list[list[bytes]]:
+        """Return the lines that a chunk ends."""
+        found, begin = [], 0
+        while (end := chunk.find(b"\n", begin) + 1) > 0:
+            found.append([*self.rest, chunk[begin:end]])
+            self.rest, begin = [], end
+        if begin < len(chunk):
+            self.rest.append(chunk[begin:])
+        return found
+
+    def last(self) -> list[bytes]:
+        """Return the last line, which has no end."""
+        left, self.rest = self.rest, []
+        return left
+
+
+class Passing:
+    """The two directions between an agent and a server."""
+
+    def __init__(
+        self,
+        to_server: Callable[[bytes], None],
+        to_agent: Callable[[bytes], None],
+        log: LoggingProcess,
+        *,
+        by_line: bool = False,
+    ) -> None:
+        """Take what writes to both; `by_line`: the server takes whole lines only."""
+        self._to_server, self._to_agent = Outlet(to_server), Outlet(to_agent)
+        self._log, self._by_line = log, by_line
+        self._asked, self._answered = Lines(), Lines()
+        self._passed_parts = 0
+        """How many parts of the agent's line that has not ended were passed on."""
+
+    def from_agent(self, chunk: bytes) -> None:
+        """Take what the agent wrote."""
+        if self._log.has_rules is None and not is_harmless(chunk, frozenset()):
+            self._log.wait_until_known()
+        passes = self._log.is_free and not self._by_line
+        passed = self._passed_parts
+        data = b"".join([*self._asked.rest[passed:], chunk]) if passes else b""
+        for line in self._asked.cut(chunk):
+            if passes:  # told before it passes: its answer may come at once
+                self._log.tell(ASKED, line)
+            elif passed:
+                self._pass(line, line[passed:])
+            else:
+                self._gate(line)
+            passed = 0
+        self._to_server.pass_on(data)
+        self._passed_parts = len(self._asked.rest) if passes else passed
+
+    def from_server(self, chunk: bytes) -> None:
+        """Take what the server wrote."""
+        self._to_agent.pass_on(chunk)
+        for line in self._answered.cut(chunk):
+            self._log.tell(ANSWERED, line)
+
+    def agent_ended(self) -> None:
+        """Take the agent's last line, and wait until none waits for the rules."""
+        passed, self._passed_parts = self._passed_parts, 0
+        if line := self._asked.last():
+            if passed or self._log.is_free:
+                self._pass(line, line[passed:])
+            else:
+                self._gate(line)
+        self._log.settle()
+
+    def server_ended(self) -> None:
+        """Take the server's last line."""
+        if line := self._answered.last():
+            self._log.tell(ANSWERED, line)
+
+    def _pass(self, line: list[bytes], rest: list[bytes]) -> None:
+        self._log.tell(ASKED, line)
+        self._to_server.pass_on(b"".join(rest))
+
+    def _gate(self, parts: list[bytes]) -> None:
+        """Pass a line that only reads, or where there are no rules; let another wait."""
+        line = b"".join(parts)
+        if self._log.is_free or is_harmless(line, self._log.reads):
+            self._pass([line], [line])
+            return
+        if len(line) > MOST_LINE_BYTES:
+            self._to_agent.put(_TOO_LONG)
+            return
+
+        def decide(answer: bytes | None, passes: bytes) -> None:
+            if answer is None:
+                self._to_server.put(passes)
+            elif answer:
+                self._to_agent.put(answer)
+
+        self._log.ask(line, decide)
+
+
+_TOO_LONG = (
+    json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {
+                "code": -32600,
+                "message": f"memtui weighs lines of {MOST_LINE_BYTES:,} bytes at most; send less.",
+            },
+        }
+    ).encode()
+    + b"\n"
+)
+
+
+def is_harmless(line: bytes, reads: frozenset[str]) -> bool:
+    """Whether a line of the agent surely calls no tool that may write."""
+    if not line.strip():
+        return True
+    try:
+        said = json.loads(line, object_pairs_hook=once_each)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(said, dict):
+        return False
+    if said.get("method") != "tools/call":
+        return True
+    params = said.get("params")
+    return isinstance(params, dict) and params.get("name") in reads
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; a name that is there twice may mean something else to the server."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def pump(source: int, take: Callable[[bytes], None]) -> None:
+    """Take what can be read, until it ends or cannot be passed on."""
+    with suppress(OSError, ValueError):  # the other side is gone
+        while chunk := os.read(source, CHUNK):
+            take(chunk)
+
+
+def write_to(target: int) -> Callable[[bytes], None]:
+    """Return what writes bytes to a descriptor, all of them."""
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(target, left) :]
+
+    return write
+
+
+class Wrapped(Protocol):
+    """A server behind standard input and output, with what is logged of it."""
+
+    log: LoggingProcess
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None: it is not a process of this machine."""
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended: 128 and a signal's number if that killed it."""
+
+
+class WrappedProcess:
+    """A server that is a child of this process."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Start it, and pass on what comes.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        given = {name: value for name, value in posix.environ.items() if name != ORIGINAL}
+        # A process group of its own: it gets each signal once, those of a terminal too.
+        server = subprocess.Popen(  # noqa: S603 - the command line that the person gave
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=given,
+            process_group=0, bufsize=0,
+        )  # fmt: skip
+        assert server.stdin is not None and server.stdout is not None  # noqa: S101, PT018 - pipes
+        self._server, stdin, stdout = server, server.stdin, server.stdout
+        for one in SIGNALS:
+            signal.signal(one, lambda number, _: server.send_signal(number))
+        self.log = LoggingProcess()
+        self.log.refused = server.terminate
+        self._passing = passing = Passing(write_to(stdin.fileno()), write_to(1), self.log)
+
+        def from_agent() -> None:
+            pump(0, passing.from_agent)
+            with suppress(OSError):
+                passing.agent_ended()
+            stdin.close()
+
+        def from_server() -> None:
+            pump(stdout.fileno(), passing.from_server)
+            stdout.close()  # so that the server learns where its reader is gone
+
+        Thread(target=from_agent, name="memtui-wrap-agent", daemon=True).start()
+        self._output = Thread(target=from_server, name="memtui-wrap-server", daemon=True)
+        self._output.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id."""
+        return self._server.pid
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended: 128 and a signal's number if that killed it."""
+        code = self._server.wait()
+        self._output.join(_LAST_OUTPUT_S)
+        self._passing.server_ended()
+        return 128 - code if code < 0 else code
+
+
+_early: list[WrappedProcess] = []
+
+
+def open_early(arguments: Sequence[str]) -> None:
+    """Start the server that a command line wraps, before the rest of memtui is imported.
+
+    Some clients go on without a server that takes half a second.
+    """
+    _, words = command_words(arguments)
+    if words[:2] == ["mcp", "wrap"] and "--" in words:
+        options, command = words[2 : words.index("--")], words[words.index("--") + 1 :]
+        if command and len(options) > 0 and "--help" not in options:
+            with suppress(OSError, ValueError):  # the command reports it
+                _early.append(WrappedProcess(command))
+
+
+def wrapped_process(command: Sequence[str]) -> WrappedProcess:
+    """Return the server of a command line, started early or now.
+
+    Raises:
+        Invalid: it cannot be started.
+    """
+    if _early:
+        return _early[0]
+    try:
+        return WrappedProcess(command)
+    except (OSError, ValueError) as error:
+        from memtui.contract import Invalid
+
+        why = getattr(error, "strerror", None) or str(error)
+        raise Invalid(f"{command[0]} cannot be started: {why}.") from error

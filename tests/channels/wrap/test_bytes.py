@@ -1,0 +1,127 @@
+"""What passes is the same to the byte, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from memtui.channels.wrap.over_http import events
+from memtui.channels.wrap.passing import Lines
+from tests.channels.wrap.conftest import HERE, KEY, Begin
+
+CALLS = 10_000
+_TEXTS = ("plain", "ü\u2028\U0001f600", 'a\\"b\n\t\0', "\ud83d", "x" * 300, "", "[1m\x1b[0m")
+
+
+def line(rng: random.Random, number: int) -> bytes:
+    """Return one line of what a client or something odd may send."""
+    text = rng.choice(_TEXTS)
+    members = [
+        ("jsonrpc", "2.0"),
+        ("id", rng.choice([number, str(number), None, 1.5])),
+        ("method", rng.choice(["tools/call", "ping", "notifications/cancelled"])),
+        ("params", {"name": text, "arguments": {text: [text, number, 1e400, True]}}),
+    ]
+    rng.shuffle(members)
+    said: object = dict(members)
+    if rng.random() < 0.1:
+        said = [said, {"id": number, "result": {}}]
+    is_ascii = "\ud83d" in text or rng.random() < 0.5
+    words = json.dumps(
+        said,
+        ensure_ascii=is_ascii,
+        indent=None,
+        separators=rng.choice([(",", ":"), (", ", " : "), (",  ", ":\t")]),
+    ).encode()
+    if rng.random() < 0.1:
+        words = bytes(rng.randbytes(rng.randrange(40))).replace(b"\n", b"")
+    elif rng.random() < 0.05:
+        words = words[: rng.randrange(len(words))]
+    elif rng.random() < 0.05:
+        words = words.replace(b'"id"', b'"id": 1, "\\u0069d"')
+    return words + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b" \n", b"\n\n"])
+
+
+def payloads() -> bytes:
+    rng = random.Random(7)
+    lines = [line(rng, number) for number in range(CALLS)]
+    for at in (100, 5_000, 9_000):
+        long = {
+            "jsonrpc": "2.0",
+            "id": at,
+            "method": "tools/call",
+            "params": {"name": "keep", "arguments": {"text": "é\\" * 2_500_000}},
+        }
+        lines[at] = json.dumps(long, ensure_ascii=False).encode() + b"\n"
+    return b"".join(lines) + b'{"jsonrpc":"2.0","method":"the last line has no end"'
+
+
+def test_ten_thousand_calls_pass_with_no_byte_changed(wrap: Begin, tmp_path: Path) -> None:
+    kept, sent = tmp_path / "kept", payloads()
+    server = [sys.executable, str(HERE / "recording_server.py"), str(kept), "7"]
+    process = wrap(KEY, "--", *server).process
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    def send() -> None:
+        rng, at = random.Random(3), 0
+        while at < len(sent):
+            size = rng.choice([1, 50, 4_096, 70_000])
+            os.write(stdin.fileno(), sent[at : at + size])
+            at += size
+        stdin.close()
+
+    sending = Thread(target=send)
+    sending.start()
+    got = stdout.read()
+    sending.join()
+    assert got == sent
+    assert kept.read_bytes() == sent
+    assert process.wait() == 7
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_lines_are_cut_wherever_chunks_end(size: int) -> None:
+    text = b"\n\nab\r\n" + b"c" * 20 + b"\n" + b"last"
+    lines = Lines()
+    cut = [one for at in range(0, len(text), size) for one in lines.cut(text[at : at + size])]
+    found = [b"".join(parts) for parts in (*cut, lines.last())]
+    assert found == text.splitlines(keepends=True)
+    assert lines.last() == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_events_of_a_stream_are_read_wherever_chunks_end(size: int) -> None:
+    stream = (
+        b'id: 7\r\nretry: 250\r\ndata: {"a":\r\ndata:  1}\r\n\r\n: hello\n\ndata:x\r\rid\ndata\n\n'
+    )
+    chunks = (stream[at : at + size] for at in range(0, len(stream), size))
+    found = list(events(chunks))
+    assert [one.data for one in found] == [b'{"a":\n 1}', b"x", b""]
+    assert (found[0].event_id, found[0].retry_s) == ("7", 0.25)
+
+
+def test_the_server_gets_the_environment_as_it_was(
+    wrap: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMTUI_WRAPPED", "an entry of a client")
+    print_it = "import os; print({k: v for k, v in os.environ.items()})"
+    process = wrap(KEY, "--", sys.executable, "-c", print_it).process
+    said, _ = process.communicate()
+    given = eval(said)
+    assert "MEMTUI_WRAPPED" not in given
+    assert "PYDANTIC_DISABLE_PLUGINS" not in given or "PYDANTIC_DISABLE_PLUGINS" in os.environ
+    assert given["PATH"] == os.environ["PATH"]
+
+
+def test_what_cannot_be_started_is_named(wrap: Begin) -> None:
+    code, said = wrap(KEY, "--", "/no/such/program").end()
+    assert code == 2
+    assert said == "/no/such/program cannot be started: No such file or directory.\n"

@@ -1,0 +1,132 @@
+"""Trouble with the log delays nothing, and is told: on stderr, by the exit code and in the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import time
+
+from memtui.config import Paths
+from memtui.contract import OperationType
+from memtui.service import MemoryService
+from tests.channels.wrap.conftest import GIVEN_UP_S, Begin, Logged, Wrap
+
+AT_ONCE_S = 5.0
+"""Far less than what a locked database is waited for."""
+
+
+def log_process(toy: Wrap) -> int:
+    """Return the process that logs."""
+    [found] = [pid for pid, words in toy.children().items() if b"wrap.watching" in words]
+    return found
+
+
+async def test_a_locked_log_delays_nothing_and_gets_the_calls_later(
+    wrap: Begin, logged: Logged, paths: Paths
+) -> None:
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=0)
+    await logged(1)
+    other = sqlite3.connect(paths.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    for number in range(1, 6):
+        toy.call("keep", n=number)
+    assert time.monotonic() - began < AT_ONCE_S
+    code, said = toy.end()
+    assert code == 75
+    assert "memtui: 5 calls between" in said
+    other.execute("ROLLBACK")
+    other.close()
+    found = await logged(6)
+    assert [
+        json.loads(one.request.get("content") or one.request["query"])["n"] for one in found
+    ] == [*range(6)]
+
+
+async def test_what_a_killed_log_process_had_not_logged_is_a_gap(
+    wrap: Begin, logged: Logged
+) -> None:
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=0)
+    await logged(1)
+    watching = log_process(toy)
+    os.kill(watching, signal.SIGSTOP)
+    for number in range(3):
+        toy.call("keep", n=number)
+    os.kill(watching, signal.SIGKILL)
+    toy.call("keep", n="after")
+    found = await logged(5)
+    gaps = [one for one in found if one.operation_type is OperationType.GAP]
+    assert 3 <= sum(one.request["calls"] for one in gaps) <= 5  # the first may not be confirmed
+    assert "were not logged." in (gaps[0].error_message or "")
+    assert toy.end()[0] == 0
+
+
+async def test_a_home_that_is_gone_is_told_and_delays_nothing(
+    wrap: Begin, logged: Logged, paths: Paths
+) -> None:
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=0)
+    await logged(1)
+    away = paths.data.with_name("away")
+    paths.data.rename(away)
+    try:
+        began = time.monotonic()
+        for number in range(4):
+            toy.call("keep", n=number)
+        assert time.monotonic() - began < AT_ONCE_S
+        code, said = toy.end()
+        assert code == 75
+        assert "memtui: 4 calls between" in said
+    finally:
+        shutil.rmtree(paths.data, ignore_errors=True)
+        away.rename(paths.data)
+    assert len(await logged(5)) == 5
+
+
+async def test_a_gap_that_could_not_be_logged_is_logged_at_the_next_start(
+    wrap: Begin, logged: Logged, paths: Paths
+) -> None:
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=0)
+    await logged(1)
+    [note] = (paths.data / "wrapped").glob("*.gap")
+    toy.end()
+    deadline = time.monotonic() + GIVEN_UP_S
+    while note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    note.write_text("[12, 1790000000.0, 1790000060.5]")
+    toy = wrap()
+    toy.begin()
+    [_, gap] = await logged(13)
+    toy.end()
+    assert gap.operation_type is OperationType.GAP
+    assert gap.error_message == (
+        "12 calls between 2026-09-21 14:13:20 and 2026-09-21 14:14:20 UTC were not logged."
+    )
+    assert not note.exists()
+
+
+def test_without_a_home_everything_passes_and_is_told(
+    wrap: Begin, paths: Paths, bound: MemoryService
+) -> None:
+    away = paths.data.with_name("away")
+    paths.data.rename(away)
+    try:
+        toy = wrap()
+        toy.begin()
+        assert toy.call("keep", n=1)
+        code, said = toy.end()
+        assert code == 75
+        assert "memtui: 1 call between" in said
+    finally:
+        away.rename(paths.data)
