@@ -27,7 +27,6 @@ from memtui.backends.claude_memory.texts import (
     entries_of,
     parse_index,
     parse_memory,
-    slug,
     whole_section,
     with_block,
     with_body,
@@ -72,6 +71,7 @@ from memtui.provider_kit.files.reading import (
     first_line,
     read_whole,
     resolved,
+    slug,
 )
 from memtui.provider_kit.files.shared import SharedFile
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
@@ -213,7 +213,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove memories with their index lines, and sections of the index itself."""
         with self.changing():
-            there = {one: self._find(one, request.scope) for one in request.handles}
+            there = self._find_all(request.handles, request.scope)
             for handle, record in there.items():
                 if record is not None:
                     check_revision(record, request.revisions.get(handle.provider_record_id))
@@ -279,8 +279,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         index = self._index_text()
         entries = entries_of(index.split("\n"))
         taken: list[Snapshot] = []
+        there = self._find_all(handles, scope)
         for handle in handles:
-            record, name = self._find(handle, scope), handle.provider_record_id
+            record, name = there[handle], handle.provider_record_id
             state: Json = {}
             if record is not None:
                 state["known"] = self.known_json(name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
@@ -19,7 +18,6 @@ from memtui.provider_kit.files.reading import (
     Flaw,
     ParsedFile,
     ParsedRecord,
-    digest,
     first_line,
     parse_moment,
 )
@@ -33,7 +31,6 @@ _LINK = re.compile(
 _SAID = re.compile(r"^(name|description):[ \t]+([^\s'\"|>\[{&*!].*?)[ \t]*$", re.MULTILINE)
 _LINE_LIMIT = 4_000
 HOOK_CHARS = 120
-_SLUG_CHARS = 60
 INDEX_KIND = "index"
 """The kind of records that are sections of the index's own text."""
 NESTED = "nested"
@@ -173,12 +170,6 @@ def _text(values: Json, key: str) -> str | None:
 
 
 # Changes
-
-
-def slug(title: str) -> str:
-    """Return a title as part of a file name."""
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "_", plain)[:_SLUG_CHARS].strip("_") or digest(title)
 
 
 def composed(values: Json, own: Json, text: str, *, is_flat: bool) -> str:

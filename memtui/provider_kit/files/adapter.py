@@ -187,10 +187,18 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         return self._find(handle, scope)
 
     def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        record = self._load()[0].get(handle.provider_record_id)
-        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
-            return None
-        return record
+        return self._find_all([handle], scope)[handle]
+
+    def _find_all(
+        self, handles: Iterable[RecordHandle], scope: Scope
+    ) -> dict[RecordHandle, Record | None]:
+        """Return the records of handles as they are now; None where this scope has none."""
+        there, found = self._load()[0], dict[RecordHandle, Record | None]()
+        for handle in handles:
+            record = there.get(handle.provider_record_id)
+            is_seen = handle.provider_key == self.key and record and sees(scope, record.scope)
+            found[handle] = record if is_seen else None
+        return found
 
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:

@@ -462,7 +462,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def forget(self, request: ForgetRequest) -> ForgetReply:
         """Take entries out."""
         with self.changing():
-            there = {one: self._find(one, request.scope) for one in request.handles}
+            there = self._find_all(request.handles, request.scope)
             gone: dict[EntriesFile, list[str]] = {}
             for handle, record in there.items():
                 if record is not None:
@@ -478,8 +478,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Return each entry as it is written, its place, and what is around it."""
         files: dict[EntriesFile, _Content] = {}
         taken: list[Snapshot] = []
+        there = self._find_all(handles, scope)
         for handle in handles:
-            record, name = self._find(handle, scope), handle.provider_record_id
+            record, name = there[handle], handle.provider_record_id
             state: Json = {}
             if record is not None:
                 file = self._file_of(record)

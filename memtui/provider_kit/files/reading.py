@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -256,6 +258,7 @@ def _decode(content: bytes) -> tuple[str, tuple[Flaw, ...]]:
 
 
 _ID_LIMIT = 160
+_SLUG_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +332,13 @@ def first_line(text: str, limit: int = 80) -> str:
     """Return the first line of `text` as a title of at most `limit` characters."""
     line = text.lstrip()[: limit * 4].partition("\n")[0].strip().lstrip("-*+ ").strip()
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def slug(title: str, between: str = "_") -> str:
+    """Return a title as part of a file name; `between` stands between its words."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", between, plain)
+    return words[:_SLUG_CHARS].strip(between) or digest(title)
 
 
 def parse_moment(value: object) -> datetime | None:
