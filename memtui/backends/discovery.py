@@ -34,6 +34,7 @@ from memtui.backends.instructions import (
     USER_FILES,
     USER_RULES,
 )
+from memtui.backends.letta.texts import memory_files
 from memtui.contract import Json, MemtuiError, Model
 from memtui.provider_kit.files.reading import (
     FileReader,
@@ -641,10 +642,16 @@ class _Search:
                 yield from self._notes(folder, f"basic-{name}", title, "basic-memory lists it.")
 
     def _letta(self) -> Iterator[DiscoveredMemory]:
-        root = self._home / ".letta" / "agents"
-        for agent in _list_folder(root).names:
-            title, why = f"Letta memory of {agent}", "Letta keeps its agents' memory there."
-            yield from self._notes(root / agent / "memory", f"letta-{agent}", title, why)
+        """Yield the memory folders of Letta's agents, of its server and on this machine alone."""
+        own = self._env.get("LETTA_LOCAL_BACKEND_DIR") or "~/.letta/lc-local-backend"
+        for root in (self._home / ".letta" / "agents", self._expanded(own) / "memfs"):
+            for agent in self._listed(root).names:
+                path, title = root / agent / "memory", f"Letta memory of {agent}"
+                if self._is_anothers(path):
+                    yield _named("letta", path, title, "Letta writes it.", _ANOTHERS)
+                elif is_folder(path):
+                    records = len(memory_files(FileReader(), path))
+                    yield _found("letta", path, agent, title, "Letta writes it.", records=records)
 
     def _mem0(self) -> Iterator[DiscoveredMemory]:
         """Yield an account of mem0's platform, and the files of its library."""

@@ -14,6 +14,7 @@ import pytest
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.hermes import HermesAdapter
+from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory.graph import merged
 from memtui.contract import (
@@ -474,7 +475,9 @@ async def test_of_equal_observations_each_keeps_what_is_known_of_it(
     assert sorted(left) == [(f"t{n}",) for n in range(3) if n not in gone]
 
 
-@pytest.mark.parametrize("kind", [ClaudeMemoryAdapter, McpMemoryAdapter, HermesAdapter])
+@pytest.mark.parametrize(
+    "kind", [ClaudeMemoryAdapter, McpMemoryAdapter, HermesAdapter, LettaAdapter]
+)
 async def test_what_another_process_writes_during_a_read_is_shown_with_its_owner(
     opened: Opened, kind: type[Any]
 ) -> None:

@@ -16,6 +16,7 @@ from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.instructions import InstructionsAdapter
+from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.memsearch import MemsearchAdapter
@@ -33,6 +34,7 @@ READERS: dict[str, type[Adapter]] = {
         HermesAdapter,
         HermesFactsAdapter,
         InstructionsAdapter,
+        LettaAdapter,
         McpMemoryAdapter,
         MemsearchAdapter,
         OpenclawAdapter,
@@ -41,10 +43,12 @@ READERS: dict[str, type[Adapter]] = {
 }
 
 
+LETTA = "---\ndescription: Of the person\n---\nAna.\n"
 VARIABLES = (
     "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "APPDATA", "CODEX_HOME", "MEM0_DIR",
     "BASIC_MEMORY_CONFIG_DIR", "HERMES_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME",
     "OPENCLAW_CONFIG_PATH", "OPENCLAW_WORKSPACE_DIR", "OPENCLAW_PROFILE",
+    "LETTA_LOCAL_BACKEND_DIR",
 )  # fmt: skip
 
 
@@ -265,7 +269,11 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     write(home / ".basic-memory" / "config.json", json.dumps(places))
     write(home / "basic" / "a.md")
     write(home / "new" / "a.md")
-    write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md")
+    letta = write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md", LETTA)
+    write(letta.parents[1] / "skills" / "pdf" / "SKILL.md")
+    local = home / ".letta" / "lc-local-backend" / "memfs"
+    for name in ("a", "b"):
+        write(local / "agent-local-2" / "memory" / f"{name}.md", LETTA)
     write(home / ".hermes" / "memories" / "MEMORY.md", "One.\n§\nTwo.")
     write(home / ".hermes" / "profiles" / "work" / "memories" / "USER.md", "Ana.")
     write(home / ".gemini" / "GEMINI.md", "# Ana\n\nAna reads Rust.\n- One.\n- Two.\n")
@@ -297,7 +305,8 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "vault-second": home / "Documents" / "Second",
         "vault-basic-main": home / "basic",
         "vault-basic-new": home / "new",
-        "vault-letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
+        "letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
+        "letta-agent-local-2": local / "agent-local-2" / "memory",
         "hermes-hermes": home / ".hermes" / "memories",
         "hermes-work": home / ".hermes" / "profiles" / "work" / "memories",
         "gemini-gemini": home / ".gemini",
@@ -329,6 +338,15 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         health = await adapter.health()
         assert (health.status, health.records or 1) == ("ok", finding.records or 1)
         await adapter.close()
+
+
+def test_letta_s_folders_are_found_where_its_variable_names_them(home: Path, project: Path) -> None:
+    place = home / "backend"
+    for name in range(3):
+        write(place / "memfs" / "agent-local-1" / "memory" / "system" / f"{name}.md", LETTA)
+    env = {"LETTA_LOCAL_BACKEND_DIR": str(place)}
+    [found] = [one for one in discover(home, project, env) if one.provider == "letta"]
+    assert (found.path, found.records) == (str(place / "memfs" / "agent-local-1" / "memory"), 3)
 
 
 def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
@@ -535,10 +553,10 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
          "It holds a folder .obsidian.", False),
         ("vault-basic-p", "~/mem", "basic-memory project p", {}, None, "basic-memory lists it.",
          False),
-        ("vault-letta-a1", "~/.letta/agents/a1/memory", "Letta memory of a1", {}, None,
-         "Letta keeps its agents' memory there.", False),
-        ("vault-letta-a2", "~/.letta/agents/a2/memory", "Letta memory of a2", {}, None,
-         "Letta keeps its agents' memory there.", False),
+        ("letta-a1", "~/.letta/agents/a1/memory", "Letta memory of a1", {}, 1, "Letta writes it.",
+         False),
+        ("letta-a2", "~/.letta/agents/a2/memory", "Letta memory of a2", {}, 1, "Letta writes it.",
+         False),
         ("mcp-memory-2", "~/2.jsonl", "MCP memory @", {}, 0,
          "The MCP server y in ~/.claude.json writes it.", False),
         ("mcp-memory-1", "~/1.jsonl", "MCP memory @", {}, 2,

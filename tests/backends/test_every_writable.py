@@ -20,6 +20,7 @@ from memtui.backends.hermes import HermesAdapter
 from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.hindsight import HindsightAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
+from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
 from memtui.backends.mem0 import Mem0Adapter
@@ -154,6 +155,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "hermes": (HermesAdapter, "note", _ALL),
     "gemini": (GeminiAdapter, "note", _ALL),
     "openclaw": (OpenclawAdapter, "note", _ALL),
+    "letta": (LettaAdapter, "note", _ALL),
     "hindsight": (HindsightAdapter, "note", _ALL),
     "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
@@ -167,7 +169,8 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
 
 
 FOLDERS: dict[type[Adapter], Json] = {
-    ClaudeMemoryAdapter: {}, GeminiAdapter: {}, HermesAdapter: {"memory_chars": 100_000},
+    ClaudeMemoryAdapter: {}, GeminiAdapter: {}, LettaAdapter: {},
+    HermesAdapter: {"memory_chars": 100_000},
     OpenclawAdapter: {"settle_ms": 0},
 }  # fmt: skip
 """The providers of other programs' folders, with their settings."""
@@ -267,7 +270,7 @@ KEPT: dict[str, set[str]] = {
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"}, "gemini": {"text", "topic", "tags"},
     "hermes-facts": {"text", "topic", "tags"},
-    "openclaw": {"text", "topic", "tags"},
+    "openclaw": {"text", "topic", "tags"}, "letta": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
@@ -453,7 +456,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
 
 @over(
     "claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "hermes-facts",
-    "gemini", "openclaw", "agno",
+    "gemini", "openclaw", "agno", "letta",
 )  # fmt: skip
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
@@ -8,6 +9,7 @@ from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.instructions import InstructionsAdapter
+from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.backends.openclaw import OpenclawAdapter
@@ -49,6 +51,24 @@ class TestCodexMemory(AdapterContract):
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "MEMORY.md", "# Task Group: x\n\n## Reusable knowledge\n- Run pytest.\n")
         return await CodexMemoryAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+
+
+class TestLetta(AdapterContract):
+    capabilities = LettaAdapter.capabilities
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        folder = tmp_path / "memory"
+        subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+        return await LettaAdapter.open(self.context(tmp_path, path=str(folder)))
+
+
+class TestReadOnlyLetta(AdapterContract):
+    capabilities = read_only(LettaAdapter.capabilities)
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "memory" / "system" / "human.md", "---\ndescription: x\n---\nAna.\n")
+        context = self.context(tmp_path, path=f"{tmp_path}/memory")
+        return await LettaAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestHermes(AdapterContract):

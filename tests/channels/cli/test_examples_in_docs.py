@@ -313,6 +313,7 @@ def _providers(shell: Shell, person: Path) -> None:
         ".gemini/tmp/web/memory",
         ".hermes/memories",
         ".openclaw/workspace",
+        ".letta/agents/agent-1/memory",
     ):
         (person / folder).mkdir(parents=True)
     (person / "mem0.json").write_text("{}")
