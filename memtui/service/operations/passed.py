@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -40,6 +40,7 @@ from memtui.service.operations.memories import redact_change
 from memtui.service.operations.redaction import redact
 from memtui.service.recorder import RunningOperation, log_text
 from memtui.service.review.holding import Request, Weighed, let_wait, weigh
+from memtui.service.review.save_limits import check_saves
 from memtui.service.runtime import ServiceModule, find_binding
 from memtui.service.visibility import Caller
 from memtui.store.details import CallDetails, Details
@@ -239,7 +240,9 @@ class PassedCalls(ServiceModule):
                     weighed.append(await weigh(runtime, entry, connection, request, there))
                 reasons = list(dict.fromkeys(one for each in weighed for one in each.reasons))
                 before = [one for each in weighed for one in each.asked.there]
-                reasons = reasons or await weighed[0].begin(None, before)
+                is_write = call.operation_type is OperationType.WRITE
+                limit = partial(check_saves, runtime.settings) if is_write else None
+                reasons = reasons or await weighed[0].begin(limit, before)
                 if reasons and not call.changes:
                     raise Denied(
                         f"{binding_key} holds this change for review ({', '.join(reasons)}), and "
