@@ -26,6 +26,7 @@ from memtui.wording import misfit, unknown
 Kind = Literal["read", "write", "correct", "delete"]
 """What a call does to memories."""
 
+_ID = re.compile(r"[\w.:/-]+")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _STARTS = frozenset({"command", "args", "url", "env", "headers", "cwd"})
 _MOST_FILE = 100_000
@@ -68,6 +69,8 @@ class RecordPaths(Model):
     """ISO 8601 text, or seconds since 1970; likewise the other time."""
     updated_at: str | None = None
     created_by: str | None = None
+    cut: str | None = None
+    """Where it is true, the text is cut: the memory is read again by `[get]`."""
     metadata: str | None = None
     """An object; memtui keeps there what the server has no field for."""
     agent_id: str | None = None
@@ -93,10 +96,13 @@ class ToolCall(Model):
 
     tool: str = Field(min_length=1)
     arguments: Json = {}
-    """`{name}` stands for a value; one without a value is left out."""
+    """`{name}` stands for a value; one without a value is left out. What stands under `.` in an
+    object is put into it."""
     rows: str | None = None
     """The path of the memories in the reply; `name[]` is each item of a list, the empty path the
     reply itself. None: the reply has no memories."""
+    id_after: str | None = None
+    """Where the reply is a sentence: the words before the id in it."""
     fields: RecordPaths = RecordPaths()
     """The paths of this reply that differ from those of `[record]`."""
     kind: Kind = "read"
@@ -147,7 +153,8 @@ class AddCall(ToolCall):
     flat: bool = False
     """The metadata takes texts alone."""
     untitled: str = "notes"
-    """The title of a memory without one, where the tool takes a title."""
+    """The title of a memory without one, where the tool takes a title; `{new}` in it is a word
+    that no other memory has, as it is among the arguments."""
 
 
 class Mapping(Model):
@@ -167,7 +174,11 @@ class Mapping(Model):
     tool that changes one."""
     refused: tuple[str, ...] = ()
     """The signs of a failed call in a reply without `isError`: a path that is there and neither
-    empty nor false, or `path=value`."""
+    empty nor false, `path=value`, or `^words` with which a sentence begins."""
+    strips: bool = False
+    """The server adds and removes blank edges of a text."""
+    taken: tuple[str, ...] = ()
+    """Words of an error that say that another memory has this title or id."""
     missing: tuple[str, ...] = ("not found",)
     """Words of an error that say that there is no such memory."""
     uses: tuple[str, ...] = ()
@@ -249,9 +260,14 @@ class Mapping(Model):
         """
         if call.rows is None:
             return []
+        data = data_of(result)
+        if call.id_after is not None:
+            said = data.partition(call.id_after)[2] if isinstance(data, str) else ""
+            word = _ID.match(said)
+            return [{"id": word[0], "text": ""}] if word else []
         paths = self.record.model_copy(update=call.fields.model_dump(exclude_unset=True))
         found = []
-        for row in _rows(data_of(result), [one for one in call.rows.split(".") if one], {}):
+        for row in _rows(data, [one for one in call.rows.split(".") if one], {}):
             parts = {
                 name: value
                 for name, path in paths
@@ -260,17 +276,25 @@ class Mapping(Model):
             score = parts.get("score")
             is_score = isinstance(score, int | float) and math.isfinite(score)
             parts["score"] = float(score) if is_score and score is not None else None
-            found.append({**parts, "id": paths.id_of(row), "text": _text(parts.get("text"))})
+            text = _text(parts.get("text"))
+            parts["text"] = text.strip() if self.strips else text
+            found.append({**parts, "id": paths.id_of(row)})
         return found
 
     def refusal(self, result: Json) -> str | None:
         """Return why a call failed, in the server's words; None: it did not fail."""
         data = data_of(result)
         signs = [one.partition("=") for one in self.refused]
-        is_refused = result.get("isError") is True or any(
-            (found := _at(data, path)) is not None
-            and (json_word(found) == value if equals else bool(found))
-            for path, equals, value in signs
+        starts = tuple(one[1:] for one in self.refused if one.startswith("^"))
+        is_said = bool(starts) and isinstance(data, str) and data.startswith(starts)
+        is_refused = (
+            result.get("isError") is True
+            or is_said
+            or any(
+                (found := _at(data, path)) is not None
+                and (json_word(found) == value if equals else bool(found))
+                for path, equals, value in signs
+            )
         )
         if not is_refused:
             return None
@@ -355,6 +379,7 @@ def _filled(template: Any, values: Json) -> Any:
     if isinstance(template, dict):
         filled = {name: _filled(one, values) for name, one in template.items()}
         there = {name: one for name, one in filled.items() if one is not None}
+        there = {**there.pop(".", {}), **there}
         return there if there or not template else None
     if isinstance(template, list):
         items = [one for each in template if (one := _filled(each, values)) is not None]

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from memtui.backends.mcp.client import HttpChannel, StdioChannel, ToolClient, shortened
 from memtui.contract import (
@@ -258,23 +259,36 @@ class McpAdapter(ServerProvider[Json]):
             words = f"{self.who} failed at {call.tool}: {shortened(said)}"
             if any(one in said.lower() for one in self._mapping.missing):
                 raise NotFound(words)
+            if any(one in said.lower() for one in self._mapping.taken):
+                raise Conflict(f"{words} Choose another title.")
             raise Unavailable(words, sent=changes)
         return await asyncio.to_thread(self._mapping.rows, call, result)
 
-    async def _items(self, rows: list[Json]) -> ServerRows[Json]:
-        """Return the whole rows, each once, with what memtui keeps of them."""
+    async def _items(self, rows: list[Json], *, are_whole: bool = True) -> ServerRows[Json]:
+        """Return the memories of rows, each once, with what memtui keeps of them.
+
+        One whose text is cut is read again; so is every one of rows that are not whole.
+        """
         known = await asyncio.to_thread(self._known.read) if self._kept_here else {}
         there = {row["id"]: row for row in rows if row["id"] and row["text"]}
+        broken = sum(not (row["id"] and row["text"]) for row in rows)
         for row_id, row in there.items():
             row["kept"] = known.get(row_id) or KeptFields.found_in(row.get("metadata"))
-        broken = sum(not (row["id"] and row["text"]) for row in rows)
-        return ServerRows([*there.values()], unreadable=broken)
+
+        async def whole(item: Json) -> Json | None:
+            if are_whole and not item.get("cut"):
+                return item
+            found = await self.fetch(item["id"])
+            return found and {**found, "score": item["score"]}
+
+        items = await together(partial(whole, row) for row in there.values())
+        return ServerRows([one for one in items if one is not None], unreadable=broken)
 
     def record_of(self, item: Json) -> Record:
         """Return a row as a record; its revision does not change as it is read."""
         kept = item["kept"] or KeptFields()
         ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
-        kept = kept.model_copy(update={"ids": {**ids, **kept.ids}})
+        kept = kept.model_copy(update={"ids": kept.ids or ids})
         found = item.get("metadata")
         metadata = found if isinstance(found, dict) else {}
         metadata = {name: metadata[name] for name in metadata.keys() - {*self._mapping.uses}}
@@ -338,20 +352,12 @@ class McpAdapter(ServerProvider[Json]):
         return [{**item, "score": score} for item, score in found]
 
     async def _searched(self, call: ToolCall, query: str, most: int) -> ServerRows[Json]:
-        found = await self._items(await self._rows(call, {"query": query, "limit": most}))
-        items = found.items
-        if self._mapping.record.metadata and not self._kept_here:
-            # A hit without its metadata does not say whose it is.
-            whole = await together(partial(self._whole, one) for one in items)
-            items = [one for one in whole if one is not None]
+        rows = await self._rows(call, {"query": query, "limit": most})
+        # A hit without its metadata does not say whose it is.
+        are_whole = self._kept_here or any(isinstance(one.get("metadata"), dict) for one in rows)
+        found = await self._items(rows, are_whole=are_whole)
         is_more = "limit" in call.names and len(found.items) >= most
-        return ServerRows(items, is_more, found.unreadable)
-
-    async def _whole(self, item: Json) -> Json | None:
-        if isinstance(item.get("metadata"), dict):
-            return item
-        found = await self.fetch(item["id"])
-        return found and {**found, "score": item.get("score")}
+        return ServerRows(found.items, is_more, found.unreadable)
 
     async def hits(
         self, request: QueryRequest, search: Search[Json] | None = None
@@ -369,11 +375,11 @@ class McpAdapter(ServerProvider[Json]):
         """Return one memory by the tool for it, or else out of the list."""
         call = self._mapping.get
         if call is None:
-            rows = await self.list_items(self._max_listed)
+            found = (await self.list_items(self._max_listed)).items
         else:
-            own = self._mapping.id_argument(record_id)
-            rows = await self._items(await self._rows(call, {"id": own}))
-        return next((one for one in rows.items if one["id"] == record_id), None)
+            rows = await self._rows(call, {"id": self._mapping.id_argument(record_id)})
+            found = (await self._items([{**one, "cut": False} for one in rows])).items
+        return next((one for one in found if one["id"] == record_id), None)
 
     # Changes
 
@@ -395,9 +401,11 @@ class McpAdapter(ServerProvider[Json]):
             raise Unsupported(f"{self.who} has no tool that adds a memory.")
         if "created_at" in add.names:
             kept = kept.model_copy(update={"created_at": None})
+        word = uuid4().hex[:8]
         if "title" in add.names:
-            values = {**values, "title": values.get("title") or add.untitled}
-        values = {**values, **self._metadata(kept, metadata)}
+            title = values.get("title") or add.untitled.replace("{new}", word)
+            values = {**values, "title": title}
+        values = {**values, **self._metadata(kept, metadata), "new": word}
         known_id = self._mapping.id_given(values)
         if known_id:
             await self._refuse_double(known_id, text)
@@ -410,7 +418,19 @@ class McpAdapter(ServerProvider[Json]):
                 f"{self.who} does not say what it stored; list the memories to see it.", sent=True
             )
         await self._keep(dict.fromkeys(ids, kept))
+        if not (self._mapping.extracts or self._mapping.late):
+            await self._refuse_changed(ids, text)
         return ids
+
+    async def _refuse_changed(self, ids: Sequence[str], text: str) -> None:
+        """Take out a memory that the server does not keep as it was written. Raises `Invalid`."""
+        for one in filter(None, [await self.fetch(each) for each in ids]):
+            if one["text"] != text:
+                await self.remove(one)
+                raise Invalid(
+                    f"{self.who} does not keep this text as it is, so it was taken out again; "
+                    "change its white space or its odd characters."
+                )
 
     def _metadata(self, kept: KeptFields, metadata: Json) -> Json:
         """Return the values of the placeholder `metadata`: the server's, with memtui's part."""
@@ -435,13 +455,15 @@ class McpAdapter(ServerProvider[Json]):
         found = item.get("metadata")
         metadata = {**found} if isinstance(found, dict) else {}
         new = record.model_copy(update=request.changes("text", "topic", "tags"))
-        values = {**_values_of(new), "id": self._mapping.id_argument(item["id"])}
+        own = self._mapping.id_argument(item["id"])
+        values = {**_values_of(new), "id": own, "old_text": record.text}
         is_text_alone = not request.changes("topic", "tags", "summary")
         taken = call.names if call else frozenset()
         if not (is_text_alone or self._kept_here or "metadata" in taken):
             raise Unsupported(f"{self.who} changes the text of a memory and nothing else.")
         new_id: str = item["id"]
-        if call is not None:
+        is_kept_alone = new.text == record.text and self._kept_here and "tags" not in taken
+        if call is not None and not is_kept_alone:
             values |= self._metadata(kept, metadata)
             rows = await self._rows(call, values, changes=True)
             new_id = next((row["id"] for row in rows if row["id"]), new_id)
@@ -449,7 +471,7 @@ class McpAdapter(ServerProvider[Json]):
             kept = kept.model_copy(
                 update={"created_at": record.created_at, "created_by": record.created_by}
             )
-            new_id = (await self._add(values, kept, metadata))[0]
+            new_id = (await self._add(_values_of(new), kept, metadata))[0]
             await self.remove_replaced(item, new_id)
         await self._keep({item["id"]: None, new_id: kept})
         return new_id

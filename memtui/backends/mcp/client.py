@@ -8,8 +8,6 @@ calls, so a server that floods waits at its full pipe.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +18,7 @@ from typing import Any
 from memtui import __version__
 from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
 from memtui.json_text import lenient_json
+from memtui.processes import end_process, kill_group
 from memtui.provider_kit.servers import JsonApi, NoReply, json_bytes
 
 _VERSION = "2025-06-18"
@@ -28,6 +27,8 @@ _NOT_CARRIED_OUT = frozenset({-32700, -32600, -32601, -32602})
 """JSON-RPC errors of requests that the server did not begin."""
 _THREAD_BYTES = 500_000
 _SAID_CHARS = 300
+_START_SECONDS = 60.0
+"""A program that is started may have to be fetched first."""
 _STOP_SECONDS = 2.0
 _MOST_TOOLS = 1_000
 
@@ -176,9 +177,9 @@ class StdioChannel:
         if process is None or process.stdin is None or process.returncode is not None:
             self.is_open = False
             raise Unavailable(f"{self._who} has ended{await self._last_words()}; try again.")
-        line = json_bytes(message)
+        line, starts = json_bytes(message), message["method"] == "initialize"
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(max(self._seconds, _START_SECONDS * starts)):
                 process.stdin.write(line + b"\n")
                 await process.stdin.drain()
                 return await self._reply(process, message["id"]) if "id" in message else {}
@@ -224,24 +225,23 @@ class StdioChannel:
     async def close(self) -> None:
         """Close its input; a process that stays is asked to end, and then killed, with its own."""
         process, self._process, self.is_open = self._process, None, False
-        if process is None:
+        if process is None or process.stdin is None:
             return
-        if process.stdin is not None:
-            process.stdin.close()
-        for sign in (None, signal.SIGTERM, signal.SIGKILL):
-            if sign is not None:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, sign)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await process.wait()
-                    break
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it started itself
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - else its pipes stay
-        if self._draining is not None:
-            self._draining.cancel()
-            await asyncio.wait([self._draining])
+        process.stdin.close()
+        try:
+            if not await _ends(process):
+                process.terminate()
+                await _ends(process)
+        finally:
+            kill_group(process)
+            await end_process(process, *filter(None, [self._draining]))
+
+
+async def _ends(process: asyncio.subprocess.Process) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_SECONDS):
+            await process.wait()
+    return process.returncode is not None
 
 
 class HttpChannel:
