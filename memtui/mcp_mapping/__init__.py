@@ -177,6 +177,10 @@ class Mapping(Model):
     empty nor false, `path=value`, or `^words` with which a sentence begins."""
     strips: bool = False
     """The server adds and removes blank edges of a text."""
+    gone: tuple[str, ...] = ()
+    """The signs of a row that is no memory any more."""
+    read_only: tuple[str, ...] = ()
+    """The signs of a row that the server does not change."""
     taken: tuple[str, ...] = ()
     """Words of an error that say that another memory has this title or id."""
     missing: tuple[str, ...] = ("not found",)
@@ -264,10 +268,12 @@ class Mapping(Model):
         if call.id_after is not None:
             said = data.partition(call.id_after)[2] if isinstance(data, str) else ""
             word = _ID.match(said)
-            return [{"id": word[0], "text": ""}] if word else []
+            return [{"id": word[0], "text": "", "read_only": False}] if word else []
         paths = self.record.model_copy(update=call.fields.model_dump(exclude_unset=True))
         found = []
         for row in _rows(data, [one for one in call.rows.split(".") if one], {}):
+            if _shows(row, self.gone):
+                continue
             parts = {
                 name: value
                 for name, path in paths
@@ -278,24 +284,14 @@ class Mapping(Model):
             parts["score"] = float(score) if is_score and score is not None else None
             text = _text(parts.get("text"))
             parts["text"] = text.strip() if self.strips else text
-            found.append({**parts, "id": paths.id_of(row)})
+            is_fixed = _shows(row, self.read_only)
+            found.append({**parts, "id": paths.id_of(row), "read_only": is_fixed})
         return found
 
     def refusal(self, result: Json) -> str | None:
         """Return why a call failed, in the server's words; None: it did not fail."""
         data = data_of(result)
-        signs = [one.partition("=") for one in self.refused]
-        starts = tuple(one[1:] for one in self.refused if one.startswith("^"))
-        is_said = bool(starts) and isinstance(data, str) and data.startswith(starts)
-        is_refused = (
-            result.get("isError") is True
-            or is_said
-            or any(
-                (found := _at(data, path)) is not None
-                and (json_word(found) == value if equals else bool(found))
-                for path, equals, value in signs
-            )
-        )
+        is_refused = result.get("isError") is True or _shows(data, self.refused)
         if not is_refused:
             return None
         said = (_at(data, name) for name in ("error", "message", "detail"))
@@ -303,9 +299,17 @@ class Mapping(Model):
         return word or (data if isinstance(data, str) else "") or "it says no more"
 
 
-def json_word(value: object) -> str:
-    """Return a value as the text that `refused` compares: `false`, `1`, or a text itself."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _shows(data: Any, signs: tuple[str, ...]) -> bool:
+    """Whether a reply or a row has one of some signs: `path`, `path=value` or `^words`."""
+    for sign in signs:
+        path, equals, wanted = sign.partition("=")
+        found = None if sign.startswith("^") else _at(data, path)
+        word = str(found).lower() if isinstance(found, bool) else str(found)
+        if isinstance(data, str) and sign.startswith("^") and data.startswith(sign[1:]):
+            return True
+        if found is not None and (word == wanted if equals else bool(found)):
+            return True
+    return False
 
 
 def data_of(result: Json) -> Any:

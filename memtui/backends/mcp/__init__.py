@@ -286,7 +286,7 @@ class McpAdapter(ServerProvider[Json]):
 
     def record_of(self, item: Json) -> Record:
         """Return a row as a record; its revision does not change as it is read."""
-        kept = item["kept"] or KeptFields()
+        kept: KeptFields = item["kept"] or KeptFields()
         ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
         kept = kept.model_copy(update={"ids": kept.ids or ids})
         found = item.get("metadata")
@@ -303,6 +303,7 @@ class McpAdapter(ServerProvider[Json]):
             metadata,
             handle=self.handle_of(item["id"]),
             text=item["text"],
+            read_only=item["read_only"],
             created_at=created_at,
             updated_at=_moment(item.get("updated_at")) or created_at,
             created_by=kept.created_by or (author if _is_word(author) else None),
