@@ -1271,6 +1271,8 @@ class Health(Model):
     problems: tuple[Problem, ...] = ()
     embedding: Embedding | None = None
     """Set where the provider embeds texts itself; None: it does not, or no model is configured."""
+    first: tuple[str, ...] = ()
+    """The texts of the first records, which memtui reads where a binding is only tried."""
 
 
 class BindingContext(Model):

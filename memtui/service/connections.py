@@ -31,6 +31,7 @@ from memtui.contract import (
     Json,
     MemtuiError,
     NotFound,
+    QueryRequest,
     Record,
     RecordHandle,
     Scope,
@@ -435,7 +436,7 @@ class Connections:
             )
 
     async def trial(self, binding: BindingRow, *, read_only: bool) -> Health:
-        """Open a second adapter of a binding; return its health with the number of records.
+        """Open a second adapter of a binding; return its health with the first records.
 
         A binding without a folder gets a temporary one. Failures do not count for the breaker.
 
@@ -451,9 +452,8 @@ class Connections:
             )  # fmt: skip
             try:
                 found = await connection.read(connection.adapter.health)
-                can_list = found.status != "down" and connection.adapter.capabilities.browse
-                if found.records is None and can_list:
-                    found = await _counted(connection, found)
+                if found.status != "down":
+                    found = await _looked_at(connection, found)
             finally:
                 await connection.close()
         # The message names the folder that the binding will have, not the temporary one.
@@ -524,17 +524,28 @@ class Connections:
             await known[1].close()
 
 
-async def _counted(connection: Connection, health: Health) -> Health:
-    """Return the health with the number of records, where the first page has an exact total."""
-    binding = connection.binding
-    request = BrowseRequest(
-        scope=Scope(company_id=binding.company_id), binding_key=binding.key, limit=1
-    )
+async def _looked_at(connection: Connection, health: Health) -> Health:
+    """Return the health with the first records, and their number where that is exact."""
+    adapter, key = connection.adapter, connection.binding.key
+    scope = Scope(company_id=connection.binding.company_id)
+    number: int | None = None
+    found: Sequence[Record] = ()
     try:
-        page = await connection.read(partial(connection.adapter.browse, request))
+        if adapter.capabilities.browse:
+            listed = BrowseRequest(scope=scope, binding_key=key, limit=_FIRST)
+            page = await connection.read(partial(adapter.browse, listed))
+            number, found = None if page.at_least else page.total, page.records
+        else:
+            asked = QueryRequest(scope=scope, binding_key=key, query="memory", top_k=_FIRST)
+            found = (await connection.read(partial(adapter.query, asked))).snippets
     except MemtuiError as error:
         return health.model_copy(update={"status": "degraded", "message": str(error)})
-    return health.model_copy(update={"records": None if page.at_least else page.total})
+    first = tuple(one.shown[:_FIRST_CHARS] for one in found)
+    records = number if health.records is None else health.records
+    return health.model_copy(update={"records": records, "first": first})
+
+
+_FIRST, _FIRST_CHARS = 3, 200
 
 
 def is_start(word: str) -> bool:

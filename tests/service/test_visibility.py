@@ -558,6 +558,7 @@ MANAGERS: dict[str, Call] = {
     "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
     "imports.append": lambda h, c: h.service.imports.append(c, "theirs", [], name="x", asked={}),
     "bindings.add": lambda h, c: h.service.bindings.add(c, "x", "vault", {}),
+    "bindings.to_agree": lambda h, c: h.service.bindings.to_agree(c, "x", "vault", {}),
     "bindings.trial": lambda h, c: h.service.bindings.trial(c, "x", "vault", {}),
     "bindings.update": lambda h, c: h.service.bindings.update(c, "default", enabled=False),
     "bindings.remove": lambda h, c: h.service.bindings.remove(c, "default"),

@@ -237,7 +237,8 @@ async def bindings_configure(
 
 
 def _tried(session: Session, key: str, found: Health) -> int:
-    session.out.answer(found, [_health_line(key, found)])
+    first = [Dim(f"  {visible(one)}") for one in found.first]
+    session.out.answer(found, [_health_line(key, found), *first])
     return 3 if found.status == "down" else 0
 
 

@@ -263,6 +263,7 @@ class BindingForm(Form[FormAnswer]):
             problems.append(f"! and {counted(more, 'more problem')}")
         said = [display(words, limit=400, style=style)]
         said += [display(one, limit=200, style=WARN) for one in problems]
+        said += [display(one, limit=100, style=DIM) for one in health.first]
         said.append(display(f"ctrl+s: {self._verb} it", style=DIM))
         self.say(lines(said), self._verb)
         self.query_one("#form-go", Button).focus()

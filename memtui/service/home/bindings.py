@@ -229,8 +229,10 @@ class Bindings(ServiceModule):
         A person sees it and says yes before `add`, `trial` or `update` is called with it.
 
         Raises:
+            Denied: the caller may not change the company's settings.
             Invalid: the config does not fit.
         """
+        await self._runtime.refuse_configuring(caller)
         row = await self._runtime.ask(table.binding, caller.company_id, key)
         checked = await self._checked(provider_key, config)
         agreed = row.agreed if row else ""
