@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,13 @@ from memtui.screens.bindings.form import (
 )
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Choose, Confirm
+from memtui.screens.form import FieldRow
 from memtui.service import Caller, MemoryService
 from memtui.service.home.provider_views import ProviderView, class_view
 from memtui.service.providers import Providers
 from memtui.testing import InMemoryAdapter
+from tests.backends.mcp.conftest import MAPPING
+from tests.backends.mcp.fakes import FAKE
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until
 from tests.screens.test_namespaces import to_binding
@@ -257,3 +262,31 @@ async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings
         )
         await until(pilot, lambda: isinstance(app.screen, BindingForm))
         assert_harmless(screen_text(app))
+
+
+async def test_a_command_is_shown_before_its_first_start(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    command = shlex.join([sys.executable, "-S", str(FAKE), str(tmp_path)])
+    async with running(paths, settings, "bindings", (80, 24)) as (app, pilot):
+        await pilot.press("a")
+        form = await chosen(app, pilot, "mcp")
+        fields = {one.field: one.widget for one in form.query(FieldRow)}
+        for name, value in (("command", command), ("mapping", MAPPING)):
+            field = fields[name]
+            assert isinstance(field, Input)
+            field.value = value
+        for answer, words in (("escape", "Nothing was started"), ("y", "1 record")):
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            assert "fakes.py" in screen_text(app)
+            assert not (tmp_path / "pids").exists()
+            await pilot.press(answer)
+            await until(pilot, lambda words=words: words in said(form))
+        assert "An otter." in said(form)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Who should mcp serve?" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "Added mcp" in str(toasts(app)))
+    added = {view.key: view for view in await service.bindings.all(caller)}["mcp"]
+    assert added.config["command"] == command
