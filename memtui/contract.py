@@ -368,6 +368,8 @@ class Capabilities(Model):
     """The provider extracts records of its own from the written text and stores those."""
     writable: bool = True
     """False: the provider is read-only; write, forget and correct raise `Unsupported`."""
+    people_only: bool = False
+    """Only people change its records: what an agent asks for is refused, or waits for review."""
     sync: bool = False
     explain: bool = False
     history: bool = False

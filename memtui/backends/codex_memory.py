@@ -1,20 +1,30 @@
-"""The memories of Codex: `$CODEX_HOME/memories`, which Codex rewrites and memtui only reads.
+"""The memories of Codex: `$CODEX_HOME/memories`.
 
 Codex records each session in `rollout_summaries/` and `raw_memories.md`, distils them by groups of
 tasks into `MEMORY.md`, and loads `memory_summary.md`, truncated to 2,500 tokens, into every
 session. A record's topic is its task group; its source is the session, if one is named.
+
+Codex writes all of these itself. A person's additions and corrections are notes in
+`extensions/ad_hoc/notes`, each a file, which its next consolidation applies; a new record is one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from memtui.backends.markdown import MarkdownSection, sections
-from memtui.contract import Json
-from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.contract import Invalid, Json, WriteRequest
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.entries import (
+    EntriesAdapter,
+    EntriesFile,
+    FileEntry,
+    entries_at_lines,
+)
 from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
@@ -27,6 +37,15 @@ from memtui.provider_kit.files.reading import (
 SUMMARY, MEMORY, RAW, ROLLOUTS = (
     "memory_summary.md", "MEMORY.md", "raw_memories.md", "rollout_summaries",
 )  # fmt: skip
+NOTES = "extensions/ad_hoc/notes"
+_SLUG_CHARS = 40
+_MAY_REWORD = (
+    "Codex keeps a change here, but may word it anew when it next consolidates its memories."
+)
+_WRITES_ANEW = (
+    "Codex writes this anew from its database when it next consolidates its memories, so the "
+    "change is lost then; add a note that says what is to change."
+)
 _THREAD = re.compile(r"^## Thread `([^`\n]{1,200})`[ \t]*$", re.MULTILINE)
 _FIELD = re.compile(r"([a-z_]{1,40}): (.*)")
 _GROUP = "Task Group:"
@@ -39,29 +58,73 @@ class CodexMemoryConfig(FilesConfig):
     """Codex's memories: the folder `memories` in its home."""
 
 
-class CodexMemoryAdapter(FilesAdapter[CodexMemoryConfig]):
-    """Shows Codex's memories: one record per section of a distilled file, and per session."""
+class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
+    """Shows Codex's memories: one record per section of a distilled file, session and note."""
 
     key = "codex-memory"
     config_model = CodexMemoryConfig
     holds = "folder"
+    separator = "\n"
+    on_lines = True
+
+    def entry_files(self) -> Sequence[EntriesFile]:
+        """Return the file that sessions load first, those it was distilled from, and notes."""
+        return self._files(FileReader())
+
+    def _files(self, reader: FileReader) -> list[EntriesFile]:
+        folder = self.config.path
+        sessions, notes = (reader.files(folder / one, ".md") for one in (ROLLOUTS, NOTES))
+        return [
+            EntriesFile(folder / SUMMARY, kind="summary"),
+            EntriesFile(folder / MEMORY, kind="memory"),
+            EntriesFile(folder / RAW, kind="raw memory"),
+            *(EntriesFile(one, kind="rollout summary", goes_when_empty=True) for one in sessions),
+            *(EntriesFile(one, goes_when_empty=True) for one in notes),
+        ]
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read the file that sessions load first, then those from which it was distilled."""
-        folder = self.config.path
-        parsers: dict[str, Callable[[str], ParsedFile]] = {
-            SUMMARY: partial(parse_sections, name=SUMMARY, kind="summary"),
-            MEMORY: partial(parse_sections, name=MEMORY, kind="memory"),
-            RAW: parse_raw_memories,
-        }
-        for name, parser in parsers.items():
-            path = folder / name
-            if reader.look(path) is not None and (parsed := reader.parse(path, parser)) is not None:
-                yield path, parsed
-        for path in reader.files(folder / ROLLOUTS, ".md"):
-            parsed = reader.parse(path, partial(parse_rollout, name=f"{ROLLOUTS}/{path.name}"))
-            if parsed is not None:
-                yield path, parsed
+        """Read the files, and list the folders that cannot be read."""
+        self._files(reader)
+        return super().parse_all(reader)
+
+    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+        """Yield the sections, sessions or the note of a file."""
+        name, text = self.name_of(file), content.replace("\r\n", "\n")
+        if name in {SUMMARY, MEMORY}:
+            parsed = parse_sections(text, name, "summary" if name == SUMMARY else "memory")
+        elif name == RAW:
+            parsed = parse_raw_memories(text)
+        else:
+            parsed = parse_rollout(text, name) if name.startswith(ROLLOUTS) else _note(text, name)
+        return entries_at_lines(content, parsed)
+
+    def as_written(self, text: str) -> str:
+        """Return the text of a note. Raises `Invalid` if it would be read otherwise."""
+        if [one.text for one in _note(text, "").records] != [text] or "\r" in text:
+            raise Invalid(
+                "A note would lose the blank lines at the ends of this text, or its carriage "
+                "returns; remove them."
+            )
+        return text
+
+    def file_for(self, request: WriteRequest) -> EntriesFile:
+        """Return a new note, named as Codex names its own: its time, and words of its text."""
+        now, words = self._context.now(), re.findall(r"[a-z0-9]+", request.content.lower())
+        slug = "-".join((*"-".join(words)[:_SLUG_CHARS].split("-"), uuid4().hex[:8])).strip("-")
+        path = self.config.path / NOTES / f"{now:%Y-%m-%dT%H-%M-%S}-{slug}.md"
+        return EntriesFile(path, goes_when_empty=True)
+
+    def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
+        """Return the name of the note, and its text."""
+        return self.name_of(file), self.as_written(request.content)
+
+
+def _note(text: str, name: str) -> ParsedFile:
+    body = text.strip("\n")
+    if not body.strip():
+        return ParsedFile(flaws=(Flaw("The note has no text."),) if text else ())
+    line = len(text) - len(text.lstrip("\n")) + 1
+    return ParsedFile((ParsedRecord(name, body, line, first_line(body), kind="note"),))
 
 
 def parse_sections(text: str, name: str, kind: str) -> ParsedFile:
@@ -71,12 +134,27 @@ def parse_sections(text: str, name: str, kind: str) -> ParsedFile:
     keywords = {one.trail[:-1]: one.body for one in found if one.heading == _KEYWORDS}
     return ParsedFile(
         tuple(
-            _distilled(one, name, kind, pointers.get(one.trail, ""), keywords.get(one.trail, ""))
-            for one in found
+            replace(
+                _distilled(
+                    one, name, kind, pointers.get(one.trail, ""), keywords.get(one.trail, "")
+                ),
+                lines=_lines(found, number),
+            )
+            for number, one in enumerate(found)
             if one.heading not in {_POINTERS, _KEYWORDS}
             and (one.body or one.trail in pointers or (one.heading and one.is_leaf))
         )
     )
+
+
+def _lines(found: Sequence[MarkdownSection], number: int) -> tuple[int, int]:
+    """Return a section's lines, with those of its sessions and keywords if it has no others."""
+    own, after = found[number], number + 1
+    while after < len(found) and found[after].heading in {_POINTERS, _KEYWORDS}:
+        after += 1
+    if after == number + 1 or (after < len(found) and found[after].level > own.level):
+        return own.lines
+    return own.line, found[after - 1].lines[1]
 
 
 def _distilled(
@@ -98,6 +176,7 @@ def _distilled(
         title=section.heading or first_line(section.body),
         kind=kind,
         topic=group,
+        caution=_MAY_REWORD,
         run_id=threads[0] if threads else None,
         external_ref=sessions[0].get("rollout_path") if sessions else None,
         metadata=metadata,
@@ -124,7 +203,7 @@ def _sessions(parts: Iterator[tuple[str, str, int]]) -> ParsedFile:
         if record is None:
             flaws.append(Flaw("The entry of this session has no text.", line))
         else:
-            records.append(record)
+            records.append(replace(record, lines=(line, _last_line(record))))
     return ParsedFile(tuple(records), tuple(flaws))
 
 
@@ -133,7 +212,11 @@ def parse_rollout(text: str, name: str) -> ParsedFile:
     record = _session(text, name, 1, "rollout summary", None)
     if record is None:
         return ParsedFile(flaws=(Flaw("The summary has no text."),))
-    return ParsedFile((record,))
+    return ParsedFile((replace(record, lines=(1, _last_line(record))),))
+
+
+def _last_line(record: ParsedRecord) -> int:
+    return record.line + record.text.count("\n")
 
 
 def _session(
@@ -155,6 +238,7 @@ def _session(
         id=record_id,
         text=body,
         line=line + at,
+        caution=_WRITES_ANEW,
         title=first_line(body.lstrip("-\n# ")) or None,
         kind=kind,
         updated_at=parse_moment(fields.get("updated_at")),

@@ -17,21 +17,28 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from memtui.backends.markdown import fenced_lines, read_document, sections
-from memtui.contract import Json
-from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.backends.markdown import fenced_lines, heading_of, read_document, sections
+from memtui.contract import BindingContext, Invalid, Json, WriteRequest
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.entries import (
+    EntriesAdapter,
+    EntriesFile,
+    FileEntry,
+    entries_at_lines,
+)
 from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
     ParsedFile,
     ParsedRecord,
     first_line,
+    printable_id,
     resolved,
     sign,
 )
@@ -79,12 +86,68 @@ class InstructionsConfig(FilesConfig):
     """`user`: `path` itself holds CLAUDE.md and rules, as `~/.claude` does."""
 
 
-class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
-    """Shows the instructions of coding agents, one record per section."""
+class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
+    """Shows the instructions of coding agents, one record per section.
+
+    Agents obey these files, and a repository's are read by whoever clones it: only people change
+    them. A file that is imported from outside of the folder is not changed.
+    """
 
     key = "instructions"
     config_model = InstructionsConfig
     holds = "folder"
+    capabilities = EntriesAdapter.capabilities.model_copy(update={"people_only": True})
+    separator = "\n"
+    on_lines = True
+
+    def __init__(self, context: BindingContext, config: InstructionsConfig) -> None:
+        super().__init__(context, config)
+        self._files: tuple[EntriesFile, ...] = ()
+        """Those that were read last, in the order of loading."""
+
+    def entry_files(self) -> Sequence[EntriesFile]:
+        """Return the files that were read last; without any, the one that a write makes."""
+        return self._files or (EntriesFile(self.config.path / PROJECT_FILES[0], "instruction"),)
+
+    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+        """Yield the sections of a file."""
+        plain = content.replace("\r\n", "\n")
+        return entries_at_lines(content, _parse_sheet(plain, self.name_of(file), file.kind).parsed)
+
+    def as_written(self, text: str) -> str:
+        """Return the text, which stands before any heading."""
+        return text
+
+    def within(self, text: str, before: str, was: str) -> str:
+        """Return the text. Raises `Invalid` where a comment would be lost."""
+        if _without_comments(was) != was:
+            raise Invalid(
+                "This section holds a comment that agents do not see, and that a correction would "
+                "remove; change the file itself."
+            )
+        return super().within(text, before, was)
+
+    def place_of_new(self, content: str) -> int:
+        """Return the end of the file."""
+        return len(content)
+
+    def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
+        """Return a section of its own, under a heading that the file has not."""
+        name, there = self.name_of(file), self._load()[0]
+        given = request.title or ""
+        wanted = title = given if heading_of(f"# {given}") == (1, given) else "Note"
+        number = 1
+        while printable_id(f"{name}#{title}") in there:
+            number += 1
+            title = f"{wanted} {number}"
+        written = f"# {title}\n{request.content}"
+        parsed = _parse_sheet(written, name, file.kind).parsed.records
+        if [one.text for one in parsed] != [request.content]:
+            raise Invalid(
+                "Agents would not read this text as one section: it has headings or comments, or "
+                "blank lines at its ends; write it without them."
+            )
+        return f"{name}#{title}", written
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the instruction files in the order of loading, each before its imports.
@@ -102,6 +165,7 @@ class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
         if not is_user and resolved(folder) != _home():
             for path in _below(reader, folder):
                 walk.start(path, "instruction", _BELOW[path.name])
+        self._files = tuple(EntriesFile(path, kind) for path, kind in walk.kinds.items())
         return walk.found
 
 
@@ -153,6 +217,8 @@ class _Walk:
     bounds: tuple[Path, ...]
     found: list[tuple[Path, ParsedFile]] = field(default_factory=list)
     visited: set[Path] = field(default_factory=set)
+    kinds: dict[Path, str] = field(default_factory=dict)
+    """The kind of each file's records."""
 
     def start(self, path: Path, kind: str, loading: str) -> None:
         """Read a file that is not imported, if it exists, and its imports."""
@@ -184,6 +250,7 @@ class _Walk:
             )
             for one in sheet.parsed.records
         )
+        self.kinds[path] = place.kind
         at = len(self.found)
         flaws = [
             Flaw(f"@{target}: {refusal}", line)
@@ -282,6 +349,7 @@ def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
             id=f"{name}#{'/'.join(section.trail)}",
             text=section.body or section.heading,
             line=section.body_line if section.body else section.line,
+            lines=section.lines,
             title=section.heading or first_line(section.body),
             kind=kind,
             metadata=({"headings": list(section.trail)} if section.trail else {}) | front,

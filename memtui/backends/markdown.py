@@ -34,6 +34,12 @@ class MarkdownSection:
     is_leaf: bool
     """No deeper heading follows under it."""
 
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The first and last line of what only this section has: deeper ones need its heading."""
+        first = self.line if (self.level and self.is_leaf) or not self.body else self.body_line
+        return first, self.body_line + self.body.count("\n") if self.body else self.line
+
 
 def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[MarkdownSection]:
     """Return the sections of `text`; headings in code fences and below `deepest` are text.

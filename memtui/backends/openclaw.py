@@ -118,6 +118,7 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
             record = ParsedRecord(
                 id=record_id(name, block.text),
                 text=block.text,
+                line=content.count("\n", 0, start) + 1,
                 title=first_line(block.text),
                 kind=file.kind,
                 created_at=parse_moment(day[0]) if day else None,
@@ -128,7 +129,7 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
 
     def as_written(self, text: str) -> str:
         """Return the text as a list item. Raises `Invalid` if OpenClaw would read another one."""
-        written = f"- {self.within(text, '- ')}"
+        written = f"- {self.within(text, '- ', '')}"
         if [one.text for one in blocks_of(written)] != [text]:
             raise Invalid(
                 "OpenClaw would read this text otherwise: it has blanks or comments at its ends, "
@@ -136,7 +137,7 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
             )
         return written
 
-    def within(self, text: str, before: str) -> str:
+    def within(self, text: str, before: str, was: str) -> str:  # noqa: ARG002
         """Return the text with the lines of a list item indented."""
         if not _BULLET.search(before):
             return text

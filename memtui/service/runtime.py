@@ -716,6 +716,15 @@ def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
         )
 
 
+def refuse_agents(entry: RunningOperation, connection: Connection) -> None:
+    """Raise `Denied` where only people change the records of a binding, and no person calls."""
+    if connection.adapter.capabilities.people_only and not entry.caller.by_person:
+        raise Denied(
+            f"Only people change {connection.binding.key}. To let an agent's change wait for one: "
+            f"`memtui review rule {connection.binding.key} hold all`."
+        )
+
+
 def _namespaces_of(binding_key: str | None, kinds: Collection[str]) -> str | None:
     """Return the binding, if only its namespaces change; None: other settings change too."""
     return binding_key if set(kinds) == {settings.NAMESPACE} else None

@@ -14,16 +14,19 @@ import pytest
 
 from memtui.backends.agno_memory import AgnoAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.facts import FactsAdapter
 from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.hermes import HermesAdapter
 from memtui.backends.hermes_facts import HermesFactsAdapter
 from memtui.backends.hindsight import HindsightAdapter
+from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
 from memtui.backends.mem0 import Mem0Adapter
+from memtui.backends.memsearch import MemsearchAdapter
 from memtui.backends.milvus import MilvusAdapter
 from memtui.backends.openclaw import OpenclawAdapter
 from memtui.backends.plugin_v1 import PluginAdapter
@@ -156,6 +159,9 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "gemini": (GeminiAdapter, "note", _ALL),
     "openclaw": (OpenclawAdapter, "note", _ALL),
     "letta": (LettaAdapter, "note", _ALL),
+    "memsearch": (MemsearchAdapter, "turn", _ALL),
+    "codex-memory": (CodexMemoryAdapter, "note", _ALL),
+    "instructions": (InstructionsAdapter, "instruction", _ALL),
     "hindsight": (HindsightAdapter, "note", _ALL),
     "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
@@ -172,6 +178,7 @@ FOLDERS: dict[type[Adapter], Json] = {
     ClaudeMemoryAdapter: {}, GeminiAdapter: {}, LettaAdapter: {},
     HermesAdapter: {"memory_chars": 100_000},
     OpenclawAdapter: {"settle_ms": 0},
+    MemsearchAdapter: {}, CodexMemoryAdapter: {}, InstructionsAdapter: {},
 }  # fmt: skip
 """The providers of other programs' folders, with their settings."""
 
@@ -270,7 +277,9 @@ KEPT: dict[str, set[str]] = {
     "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
     "hermes": {"text", "topic", "tags"}, "gemini": {"text", "topic", "tags"},
     "hermes-facts": {"text", "topic", "tags"},
-    "openclaw": {"text", "topic", "tags"}, "letta": {"text", "topic", "tags"},
+    "openclaw": {"text", "topic", "tags"}, "memsearch": {"text", "topic", "tags"},
+    "codex-memory": {"text", "topic", "tags"}, "instructions": {"text", "topic", "tags"},
+    "letta": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
@@ -456,7 +465,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
 
 @over(
     "claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "hermes-facts",
-    "gemini", "openclaw", "agno", "letta",
+    "gemini", "openclaw", "memsearch", "codex-memory", "instructions", "agno", "letta",
 )  # fmt: skip
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR

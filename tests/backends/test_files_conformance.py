@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
@@ -17,13 +18,37 @@ from memtui.contract import Adapter
 from memtui.provider_kit import read_only
 from memtui.testing import AdapterContract
 
+_MEMSEARCH = f"""#!{sys.executable}
+import json, pathlib, sys
+found = []
+for file in pathlib.Path.cwd().glob("*.md"):
+    for number, line in enumerate(file.read_text().split("\\n"), 1):
+        if sys.argv[-1] in line:
+            found.append(dict(content=line, source=str(file), start_line=number, end_line=number))
+print(json.dumps(found))
+"""
+"""A stand-in for memsearch, which is half a gigabyte: it finds lines that hold the query."""
+
 
 class TestMemsearch(AdapterContract):
     capabilities = MemsearchAdapter.capabilities
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
+        memory, program = tmp_path / "memory", tmp_path / "memsearch"
+        memory.mkdir(exist_ok=True)
+        program.write_text(_MEMSEARCH)
+        program.chmod(0o700)
+        config = {"path": str(memory), "command": str(program)}
+        return await MemsearchAdapter.open(self.context(tmp_path, **config))
+
+
+class TestReadOnlyMemsearch(AdapterContract):
+    capabilities = read_only(MemsearchAdapter.capabilities)
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "2026-01-01.md", "### 10:00\n- The user asked for a branch\n")
-        return await MemsearchAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+        context = self.context(tmp_path, path=str(tmp_path))
+        return await MemsearchAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestClaudeMemory(AdapterContract):
@@ -49,8 +74,17 @@ class TestCodexMemory(AdapterContract):
     capabilities = CodexMemoryAdapter.capabilities
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
+        (tmp_path / "memories").mkdir(exist_ok=True)
+        return await CodexMemoryAdapter.open(self.context(tmp_path, path=f"{tmp_path}/memories"))
+
+
+class TestReadOnlyCodexMemory(AdapterContract):
+    capabilities = read_only(CodexMemoryAdapter.capabilities)
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "MEMORY.md", "# Task Group: x\n\n## Reusable knowledge\n- Run pytest.\n")
-        return await CodexMemoryAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+        context = self.context(tmp_path, path=str(tmp_path))
+        return await CodexMemoryAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestLetta(AdapterContract):
@@ -107,8 +141,17 @@ class TestInstructions(AdapterContract):
     capabilities = InstructionsAdapter.capabilities
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
+        (tmp_path / "web").mkdir(exist_ok=True)
+        return await InstructionsAdapter.open(self.context(tmp_path, path=f"{tmp_path}/web"))
+
+
+class TestReadOnlyInstructions(AdapterContract):
+    capabilities = read_only(InstructionsAdapter.capabilities)
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "CLAUDE.md", "# Tests\nRun pytest.\n")
-        return await InstructionsAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+        context = self.context(tmp_path, path=str(tmp_path))
+        return await InstructionsAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestMcpMemory(AdapterContract):

@@ -12,10 +12,10 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from uuid import uuid4
 
 from pydantic import Field, field_validator
 
@@ -30,6 +30,7 @@ from memtui.backends.memsearch.command import (
 )
 from memtui.contract import (
     ContextBundle,
+    Invalid,
     Location,
     Matching,
     Problem,
@@ -39,10 +40,17 @@ from memtui.contract import (
     Scope,
     Snippet,
     Usage,
+    WriteRequest,
     sees,
 )
 from memtui.provider_kit import LocalPath
-from memtui.provider_kit.files.adapter import FilesAdapter, FilesConfig
+from memtui.provider_kit.files.adapter import FilesConfig
+from memtui.provider_kit.files.entries import (
+    EntriesAdapter,
+    EntriesFile,
+    FileEntry,
+    entries_at_lines,
+)
 from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
@@ -57,7 +65,10 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"(session\s+)?((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)", re.IGNORECASE)
 _ANCHOR_KEY = re.compile(r"(?:^|\s)(session|turn|transcript|rollout|source):")
 _ANCHOR_LIMIT = 4_000
+_RUN = re.compile(r"[\w.-]{1,200}")
+_TURN = "turn"
 _DEPTH = 3
+_TURN_LEVEL = 3
 
 
 class MemsearchConfig(FilesConfig):
@@ -79,13 +90,19 @@ class MemsearchConfig(FilesConfig):
         return command
 
 
-class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
-    """Shows the daily logs, one record per turn; searches by words or by memsearch's own search."""
+class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
+    """Shows the daily logs, one record per turn; searches by words or by memsearch's own search.
+
+    memsearch only adds to them; its index has a change after `memsearch index`.
+    """
 
     key = "memsearch"
     config_model = MemsearchConfig
     holds = "folder"
-    capabilities = FilesAdapter.capabilities.model_copy(update={"agents_search": True})
+    capabilities = EntriesAdapter.capabilities.model_copy(update={"agents_search": True})
+    separator = "\n"
+    on_lines = True
+    settle_seconds = 0.05
     _stale: Problem | None = None
 
     async def query(self, request: QueryRequest) -> ContextBundle:
@@ -134,14 +151,50 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
         stale = self._stale
         return [*known, stale] if stale and sees(scope, self._scope) else known
 
+    def entry_files(self) -> Sequence[EntriesFile]:
+        """Return the logs of all days."""
+        return self._days(FileReader())
+
+    def _days(self, reader: FileReader) -> list[EntriesFile]:
+        files = reader.files(self.config.path, ".md", depth=_DEPTH)
+        return [EntriesFile(one, kind=_TURN) for one in files]
+
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read every day."""
-        folder = self.config.path
-        for path in reader.files(folder, ".md", depth=_DEPTH):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            parsed = reader.parse(path, partial(parse_day, name=name))
-            if parsed is not None:
-                yield path, parsed
+        """Read every day, and list the folders that cannot be read."""
+        self._days(reader)
+        return super().parse_all(reader)
+
+    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+        """Yield the turns of a day."""
+        name = self.name_of(file).removesuffix(".md")
+        return entries_at_lines(content, parse_day(content.replace("\r\n", "\n"), name))
+
+    def file_for(self, request: WriteRequest) -> EntriesFile:  # noqa: ARG002
+        """Return the log of today."""
+        today = self._context.now().astimezone().date()
+        return EntriesFile(self.config.path / f"{today}.md", kind=_TURN)
+
+    def as_written(self, text: str) -> str:
+        """Return the text: it stands alone where it has no heading."""
+        return text
+
+    def place_of_new(self, content: str) -> int:
+        """Return the end of the log."""
+        return len(content)
+
+    def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
+        """Return the id of a turn of its own, and its entry."""
+        turn, now = str(uuid4()), self._context.now().astimezone()
+        run_id = request.scope.run_id
+        session = f"session:{run_id} " if run_id and _RUN.fullmatch(run_id) else ""
+        written = f"### {now:%H:%M}\n<!-- {session}turn:{turn} -->\n{request.content}"
+        name = f"{self.name_of(file).removesuffix('.md')}/{turn}"
+        if [one.text for one in parse_day(written, file.path.stem).records] != [request.content]:
+            raise Invalid(
+                "This text would not be one turn of the log: it has headings or comments of its "
+                "own, blank lines at its ends, or carriage returns; change it."
+            )
+        return name, written
 
 
 def _behind(stale: int, found: int, path: Path, scope: Scope) -> Problem:
@@ -173,6 +226,8 @@ class _Block:
     anchor: dict[str, str]
     line: int
     text: str
+    first_line: int
+    """The line of its anchor, or else of its text."""
 
 
 def parse_day(text: str, name: str) -> ParsedFile:
@@ -186,19 +241,23 @@ def parse_day(text: str, name: str) -> ParsedFile:
         flaws.append(Flaw(f"The name {day} is not a date, so its entries have no time."))
         day = ""
     session: str | None = None
-    for section in sections(text, deepest=3):
+    for section in sections(text, deepest=_TURN_LEVEL):
         clock = _CLOCK.fullmatch(section.heading)
         if section.level <= 2:
             session = clock[2] if clock else None
         time = clock[2] if clock else session
         blocks = list(_blocks(section))
         if not blocks and clock is None and section.heading != day:
-            blocks = [_Block({}, section.line, section.heading)]
+            blocks = [_Block({}, section.line, section.heading, section.line)]
+        is_alone = section.level == _TURN_LEVEL and len(blocks) == 1
         for block in blocks:
             if not block.text:
                 flaws.append(Flaw("The entry of this turn has no text.", block.line))
                 continue
-            entries.append(_entry(section, block, name, day, time))
+            last = block.line + block.text.count("\n")
+            entry = _entry(section, block, name, day, time)
+            first = section.line if is_alone else block.first_line
+            entries.append(replace(entry, lines=(first, last)))
     return ParsedFile(tuple(entries), tuple(flaws))
 
 
@@ -212,7 +271,7 @@ def _entry(
         text=block.text,
         line=block.line,
         title=first_line(block.text) if _CLOCK.fullmatch(heading) else heading or None,
-        kind="turn" if time else "note",
+        kind=_TURN if time else "note",
         created_at=parse_moment(f"{day}T{time}" if time else day) if day else None,
         run_id=block.anchor.get("session"),
         external_ref=block.anchor.get("transcript") or block.anchor.get("rollout"),
@@ -237,7 +296,8 @@ def _blocks(section: MarkdownSection) -> Iterator[_Block]:
         text = "\n".join(lines[text_start:number]).rstrip()
         if text or anchor is not None:
             at = text_start if text else start - 1
-            yield _Block(anchor or {}, section.body_line + at, text)
+            begins = at if anchor is None else start - 1
+            yield _Block(anchor or {}, section.body_line + at, text, section.body_line + begins)
         anchor, start = found, number + 1
 
 

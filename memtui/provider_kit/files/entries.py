@@ -82,14 +82,9 @@ class FileEntry(NamedTuple):
     end: int
     text: str
     record: ParsedRecord | None = None
-    """Its record, where it has an id of its own; its line is set by the base."""
+    """Its record, where it has an id or fields of its own."""
     inner: tuple[int, int] | None = None
     """The place of the text in the entry, whose other parts a correction leaves as they are."""
-
-    @property
-    def body(self) -> tuple[int, int]:
-        """The place of its text."""
-        return self.inner or (self.start, self.end)
 
 
 @dataclass(slots=True)
@@ -101,8 +96,8 @@ class _Part:
     gap: str
     own_id: str | None = None
     """Its id before equal ones are numbered; None: not known before it is read again."""
-    around: tuple[str, str] = ("", "")
-    """What is written in the entry before its text, and after it."""
+    around: tuple[str, str] | None = None
+    """What is written in the entry before its text, and after it; None: it is all text."""
 
 
 class _Around(Model):
@@ -129,7 +124,7 @@ class _Content:
                 one.text,
                 content[one.end : end],
                 one.record.id if one.record else record_id(name, one.text),
-                (content[one.start : one.body[0]], content[one.body[1] : one.end]),
+                one.inner and (content[one.start : one.inner[0]], content[one.inner[1] : one.end]),
             )
             for one, end in zip(entries, ends, strict=False)
         ]
@@ -263,6 +258,23 @@ def _without_line_end(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
+def entries_at_lines(content: str, parsed: ParsedFile) -> Iterator[FileEntry | Flaw]:
+    """Yield what was parsed of a file's content as its entries, by the lines of its records."""
+    starts = [0]
+    for line in content.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    for one in parsed.records:
+        last = one.line + one.text.count("\n")
+        first_line, last_line = one.lines or (one.line, last)
+        start, end = starts[one.line - 1], starts[last] - 1
+        stop = starts[last_line] - 1
+        end, stop = (at - (content[at - 1 : at] == "\r") for at in (end, stop))
+        if last == one.line and (found := content.find(one.text, start, end)) >= 0:
+            start, end = found, found + len(one.text)
+        yield FileEntry(starts[first_line - 1], stop, one.text, one, (start, end))
+    yield from parsed.flaws
+
+
 def record_id(name: str, text: str) -> str:
     """Return the id of an entry of a file: it has none but its text."""
     return f"{name}#{digest(text)}"
@@ -305,8 +317,11 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             Invalid: the other program would read another text.
         """
 
-    def within(self, text: str, before: str) -> str:  # noqa: ARG002
-        """Return a text as it stands after `before` in an entry that has more than its text."""
+    def within(self, text: str, before: str, was: str) -> str:  # noqa: ARG002
+        """Return a text as it stands after `before` in an entry that has more than its text.
+
+        `was`: what stood there. Raises `Invalid` if a part of that would be lost.
+        """
         return text
 
     def rewritten(self, written: str, text: str) -> str:  # noqa: ARG002
@@ -346,7 +361,10 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             parsed = reader.parse(file.path, partial(self._parsed, file=file))
             if parsed is not None:
                 modified = reader.modified(file.path)
-                dated = tuple(replace(one, updated_at=modified) for one in parsed.records)
+                dated = tuple(
+                    one if one.updated_at or one.created_at else replace(one, updated_at=modified)
+                    for one in parsed.records
+                )
                 yield file.path, replace(parsed, records=dated)
 
     def name_of(self, file: EntriesFile) -> str:
@@ -364,31 +382,29 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         entries = [one for one in found if isinstance(one, FileEntry)]
         return ParsedFile(
             tuple(
-                replace(
-                    one.record or self._plain(file, one.text),
-                    line=content.count("\n", 0, one.body[0]) + 1,
-                )
+                one.record or self._plain(file, one.text, content.count("\n", 0, one.start) + 1)
                 for one in entries
             ),
             tuple(one for one in found if isinstance(one, Flaw)),
         )
 
-    def _plain(self, file: EntriesFile, text: str) -> ParsedRecord:
-        name = record_id(self.name_of(file), text)
-        return ParsedRecord(id=name, text=text, title=first_line(text), kind=file.kind)
+    def _plain(self, file: EntriesFile, text: str, line: int) -> ParsedRecord:
+        name, title = record_id(self.name_of(file), text), first_line(text)
+        return ParsedRecord(id=name, text=text, line=line, title=title, kind=file.kind)
 
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
         """Add an entry at the end of the file of its kind."""
         file = self.file_for(request)
-        name, written = self.made(request, file)
         known = self.known_of(request, kind=None if request.kind == file.kind else request.kind)
-        handle = self._handle(name)
         with self.changing():
+            name, written = self.made(request, file)
+            handle = self._handle(printable_id(name))
             self._refuse_twice(handle, request.content)
             part = _Part(written, request.content, "", name)
             before = Snapshot(handle=handle, record=None, state={"is_new": not file.path.exists()})
-            self._change({file: partial(self._with_added, part=part)}, {name: known})
+            added = partial(self._with_added, part=part)
+            self._change({file: added}, {handle.provider_record_id: known})
         return WriteReply(records=(handle,), before=(before,))
 
     def _refuse_twice(self, handle: RecordHandle, text: str) -> None:
@@ -449,9 +465,10 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         place = content.places().get(name)
         part = None if place is None else content.parts[place]
         if part is not None and part.text == before:
-            lead, tail = part.around
-            if lead or tail:
-                new = lead + self.within(text, lead) + tail
+            if part.around is not None:
+                lead, tail = part.around
+                was = part.written[len(lead) : len(part.written) - len(tail)]
+                new = lead + self.within(text, lead, was) + tail
             else:
                 new = self.rewritten(part.written, text)
             part.written, part.text, part.own_id = new.replace("\n", content.line_end), text, None
@@ -538,6 +555,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             if content.count(part.own_id) < int(state["equal"]):
                 around = _Around.model_validate(state["around"])
                 content.insert(int(state["place"]), part, around, self.separator)
+            elif there is not None and content.count(part.own_id) > int(state["equal"]):
+                content.remove(there)  # then the next of that id was in its place
             elif there is not None and content.parts[there].text != part.text:
                 content.parts[there] = replace(part, gap=content.parts[there].gap)
 

@@ -283,6 +283,8 @@ class ParsedRecord:
     metadata: Json = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     caution: str | None = None
+    lines: tuple[int, int] | None = None
+    """The first and last line of what goes with it, where that is more than its text."""
 
 
 @dataclass(frozen=True, slots=True)

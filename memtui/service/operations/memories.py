@@ -52,6 +52,7 @@ from memtui.service.review.fact_limits import check_room, check_summary, check_t
 from memtui.service.review.save_limits import check_saves
 from memtui.service.runtime import (
     first_of_many,
+    refuse_agents,
     refuse_unreviewed,
     to_its_end,
 )
@@ -513,6 +514,8 @@ class Operations(MemoryReads):
 
             pending = await hold(self._runtime, entry, connection, request, there, check=check)
             return request, pending
+        else:
+            refuse_agents(entry, connection)
         await self._runtime.recorder.begin(entry, there, check)
         return request, None
 

@@ -41,7 +41,7 @@ from memtui.service.operations.reading import change_of, received
 from memtui.service.recorder import CONTENT, RunningOperation
 from memtui.service.review.proposals import refuse_impossible
 from memtui.service.review.queue import Review
-from memtui.service.runtime import ServiceModule, refuse_unreviewed, to_its_end
+from memtui.service.runtime import ServiceModule, refuse_agents, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller, for_caller
 from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
@@ -122,6 +122,7 @@ class Undo(ServiceModule):
             await self._refuse_other_binding(operation)
             connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
+            refuse_agents(entry, connection)
             changes = [state.record for step in steps for state in step if state and state.record]
             await self._runtime.may_mutate(entry, [record.scope for record in changes])
             scope = reaching(operation.asked_scope, changes)

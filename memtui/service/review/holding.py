@@ -37,7 +37,7 @@ from memtui.service.connections import Connection
 from memtui.service.operations.fact_keys import of_same_key, own_facts
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.review.save_limits import CAPTURING_CHANNEL, check_saves
-from memtui.service.runtime import ServiceRuntime
+from memtui.service.runtime import ServiceRuntime, refuse_agents
 from memtui.service.visibility import AGENT_PREFIX
 from memtui.store import appending, pending
 from memtui.store.database import DatabaseConnection
@@ -434,6 +434,8 @@ async def weigh(
     reasons = [one.name for one in holding if await asked.fits(one)]
     if not compared:
         reasons.append(NOT_COMPARED)
+    if not reasons:
+        refuse_agents(entry, connection)
     is_write = isinstance(request, WriteRequest)
     counting = [one for one in holding if one.test is RuleTest.PER_RUN and is_write]
     return Weighed(asked, reasons, counting)

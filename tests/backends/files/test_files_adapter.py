@@ -58,7 +58,7 @@ async def test_pages_hold_every_record_once_in_order(
         if cursor is None:
             break
     assert paged == list(whole.records)
-    if sort.endswith("_at"):
+    if sort.endswith("created_at"):
         dated = [record.created_at for record in paged]
         assert dated[-1] is None
         assert dated[:-1] == sorted(dated[:-1], reverse=sort.startswith("-"))
@@ -139,11 +139,11 @@ async def test_every_change_is_refused_with_a_way_out(logs: Path, open_adapter: 
     adapter = await open_adapter(MemsearchAdapter, path=logs)
     handle = RecordHandle(provider_key="memsearch", provider_record_id="ideas/")
     source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="acme")
-    with pytest.raises(Unsupported, match="only reads"):
+    with pytest.raises(Unsupported, match="read-only here"):
         await adapter.write(WriteRequest(scope=ACME, source=source, content="x"))
-    with pytest.raises(Unsupported, match="only reads"):
+    with pytest.raises(Unsupported, match="read-only here"):
         await adapter.forget(ForgetRequest(scope=ACME, handles=(handle,)))
-    with pytest.raises(Unsupported, match="only reads"):
+    with pytest.raises(Unsupported, match="read-only here"):
         await adapter.correct(CorrectRequest(scope=ACME, handle=handle, text="x"))
     assert not adapter.capabilities.writable
 
