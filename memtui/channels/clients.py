@@ -268,6 +268,14 @@ class ConfigFormat(ABC):
     def without(self, now: bytes, additions: Sequence[Addition]) -> list[bytes]:
         """Return the files without the values that this one can have come from."""
 
+    @abstractmethod
+    def written(self, text: str, place: Sequence[str]) -> tuple[int, int]:
+        """Return where a value at a place begins and ends. Raises `Invalid`."""
+
+    @abstractmethod
+    def replaced(self, text: str, place: Sequence[str], value: Json) -> str:
+        """Return a text with another object at a place. Raises `Invalid`."""
+
     def load(self, path: Path, data: bytes | None) -> Json:
         """Return what a file says; nothing is an empty object.
 
@@ -305,12 +313,48 @@ class TomlForm(ConfigFormat):
             text = f"{text or ''}{gap}{_table(one, end)}{end if ended else ''}"
         return (text or "").encode()
 
+    def written(self, text: str, place: Sequence[str]) -> tuple[int, int]:
+        """Return where a table with those below it begins and ends; comments after it stay."""
+        begin, end, at = -1, -1, 0
+        is_inside = False
+        for line in text.splitlines(keepends=True):
+            if names := _header(line):
+                is_inside = names[: len(place)] == [*place]
+                begin = at if is_inside and begin < 0 else begin
+            if is_inside and line.strip() and not line.lstrip().startswith("#"):
+                end = at + len(line.rstrip("\r\n"))
+            at += len(line)
+        if begin < 0:
+            raise Invalid(f"{'.'.join(place)} is not a table of its own; change it by hand.")
+        return begin, end
+
+    def replaced(self, text: str, place: Sequence[str], value: Json) -> str:
+        """Return the text with another table."""
+        begin, end = self.written(text, place)
+        table = _table(Addition(tuple(place), value), _line_end(text))
+        return text[:begin] + table + text[end:]
+
     def without(self, now: bytes, additions: Sequence[Addition]) -> list[bytes]:
         """Return the file without the tables and the empty line above each."""
         texts = [now.decode()]
         for one in reversed(additions):
             texts = [left for text in texts for left in _without_table(text, one)]
         return [text.encode() for text in texts]
+
+
+def _header(line: str) -> list[str]:
+    """Return the names that lead to the table that a line begins; none: it begins none."""
+    if not line.lstrip().startswith("["):
+        return []
+    try:
+        found: Any = tomllib.loads(line)
+    except ValueError:
+        return []
+    names: list[str] = []
+    while isinstance(found, dict) and found:
+        [(name, found)] = found.items()
+        names.append(name)
+    return names
 
 
 def _line_end(text: str) -> str:
@@ -394,6 +438,26 @@ class JsonForm(ConfigFormat):
         for one in additions:
             text = _added(text, one)
         return text.encode()
+
+    def written(self, text: str, place: Sequence[str]) -> tuple[int, int]:
+        """Return where a value begins and ends."""
+        opening, part = _skip(text, 0), None
+        for name in place:
+            part = _member(text, opening, name)
+            if part is None:
+                raise Invalid(f"{'.'.join(place)} is not there.")
+            opening = part.value
+        assert part is not None  # noqa: S101 - a place has names
+        return part.value, part.end
+
+    def replaced(self, text: str, place: Sequence[str], value: Json) -> str:
+        """Return the text with another object, indented as the one before."""
+        begin, end = self.written(text, place)
+        line = text[text.rfind("\n", 0, begin) + 1 : begin]
+        indent = line[: len(line) - len(line.lstrip())]
+        unit = ("\t" if "\t" in indent else 2) if "\n" in text[begin:end] else None
+        new = json.dumps(value, indent=unit, ensure_ascii=False)
+        return text[:begin] + new.replace("\n", _line_end(text) + indent) + text[end:]
 
     def without(self, now: bytes, additions: Sequence[Addition]) -> list[bytes]:
         """Return the file without the values, and without the holders that are empty then."""

@@ -33,6 +33,7 @@ from memtui.contract import Invalid
 from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
+    from memtui.channels.mcp.clients import McpClient
     from memtui.channels.mcp.over_http import HttpServer
 
 HOST = "127.0.0.1"
@@ -48,6 +49,12 @@ AllowDestructive = Annotated[
 SearchesAll = Annotated[
     bool,
     typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+]
+
+
+WrapServer = Annotated[
+    str | None,
+    typer.Option("--wrap", metavar="NAME", help="The client's server of this name."),
 ]
 
 
@@ -153,10 +160,16 @@ ClientKey = Annotated[
 
 
 def mcp_clients(invocation: Invocation) -> None:
-    """List the MCP clients that memtui knows, and which of them use memtui."""
-    from memtui.channels.mcp.clients import CLIENTS
+    """List the MCP clients that memtui knows, which of them use memtui, and what goes past it.
 
-    answer_clients(invocation, CLIENTS)
+    Of each client's other memory servers it says which are wrapped, so that memtui logs their
+    calls, and which go past memtui.
+    """
+    from memtui.channels.mcp.clients import CLIENTS
+    from memtui.channels.mcp.wrapping import servers_past
+
+    home = Path.home()
+    answer_clients(invocation, CLIENTS, lambda client: servers_past(client, home))
 
 
 def mcp_install(
@@ -168,21 +181,36 @@ def mcp_install(
     project_from_folder: FromFolder = False,
     allow_destructive: AllowDestructive = False,
     all_bindings: SearchesAll = False,
+    wrap: WrapServer = None,
+    binding: UseBinding = None,
     yes: YesTo = None,
 ) -> int:
-    """Add memtui to an MCP client, with a guide when to use it.
+    """Add memtui to an MCP client, with a guide when to use it, or wrap another server of it.
 
     It runs the client's own command if there is one. Otherwise it shows the change to the client's
     file and makes it after a yes; everything else in the file stays. Exit 2 if nobody could be
-    asked.
+    asked. With --wrap the client's server of that name runs behind `memtui mcp wrap`, as the
+    binding of --binding, else of the same name.
     """
     from memtui.channels.clients import find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_install
     from memtui.channels.mcp.guide import skill
 
-    _require_extra()
     chosen = find_client(client, CLIENTS)
     works_in = project_words(project, from_folder=project_from_folder)
+    if wrap is not None:
+        if allow_destructive or all_bindings:
+            raise Invalid("--wrap offers no tools of memtui; leave the other options out.")
+        command = [
+            *own_command(invocation),
+            *["mcp", "wrap", binding or wrap, "--agent", agent or chosen.key],
+            *works_in,
+        ]
+        asyncio.run(_require_binding(invocation, binding or wrap))
+        return _wrap_server(invocation, chosen, wrap, command, yes)
+    if binding is not None:
+        raise Invalid("--binding goes with --wrap; `memtui mcp --binding` serves one binding.")
+    _require_extra()
     command = [
         *own_command(invocation),
         *["mcp", "--agent", agent or chosen.key],
@@ -208,12 +236,44 @@ def _hooks_too(key: str, works_in: list[str]) -> str:
     return f". `{hook}` also tells it what is remembered at each session's start"
 
 
-def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
-    """Remove memtui from an MCP client. Exit 2 if nobody could be asked."""
-    from memtui.channels.clients import find_client
+def _wrap_server(
+    invocation: Invocation,
+    client: McpClient,
+    name: str,
+    command: list[str],
+    yes: str | None,
+) -> int:
+    from memtui.channels.clients import ClientPlan
+    from memtui.channels.mcp.wrapping import wrapped
+
+    change = wrapped(client, client.file(Path.home()), name, command)
+    plan = ClientPlan(None, (change,) if change.before != change.after else ())
+    done = f"{client.name}'s server {name} runs behind memtui"
+    return carried_out(invocation, plan, yes, done, "restart the client")
+
+
+async def _require_binding(invocation: Invocation, key: str) -> None:
+    async with invocation.session() as session:
+        await session.service.passed.terms(session.caller, key)
+
+
+def mcp_uninstall(
+    invocation: Invocation, client: ClientKey, *, wrap: WrapServer = None, yes: YesTo = None
+) -> int:
+    """Remove memtui from an MCP client, or with --wrap only from one of its servers.
+
+    Exit 2 if nobody could be asked.
+    """
+    from memtui.channels.clients import ClientPlan, find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_uninstall
 
     chosen = find_client(client, CLIENTS)
+    if wrap is not None:
+        from memtui.channels.mcp.wrapping import taken_back
+
+        plan = ClientPlan(None, (taken_back(chosen, chosen.file(Path.home()), wrap),))
+        done = f"{chosen.name}'s server {wrap} no longer runs behind memtui"
+        return carried_out(invocation, plan, yes, done, "restart the client")
     plan = plan_uninstall(chosen, Path.home())
     return carried_out(invocation, plan, yes, f"{chosen.name} no longer has memtui", "restart it")
 

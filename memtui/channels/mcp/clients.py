@@ -51,7 +51,7 @@ class McpClient(ClientProgram):
 
     def has_memtui(self, home: Path) -> bool:
         """Whether its file names the server. Raises `Invalid` for a file that cannot be read."""
-        return NAME in _servers(self, self.file(home))
+        return NAME in servers(self, self.file(home))
 
 
 CLIENTS = (
@@ -115,7 +115,7 @@ def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileCha
         Invalid: the file cannot be read, or holds another server of this name.
     """
     entry = client.entry(command)
-    there = _servers(client, path).get(NAME)
+    there = servers(client, path).get(NAME)
     if there == entry:
         return unchanged(path)
     if there is not None:
@@ -133,10 +133,10 @@ def uninstalling(client: McpClient, path: Path) -> FileChange:
         NotFound: it is not there.
         Invalid: the file cannot be read.
     """
-    servers = _servers(client, path)
-    if NAME not in servers:
+    there = servers(client, path)
+    if NAME not in there:
         raise NotFound(f"{client.name} has no server {NAME} in {path}.")
-    return removing(path, [Addition((client.holder, NAME), servers[NAME])])
+    return removing(path, [Addition((client.holder, NAME), there[NAME])])
 
 
 def plan_install(client: McpClient, home: Path, command: Sequence[str], skill: str) -> ClientPlan:
@@ -171,9 +171,10 @@ def plan_uninstall(client: McpClient, home: Path) -> ClientPlan:
     return ClientPlan(own, tuple(changes))
 
 
-def _servers(client: McpClient, path: Path) -> Json:
-    servers = form_of(path).load(path, read(path)).get(client.holder)
-    return servers if isinstance(servers, dict) else {}
+def servers(client: McpClient, path: Path) -> Json:
+    """Return the servers in a client's file by name. Raises `Invalid`: it cannot be read."""
+    found = form_of(path).load(path, read(path)).get(client.holder)
+    return found if isinstance(found, dict) else {}
 
 
 def _skill_path(client: McpClient, home: Path) -> Path:

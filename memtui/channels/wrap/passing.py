@@ -21,7 +21,7 @@ from memtui.channels.wrap.frames import ANSWERED, ASKED
 from memtui.channels.wrap.logging_process import MOST_LINE_BYTES, LoggingProcess
 
 CHUNK = 1 << 16
-ORIGINAL = b"MEMTUI_WRAPPED"
+ORIGINAL = b"WRAPPED_BY_MEMTUI"
 """The variable in a client's entry with the entry as it was; the server does not get it."""
 _LAST_OUTPUT_S = 2.0
 """How long the output of a server that has ended is waited for: a grandchild may hold it open."""

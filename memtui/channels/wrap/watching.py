@@ -61,10 +61,6 @@ _AT_ONCE = 200
 _SERVER_S = 5.0
 """How long a server whose passing process was killed may take to end by itself."""
 _NOTE_BYTES = 200
-_HOW_TO_ADD = (
-    "A wrapped server is a binding: `memtui bindings add {key} mcp` adds one, and `memtui bindings "
-    "providers mcp` says with which options."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +230,7 @@ class Watch:
             terms = await agent.service.passed.terms(agent.caller, self._key)
         except NotFound as error:
             if "has_rules" not in self._told:
-                self._tell({"refusal": f"{error} {_HOW_TO_ADD.format(key=self._key)}"})
+                self._tell({"refusal": str(error)})
             raise
         has_rules = terms.has_rules
         if terms.mapping and not self._conversation.is_mapping_chosen:

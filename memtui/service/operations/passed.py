@@ -22,6 +22,7 @@ from memtui.contract import (
     CorrectRequest,
     Denied,
     ForgetRequest,
+    NotFound,
     OperationStatus,
     OperationType,
     RecordHandle,
@@ -168,7 +169,13 @@ class PassedCalls(ServiceModule):
             NotFound: there is no binding of this key.
             Unavailable: the database cannot be read.
         """
-        binding = await self._binding(caller, key)
+        try:
+            binding = await self._binding(caller, key)
+        except NotFound as error:
+            raise NotFound(
+                f"{error} A wrapped server is a binding: `memtui bindings add {key} mcp` adds one, "
+                "and `memtui bindings providers mcp` says with which options."
+            ) from error
         mapping = binding.config.get("mapping")
         return WrapTerms(bool(binding.review), mapping if isinstance(mapping, str) else None)
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from memtui.channels.clients import find_client
+from memtui.channels.mcp.clients import CLIENTS
+from memtui.channels.mcp.wrapping import ORIGINAL, servers_past
 from tests.channels.cli.conftest import Run
 
 
@@ -173,3 +176,33 @@ def test_who_is_connected_and_was_told_what(here: Run) -> None:
     told = here("agents").out
     assert "“when are␛[31m deploys” 1 record, " in told
     assert "\x1b" not in told
+
+
+def test_the_list_says_which_memory_servers_go_past_memtui(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(person))
+    file = person / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    servers = {"notes": {"command": "npx", "args": ["@modelcontextprotocol/server-memory"]},
+               "mem0": {"url": "http://x"}, "files": {"command": "ls"}}  # fmt: skip
+    before = json.dumps({"mcpServers": servers})
+    file.write_text(before)
+    wrong = here("mcp", "install", "cursor", "--wrap", "notes")
+    assert wrong.code == 1
+    assert "memtui bindings add notes mcp" in wrong.err
+    install = ("mcp", "install", "cursor", "--wrap", "notes", "--binding", "default")
+    code = here(*install, "--json").document["code"]
+    done = here(*install, "--yes", code)
+    assert (done.code, done.out) == (
+        0, "Cursor's server notes runs behind memtui; restart the client.\n"
+    )  # fmt: skip
+    assert ORIGINAL in file.read_text()
+    cursor = find_client("cursor", CLIENTS)
+    assert servers_past(cursor, person) == {"wrapped": ["notes"], "past memtui": ["mem0"]}
+    listed = here("mcp", "clients")
+    assert "past memtui" in listed.out
+    back = ("mcp", "uninstall", "cursor", "--wrap", "notes")
+    code = here(*back, "--json").document["code"]
+    assert here(*back, "--yes", code).code == 0
+    assert file.read_text() == before

@@ -111,12 +111,12 @@ def test_events_of_a_stream_are_read_wherever_chunks_end(size: int) -> None:
 def test_the_server_gets_the_environment_as_it_was(
     wrap: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MEMTUI_WRAPPED", "an entry of a client")
+    monkeypatch.setenv("WRAPPED_BY_MEMTUI", "an entry of a client")
     print_it = "import os; print({k: v for k, v in os.environ.items()})"
     process = wrap(KEY, "--", sys.executable, "-c", print_it).process
     said, _ = process.communicate()
     given = eval(said)
-    assert "MEMTUI_WRAPPED" not in given
+    assert "WRAPPED_BY_MEMTUI" not in given
     assert "PYDANTIC_DISABLE_PLUGINS" not in given or "PYDANTIC_DISABLE_PLUGINS" in os.environ
     assert given["PATH"] == os.environ["PATH"]
 

@@ -1,0 +1,153 @@
+"""Puts a client's MCP server behind `memtui mcp wrap`, and takes it back to the byte.
+
+The entry as it was stands in the new one, in a variable of its environment, so that nothing else
+has to be kept and everything around it may change meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from memtui.channels.clients import FileChange, form_of, read, unchanged
+from memtui.channels.mcp.clients import NAME, McpClient, servers
+from memtui.contract import Conflict, Invalid, Json, NotFound
+from memtui.mcp_mapping import bundled_mappings
+
+ORIGINAL = "WRAPPED_BY_MEMTUI"
+_HEADER = "WRAPPED_HEADER_"
+_URLS = "url", "httpUrl", "serverUrl"
+_HEADERS = "headers", "http_headers"
+_OF_COMMAND = {"command", "args", "env"}
+_OTHERS_AUTH = {"bearer_token_env_var", "env_http_headers", "oauth", "authProviderType"}
+"""Ways to prove who one is that only the client itself knows."""
+_MEMORIES = ("mem", "hindsight", "letta", "zep", "graphiti", "cognee", "remember", "recall")
+"""Parts of the names of servers that keep memories."""
+
+
+def wrapped(client: McpClient, path: Path, name: str, command: Sequence[str]) -> FileChange:
+    """Return the change that puts a client's server behind a command of `memtui mcp wrap`.
+
+    Raises:
+        NotFound: the client has no such server.
+        Invalid: the file cannot be read or edited, or the server is reached in another way.
+    """
+    entry = _entry(client, path, name)
+    if _original(entry) is not None:
+        return unchanged(path)
+    before = read(path) or b""
+    text, form, place = before.decode(), form_of(path), (client.holder, name)
+    begin, end = form.written(text, place)
+    new = _behind(entry, text[begin:end], command, client)
+    after = form.replaced(text, place, new).encode()
+    return _checked(client, FileChange(path, before, after), name, new)
+
+
+def taken_back(client: McpClient, path: Path, name: str) -> FileChange:
+    """Return the change that takes a client's server back as it was.
+
+    Raises:
+        NotFound: the client has no such server, or it is not wrapped.
+        Invalid: the file cannot be read or edited.
+        Conflict: somebody changed the entry since, which would be lost.
+    """
+    entry = _entry(client, path, name)
+    raw = _original(entry)
+    if raw is None:
+        raise NotFound(f"{client.name}'s server {name} is not behind memtui in {path}.")
+    before = read(path) or b""
+    text, form = before.decode(), form_of(path)
+    begin, end = form.written(text, (client.holder, name))
+    change = FileChange(path, before, (text[:begin] + raw + text[end:]).encode())
+    was = form.load(path, change.after).get(client.holder, {}).get(name)
+    if not isinstance(was, dict):
+        raise Invalid(f"{path} is written in a way that memtui cannot edit; do it by hand.")
+    if _own(_behind(was, raw, ["memtui"], client)) != _own(entry):
+        raise Conflict(
+            f"The entry {name} in {path} was changed since it was wrapped. The variable {ORIGINAL} "
+            "in it has the entry as it was; take it back by hand."
+        )
+    return _checked(client, change, name, was)
+
+
+def servers_past(client: McpClient, home: Path) -> dict[str, list[str]]:
+    """Return the names of a client's memory servers, wrapped ones and those that go past memtui."""
+    found: dict[str, list[str]] = {"wrapped": [], "past memtui": []}
+    try:
+        entries = servers(client, client.file(home))
+    except Invalid:
+        return found
+    for name, entry in entries.items():
+        if isinstance(entry, dict) and _original(entry) is not None:
+            found["wrapped"].append(name)
+        elif name != NAME and isinstance(entry, dict) and _keeps_memories(name, entry):
+            found["past memtui"].append(name)
+    return found
+
+
+def _keeps_memories(name: str, entry: Json) -> bool:
+    args = entry.get("args")
+    words = [name, entry.get("command"), *(entry.get(one) for one in _URLS)]
+    said = " ".join(map(str, [*words, *(args if isinstance(args, list) else ())])).casefold()
+    return any(one in said for one in (*_MEMORIES, *bundled_mappings()))
+
+
+def _entry(client: McpClient, path: Path, name: str) -> Json:
+    found = servers(client, path)
+    entry = found.get(name)
+    if not isinstance(entry, dict):
+        known = ", ".join(one for one in found if one != NAME) or "none"
+        raise NotFound(f"{client.name} has no server {name} in {path}; it has: {known}.")
+    return entry
+
+
+def _original(entry: Json) -> str | None:
+    env = entry.get("env")
+    raw = env.get(ORIGINAL) if isinstance(env, dict) else None
+    return raw if isinstance(raw, str) else None
+
+
+def _behind(entry: Json, raw: str, command: Sequence[str], client: McpClient) -> Json:
+    """Return an entry that starts the wrap of one."""
+    program, *words = command
+    env = {**(entry.get("env") or {}), ORIGINAL: raw}
+    if isinstance(entry.get("command"), str):
+        args = [*words, "--", entry["command"], *(entry.get("args") or ())]
+        return {**entry, "command": program, "args": args, "env": env}
+    url = next((entry[one] for one in _URLS if isinstance(entry.get(one), str)), None)
+    if url is None or _OTHERS_AUTH & entry.keys():
+        raise Invalid(
+            "memtui cannot wrap this server: it is reached in a way that only its client knows. "
+            "Wrap it by hand; `memtui mcp wrap --help` says how."
+        )
+    for one in _HEADERS:
+        for header, value in (entry.get(one) or {}).items():
+            variable = f"{_HEADER}{len(env)}"
+            env[variable] = value
+            words += ["--header-secret", f"{header}={variable}"]
+    gone = {*_URLS, *_HEADERS, "type"}
+    kept = {key: value for key, value in entry.items() if key not in gone}
+    return {**client.entry([program, *words, "--url", url]), **kept, "env": env}
+
+
+def _own(entry: Json) -> Json:
+    """Return what of a wrapped entry somebody may have changed."""
+    env = {key: value for key, value in entry.get("env", {}).items() if key != ORIGINAL}
+    args = list(_words_of_server(entry.get("args") or ()))
+    return {**{key: one for key, one in entry.items() if key not in _OF_COMMAND}, "env": env,
+            "args": args}  # fmt: skip
+
+
+def _words_of_server(args: Sequence[str]) -> Iterator[str]:
+    at = next((at for at, one in enumerate(args) if one in {"--", "--url"}), len(args))
+    yield from args[at:]
+
+
+def _checked(client: McpClient, change: FileChange, name: str, entry: Json) -> FileChange:
+    """Return the change if the file then says the same but for this entry."""
+    form = form_of(change.path)
+    wanted, said = form.load(change.path, change.before), form.load(change.path, change.after)
+    wanted[client.holder][name] = entry
+    if said != wanted:
+        raise Invalid(f"{change.path} is written in a way that memtui cannot edit; do it by hand.")
+    return change
