@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial, wraps
 from threading import Condition, Lock, Thread
 from typing import Any, ParamSpec, TypeVar
+
+_going_on: ContextVar[Callable[[], None]] = ContextVar("_going_on")
+"""Begins the limit of the present call anew."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,6 +26,8 @@ T = TypeVar("T")
 _MOST_THREADS = 32
 _LAST_CALLS_S = 30.0
 """How long shutdown waits for calls whose caller still waits, such as the write of a log row."""
+_LOOK_S = 0.5
+"""How often somebody who waits for a lock looks whether its holder goes on."""
 _GIVEN_UP_S = 1.0
 """How long shutdown waits for abandoned calls."""
 
@@ -40,6 +47,57 @@ def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         return await asyncio.to_thread(method, *args, **named)
 
     return threaded
+
+
+@asynccontextmanager
+async def silent_at_most(seconds: float) -> AsyncIterator[None]:
+    """Raise `TimeoutError` so many seconds after the begin, or after the last `goes_on`."""
+    loop, outer = asyncio.get_running_loop(), _going_on.get(None)
+    async with asyncio.timeout(seconds) as limit:
+
+        def later() -> None:
+            with suppress(RuntimeError):  # it is over
+                limit.reschedule(loop.time() + seconds)
+
+        def sign() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for the call
+                loop.call_soon_threadsafe(later)
+            if outer is not None:
+                outer()
+
+        token = _going_on.set(sign)
+        try:
+            yield
+        finally:
+            _going_on.reset(token)
+
+
+def goes_on() -> None:
+    """Tell whoever limits the time of this call that it goes on; any thread may say so."""
+    if (sign := _going_on.get(None)) is not None:
+        sign()
+
+
+class TurnLock:
+    """A lock for threads; who waits for it goes on as long as its holder does."""
+
+    def __init__(self) -> None:
+        self._lock, self._signs = Lock(), 0
+
+    def __enter__(self) -> None:
+        seen = self._signs
+        while not self._lock.acquire(timeout=_LOOK_S):
+            if self._signs != seen:
+                seen = self._signs
+                goes_on()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def goes_on(self) -> None:
+        """Tell for the holder, and for those who wait, that it goes on."""
+        self._signs += 1
+        goes_on()
 
 
 class _Call(Future[Any]):

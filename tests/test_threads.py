@@ -5,10 +5,12 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+from contextvars import copy_context
 
 import pytest
 
-from memtui.threads import LooseThreads, use_loose_threads
+from memtui.threads import LooseThreads, goes_on, silent_at_most, use_loose_threads
 
 _HANGS = """
 import asyncio, threading
@@ -107,3 +109,18 @@ def test_what_a_call_held_is_gone_when_the_threads_have_ended() -> None:
     del held
     threads.shutdown()
     assert gone() is None
+
+
+def test_a_sign_after_the_limit_or_the_loop_is_over_does_nothing() -> None:
+    signs: list[Callable[[], None]] = []
+
+    async def call() -> None:
+        async with silent_at_most(60):
+            context = copy_context()
+            signs.append(lambda: context.run(goes_on))
+        signs[0]()
+        await asyncio.sleep(0)
+
+    asyncio.run(call())
+    signs[0]()
+    goes_on()

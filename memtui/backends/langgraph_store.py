@@ -98,6 +98,8 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
     def __init__(self, context: BindingContext, config: LanggraphConfig, database: Any) -> None:
         super().__init__(context, config, database)
         self._company = Scope(company_id=context.company_id)
+        self._scopes: dict[str, Scope] = {}
+        """By namespace: many records share one."""
         self._templates = {f"{part}_id": one for part, one in config.namespaces if one}
         self._patterns = {
             field: re.compile("([^.]+)".join(map(re.escape, template.split(f"{{{field}}}"))))
@@ -124,8 +126,14 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
 
     def scope_of(self, row: Row) -> Scope:
         """Return the owner of the row's namespace; the company where none is configured."""
+        prefix = str(row["prefix"])
+        if prefix not in self._scopes:
+            self._scopes[prefix] = self._owner(prefix)
+        return self._scopes[prefix]
+
+    def _owner(self, prefix: str) -> Scope:
         for field, pattern in self._patterns.items():
-            if found := pattern.fullmatch(str(row["prefix"])):
+            if found := pattern.fullmatch(prefix):
                 return Scope(company_id=self.context.company_id, **{field: found[1]})
         return self._company
 

@@ -49,6 +49,9 @@ _POSTGRES_COLUMNS = text(
 )
 
 
+_IN_PARTS = {"stream_results": True, "yield_per": 2_000}
+
+
 class _Named(UserDefinedType[Any]):
     """A type of PostgreSQL by its name."""
 
@@ -125,8 +128,8 @@ class RowTable:
         return tuple(connection.execute(counted).one())
 
     def every(self, connection: Connection) -> Iterator[Row]:
-        """Yield every row."""
-        for values in connection.execute(self._select()):
+        """Yield every row, as the database sends them."""
+        for values in connection.execute(self._select(), execution_options=_IN_PARTS):
             yield dict(zip(self._types, values, strict=True))
 
     def count_set(self, connection: Connection, name: str) -> int:

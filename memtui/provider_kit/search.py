@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from memtui.contract import Record, Snippet
@@ -13,8 +13,14 @@ from memtui.text_analysis import TOKENIZER, folded, indexed, take_apart
 class TextIndex:
     """A full-text index of records in memory, best match first. Used from one thread at a time."""
 
-    def __init__(self, records: Sequence[Record] = ()) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record] = (),
+        told: Callable[[Iterable[Record]], Iterable[Record]] = iter,
+    ) -> None:
+        """Index records, which `told` yields; it may say how it goes on."""
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self._told = told
         self.fill(records)
 
     def fill(self, records: Sequence[Record]) -> None:
@@ -28,7 +34,7 @@ class TextIndex:
             )
             database.executemany(
                 "INSERT INTO entry (rowid, title, text, labels) VALUES (?, ?, ?, ?)",
-                ((number, *_indexed(record)) for number, record in enumerate(records)),
+                ((number, *_indexed(record)) for number, record in enumerate(self._told(records))),
             )
 
     def search(self, query: str) -> Iterator[tuple[Record, float | None]]:

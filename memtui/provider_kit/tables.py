@@ -6,6 +6,7 @@ record changes the row. The records are kept in memory, and those whose rows cha
 
 from __future__ import annotations
 
+import gc
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from sqlalchemy import Connection
@@ -78,8 +78,24 @@ from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.rows import Row, RowTable, revision_of, row_from_json, row_to_json
 from memtui.provider_kit.search import TextIndex
+from memtui.threads import TurnLock
 
 _NOTED = "noted"
+_TOLD_ROWS = 1_000
+"""How many rows are read or made records of before it is told that the call goes on."""
+T = TypeVar("T")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python from looking through all objects, again and again, while many are made."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class TablesConfig(DatabaseConfig):
@@ -136,7 +152,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         self.capabilities = abilities_in(context, type(self).capabilities)
         self._database = database
         self._name = config.table or self.table
-        self._lock = Lock()
+        self._lock = TurnLock()
         self._records: dict[str, Record] = {}
         self._stamp: object = None
         """Of the table when the records were read; None: they are to be read again."""
@@ -276,7 +292,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         """Return the best matches of any word; with a topic, records without one also match."""
         with self._lock:
             records = self._fresh()
-            self._index = self._index or TextIndex(tuple(records.values()))
+            self._index = self._index or TextIndex(tuple(records.values()), self._with_signs)
             may_be, is_shown = eligible(request), self._shown(request.owners)
             found = (
                 Snippet(**dict(record), score=score)
@@ -301,10 +317,8 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         is_shown = self._shown(request.owners, expired=request.expired)
         with self._lock:
             records = self._fresh().values()
-        return page(
-            [r for r in records if sees(request.scope, r.scope) and is_shown(r) and fits(r)],
-            request,
-        )
+        seen = (r for r in self._with_signs(records) if sees(request.scope, r.scope))
+        return page([one for one in seen if is_shown(one) and fits(one)], request)
 
     def _shown(self, owners: Sequence[Scope] = (), *, expired: bool = False) -> Any:
         """Return the test whether a record has not expired and is of one of the owners."""
@@ -325,7 +339,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
     def stand_still(self, records: dict[str, Record]) -> None:
         """Have these records, and follow the table no longer."""
         self.capabilities = read_only(self.capabilities)
-        self._lock, self._index, self._is_still, self._records = Lock(), None, True, records
+        self._lock, self._index, self._is_still, self._records = TurnLock(), None, True, records
 
     @blocking
     def health(self) -> Health:
@@ -349,6 +363,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         kept = f"The file of {key} keeps deleted rows in its free pages until {path} is vacuumed."
         return EraseReply(beyond=(kept,), folders=(path,))
 
+    @_uncollected()
     def _fresh(self) -> dict[str, Record]:
         """Return the present records by id. The caller has the lock."""
         if self._is_still:
@@ -359,9 +374,9 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
             if stamp == self._stamp:
                 return self._records
             # All at once, since a program that writes waits for the end of a read of its file.
-            rows = list(self.rows_of(connection, table))
+            rows = list(self._with_signs(self.rows_of(connection, table)))
         records: dict[str, Record] = {}
-        for row in rows:
+        for row in self._with_signs(rows):
             record_id = self.id_of(row)
             if record_id in records:
                 raise Invalid(
@@ -373,6 +388,13 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         self._drop_index()
         self._records, self._stamp = records, stamp
         return records
+
+    def _with_signs(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows, and tell now and then that it goes on: there may be many."""
+        for number, row in enumerate(rows):
+            if not number % _TOLD_ROWS:
+                self._lock.goes_on()
+            yield row
 
     def _drop_index(self) -> None:
         if self._index is not None:

@@ -46,6 +46,7 @@ from memtui.service.operations.redaction import redact
 from memtui.service.providers import Providers, open_foreign, unexpected
 from memtui.store.database import Database
 from memtui.store.rows import BindingRow
+from memtui.threads import silent_at_most
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import Repeats
@@ -100,7 +101,8 @@ class Breaker:
     ) -> T:
         """Make one call to a provider; retry an idempotent one within the same timeout.
 
-        `records`, how many it handles, extends the timeout.
+        `records`, how many it handles, extends the timeout, which begins anew when the provider
+        says that it goes on.
 
         Raises:
             Unavailable: it timed out, raised an unexpected exception, or the breaker is open.
@@ -112,7 +114,7 @@ class Breaker:
         started = self._timer()
         earlier: list[Unavailable] = []
         try:
-            async with asyncio.timeout(seconds):
+            async with silent_at_most(seconds):
                 while True:
                     try:
                         answer = await call()

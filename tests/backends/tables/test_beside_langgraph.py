@@ -502,3 +502,33 @@ async def test_a_row_that_cannot_be_read_is_shown_and_left_alone(tmp_path: Path)
             await adapter.restore(taken, COMPANY)
     assert both(str(path)) == before
     await adapter.close()
+
+
+@pytest.mark.slow
+async def test_a_long_read_may_take_longer_than_the_limit_while_it_goes_on(
+    paths: Paths, settings: Settings, caller: Caller, where: str
+) -> None:
+    """The limit is one of silence, for the call that reads and for one that waits for it."""
+    many = 100_000
+    with langgraph(where):
+        pass
+    rows = (("memories.ana", f"k{n}", f'{{"content": "Memory {n} of many."}}') for n in range(many))
+    if _is_file(where):
+        with closing(sqlite3.connect(where)) as lite, lite:
+            lite.executemany("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", rows)
+    else:
+        copy = "COPY store (prefix, key, value) FROM STDIN"
+        with psycopg.connect(where) as server, server.cursor().copy(copy) as copied:
+            for row in rows:
+                copied.write_row(row)
+    settings = settings.model_copy(update={"provider_timeout_ms": 3_000})
+    service = await open_service(paths, settings, providers={"langgraph": LanggraphAdapter})
+    await service.bindings.add(caller, "graph", "langgraph", settings_of(where))
+    company = Scope(company_id="local")
+    page, found = await asyncio.gather(
+        service.browse(caller, BrowseRequest(scope=company, binding_key="graph", limit=10)),
+        service.query(caller, QueryRequest(scope=company, query="Memory 77", binding_key="graph")),
+    )
+    assert (page.total, len(page.records)) == (many, 10)
+    assert found.snippets[0].text == "Memory 77 of many."
+    await service.close()
