@@ -972,6 +972,8 @@ class WriteReply(Model):
     record's snapshot has no record. Without it: those of the records that it changed."""
     event: str | None = None
     """Set: the provider stores later, and `Adapter.ingested` returns what came of this event."""
+    lacking: str = ""
+    """A sentence on what the stored record lacks, such as a vector; empty: nothing."""
     usage: tuple[Usage, ...] = ()
 
 
@@ -1107,6 +1109,8 @@ class CorrectReply(Model):
 
     handle: RecordHandle
     usage: tuple[Usage, ...] = ()
+    lacking: str = ""
+    """As in `WriteReply`."""
 
 
 class BrowseRequest(Model):

@@ -359,6 +359,8 @@ class MutationAnswer(Answer):
     linked: dict[str, str] = {}
     """Old record id to new id, where the provider could not restore the old one."""
     undoes: str | None = None
+    lacking: str = ""
+    """A sentence on what the stored record lacks, such as a vector; empty: nothing."""
     event: str | None = None
     """Set: the provider stores it later, under this name; a check of the operation asks for it."""
     pending: PendingChange | None = None
@@ -370,15 +372,16 @@ class MutationAnswer(Answer):
 
     @property
     def loss(self) -> str:
-        """A sentence on the fields that the provider cannot store; empty: it stores all."""
+        """Sentences on what the provider does not store; empty: it stores all."""
         if not self.not_kept:
-            return ""
+            return self.lacking
         lost, filled = (_listed(names) for names in (self.not_kept, self.filled_in))
         if self.not_kept == self.filled_in:
             how = f": memtui fills {'it' if len(self.filled_in) == 1 else 'them'} in from its log."
         else:
             how = f"; memtui fills in {filled} from its log." if filled else "."
-        return f"{self.binding_key} keeps no {lost.replace(' and ', ' or ')}{how}"
+        words = f"{self.binding_key} keeps no {lost.replace(' and ', ' or ')}{how}"
+        return f"{words} {self.lacking}".strip()
 
 
 _FIELD_WORDS = {"created_by": "author", "created_at": "time of creation", "expires_at": "expiry",

@@ -170,6 +170,11 @@ class RunningOperation:
             self.request["no_search"] = self.no_search
         return not self.no_search
 
+    def lacks(self, sentence: str) -> None:
+        """Log what a stored record lacks, such as a vector; an empty sentence: nothing."""
+        if sentence:
+            self.request["lacking"] = sentence
+
     def take_source(self, source: SourceRef | None) -> None:
         """Take the source of the memory concerned, unless the caller named one."""
         if self.source is None and source is not None:

@@ -135,6 +135,8 @@ class ChangeDetails(CommonDetails, total=False):
     never_expires: bool | None
     redacted: list[str]
     """Labels of the redacted secrets."""
+    lacking: str
+    """A sentence on what the stored record lacks, such as a vector."""
     event: str
     """The provider's name of a write that it stores later."""
     not_kept: list[str]

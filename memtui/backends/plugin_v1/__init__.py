@@ -22,6 +22,8 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    Embedding,
+    EmbedReply,
     EraseReply,
     EraseRequest,
     ExplainStage,
@@ -46,6 +48,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
+from memtui.embedding import open_embedder
 from memtui.provider_kit import abilities_in, blocking, read_config, require_writable, together
 
 from . import changing, reading
@@ -120,7 +123,12 @@ class PluginAdapter(Adapter):
         """Open a plugin, up or down. Raises `Invalid` for a bad config."""
         config = read_config(PluginConfig, context)
         cache = await asyncio.to_thread(IdCache, context.data_dir / _CACHE)
-        plugin = Plugin(context, config, cache)
+        embedder, trouble = None, ""
+        try:
+            embedder = open_embedder(config, context)
+        except Invalid as error:  # of a package or a secret that is missing; words still work
+            trouble = str(error)
+        plugin = Plugin(context, config, cache, embedder, trouble)
         await plugin.recall()
         with suppress(Unavailable):  # health and every call report it
             await plugin.ask_health()
@@ -131,7 +139,7 @@ class PluginAdapter(Adapter):
         await self._plugin.close()
 
     @asynccontextmanager
-    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[[], Json]]:
+    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
         """Refresh the plugin's abilities before a call, and update the capabilities after it.
 
         Yields a function that returns the call's usage; a plugin that is not free is unpriced.
@@ -140,10 +148,11 @@ class PluginAdapter(Adapter):
             require_writable(self._context, "This plugin is")
         started = perf_counter()
 
-        def usage() -> Json:
+        def usage(embedded: tuple[Usage, ...] = ()) -> Json:
             latency_ms = (perf_counter() - started) * 1000
             cost_usd = Decimal(0) if self._plugin.config.cost == "free" else None
-            return {"usage": (Usage(provider=KEY, cost_usd=cost_usd, latency_ms=latency_ms),)}
+            own = Usage(provider=KEY, cost_usd=cost_usd, latency_ms=latency_ms)
+            return {"usage": (own, *embedded)}
 
         await changing.unsent(self._plugin.ready())
         try:
@@ -153,13 +162,16 @@ class PluginAdapter(Adapter):
 
     def _show_abilities(self) -> None:
         abilities = self._plugin.abilities
-        self.capabilities = abilities_in(self._context, abilities.capabilities)
+        by_meaning = self._plugin.embedder is not None and abilities.has("embedding")
+        able = abilities.capabilities.model_copy(update={"semantic": by_meaning})
+        self.capabilities = abilities_in(self._context, able)
         self.lacks = frozenset() if abilities.keeps_details else IN_DETAILS
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record; one with a `record_id` replaces the record of that id."""
         async with self._call(changes=True) as usage:
-            return (await changing.write(self._plugin, request)).model_copy(update=usage())
+            reply = await changing.write(self._plugin, request)
+            return reply.model_copy(update=usage(reply.usage))
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Search the scope's namespaces in one call; the contract does not support `as_of`."""
@@ -173,7 +185,7 @@ class PluginAdapter(Adapter):
     async def _query(self, request: QueryRequest) -> tuple[ContextBundle, tuple[ExplainStage, ...]]:
         async with self._call() as usage:
             bundle, stages = await reading.query(self._plugin, request)
-            return bundle.model_copy(update=usage()), stages
+            return bundle.model_copy(update=usage(bundle.usage)), stages
 
     def lists(self, scope: Scope, owner: Scope) -> bool:
         """Whether a scope reads an owner's namespace."""
@@ -212,7 +224,8 @@ class PluginAdapter(Adapter):
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Write a record again under its id, or under a new one if the plugin keeps no ids."""
         async with self._call(changes=True) as usage:
-            return (await changing.correct(self._plugin, request)).model_copy(update=usage())
+            reply = await changing.correct(self._plugin, request)
+            return reply.model_copy(update=usage(reply.usage))
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """List the records within reach; later pages come from the first page's list."""
@@ -231,7 +244,7 @@ class PluginAdapter(Adapter):
         async with self._call(changes=True) as usage:
             self._require_exact()
             reply = await changing.restore(self._plugin, snapshots, scope)
-            return reply.model_copy(update=usage())
+            return reply.model_copy(update=usage(reply.usage))
 
     def _require_exact(self) -> None:
         if not self._plugin.abilities.is_exact:
@@ -260,7 +273,23 @@ class PluginAdapter(Adapter):
         self._show_abilities()
         listed = ", ".join(sorted(reply.capabilities or ())) or "nothing"
         message = reply.message or f"The plugin lists {listed}."
+        if self._plugin.trouble:
+            message += f" The model {self._plugin.config.embedding} fails: {self._plugin.trouble}"
         return Health(status=reply.status, message=message, version=reply.version)
+
+    async def embed(self, most: int) -> EmbedReply:
+        """Return the model. A memory gets its vector as it is written, so nothing is left."""
+        del most
+        own = self._plugin.embedder
+        if own is None:
+            none = "This binding has no embedding model; set embedding in its config."
+            raise Unsupported(self._plugin.trouble or none)
+        return EmbedReply(
+            embedding=Embedding(
+                model=own.name, dimensions=own.dimensions, texts=0, embedded=0, serving=own.name,
+                address=own.address, agreed=own.is_agreed,
+            )
+        )  # fmt: skip
 
     async def namespaces(self) -> Sequence[Namespace]:
         """Return the known namespaces, seen or configured; a plugin cannot list its own.

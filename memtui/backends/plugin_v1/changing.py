@@ -51,7 +51,7 @@ from .memories import (
     split,
     wire_id,
 )
-from .plugin import Lookup, Plugin
+from .plugin import Embedded, Lookup, Plugin
 from .wire import KINDS, SOURCES, Place, PluginMemory, moment, read_hits
 
 T = TypeVar("T")
@@ -104,7 +104,8 @@ async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
     if request.record_id:
         found = await unsent(plugin.find([place], text=request.content))
         await _refuse_taken(plugin, request, place, found)
-    stored = await _post(plugin, place[0], _body(plugin, request, place[1], given, found))
+    body = _body(plugin, request, place[1], given, found)
+    stored, embedded = await _post(plugin, place[0], body)
     if plugin.abilities.details_seen is None:  # the first write shows whether details come back
         back = (await plugin.find([(place[0], stored)], text=request.content)).memory
         if back is not None:
@@ -112,7 +113,9 @@ async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
     keeps = stored == place[1] and plugin.abilities.keeps_details
     written = handle(given if given and keeps else f"{place[0]}/{stored}")
     before = (_snapshot_of(plugin, written, found),) if plugin.abilities.is_exact else ()
-    return WriteReply(records=(written,), before=before)
+    return WriteReply(
+        records=(written,), before=before, usage=embedded.usage, lacking=embedded.lacking
+    )
 
 
 def _place(
@@ -198,10 +201,11 @@ def _source(request: WriteRequest) -> str:
     return "user" if request.source.kind is SourceKind.MANUAL_NOTE else "agent"
 
 
-async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
-    """Store a body and return its id; a missing namespace is created.
+async def _post(plugin: Plugin, namespace: str, body: Json) -> tuple[str, Embedded]:
+    """Store a body with its vector; return its id, and the vector. A missing namespace is created.
 
-    After an unreadable reply, the memory is looked up by its id, which is ours.
+    After an unreadable reply, the memory is looked up by its id, which is ours. If the plugin
+    refuses the vector, such as one of another length, the memory is stored without one.
 
     Raises:
         Invalid: the record contains a NUL, which the reference server's database cannot store.
@@ -210,8 +214,17 @@ async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
     if _NUL.search(json_bytes(body)):
         raise Invalid("A memory plugin cannot store a NUL character; remove it from the record.")
     plugin.generation += 1
+    embedded = Embedded() if "embedding" in body else await plugin.embed(body["content"])
+    whole = body if embedded.vector is None else {**body, "embedding": embedded.vector}
     try:
-        stored = await _post_somewhere(plugin, namespace, body)
+        try:
+            stored = await _post_somewhere(plugin, namespace, whole)
+        except Invalid as refused:
+            if embedded.vector is None:
+                raise
+            stored = await _post_somewhere(plugin, namespace, body)
+            size = f"The plugin took no vector of {len(embedded.vector)} numbers ({refused})"
+            embedded = Embedded(None, embedded.usage, f"{size}, so the record has none.")
     except Unavailable as error:
         if not error.sent or not await _is_there(plugin, namespace, body):
             raise
@@ -219,7 +232,7 @@ async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
     if "id" in body:
         await plugin.learn("ids", seen=stored == body["id"])
     await asyncio.to_thread(plugin.cache.note, [(namespace, stored, body["content"])])
-    return stored
+    return stored, embedded
 
 
 async def _post_somewhere(plugin: Plugin, namespace: str, body: Json) -> str:
@@ -258,7 +271,7 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
     """Write the memory again under its id with every field, and read it back.
 
     In a plugin that keeps no ids, a new memory is stored and the old one forgotten; the reply names
-    the new one. A correction loses the embedding, which searches do not return.
+    the new one. A vector that another client gave is lost, as searches do not return it.
 
     Raises:
         NotFound: there is no such record, or none within reach.
@@ -274,12 +287,12 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
         old = found.memory
         check_revision(plugin.record(old), request.revision, request.text)
         body = _corrected(plugin, old, request)
-        stored = await _post(plugin, old.namespace, body)
+        stored, embedded = await _post(plugin, old.namespace, body)
         changed = await _read_back(plugin, (old.namespace, stored), body)
         if stored != old.id:
             await _drop_old(plugin, old, stored)
     new = handle_of(changed) if changed else handle(f"{old.namespace}/{stored}")
-    return CorrectReply(handle=new)
+    return CorrectReply(handle=new, usage=embedded.usage, lacking=embedded.lacking)
 
 
 def _corrected(plugin: Plugin, old: PluginMemory, request: CorrectRequest) -> Json:
@@ -468,15 +481,16 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
             )
         gone.append(places(one.handle.provider_record_id, readable))
     try:
-        ids = await together(partial(_post, plugin, one.namespace, _whole(one)) for one in back)
+        posted = await together(partial(_post, plugin, one.namespace, _whole(one)) for one in back)
         await _remove(plugin, gone)
     except Unavailable as error:
         raise Unavailable(str(error), sent=True) from error
     return WriteReply(
         records=tuple(
             handle_of(one) if stored == one.id else handle(f"{one.namespace}/{stored}")
-            for one, stored in zip(back, ids, strict=True)
-        )
+            for one, (stored, _) in zip(back, posted, strict=True)
+        ),
+        usage=tuple(usage for _, embedded in posted for usage in embedded.usage),
     )
 
 

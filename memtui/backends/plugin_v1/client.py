@@ -36,7 +36,9 @@ _NO_NAMESPACE = re.compile(
     r"foreign key|violates.*constraint|namespace.*(not|n't) exist", re.IGNORECASE
 )
 _BAD_VALUE = re.compile(
-    r"type uuid|invalid byte sequence|0x00|\\u0000|22P02|22021|22P05", re.IGNORECASE
+    r"type uuid|invalid byte sequence|0x00|\\u0000|22P02|22021|22P05"
+    r"|expected \d+ dimensions|different vector dimensions",
+    re.IGNORECASE,
 )
 _KINDS = {401: Denied, 403: Denied, 404: NotFound, 405: Unsupported, 408: Unavailable,
           410: NotFound, 425: Unavailable, 429: Unavailable}  # fmt: skip

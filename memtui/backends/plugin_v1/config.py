@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from memtui.backends.plugin_v1.wire import MOST_ROWS
 from memtui.contract import Invalid, Model, Scope
+from memtui.embedding import EmbeddingConfig
 
 NAMESPACE = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]+", re.ASCII)
 LONGEST_NAMESPACE = 256
@@ -176,8 +177,11 @@ class NamespaceMap:
         return names
 
 
-class PluginConfig(Model):
-    """A memory plugin that speaks the contract v1 over HTTP. It asks for no login."""
+class PluginConfig(EmbeddingConfig):
+    """A memory plugin that speaks the contract v1 over HTTP. It asks for no login.
+
+    With an `embedding`, a plugin that lists that capability is given the model's vectors.
+    """
 
     url: Annotated[str, AfterValidator(_checked_url)] | None = None
     """The plugin's address, such as http://localhost:9100."""

@@ -14,8 +14,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
-from memtui.contract import BindingContext, Capabilities, Json, NotFound, Record, Scope, Unavailable
+from memtui.contract import (
+    BindingContext,
+    Capabilities,
+    Denied,
+    Invalid,
+    Json,
+    NotFound,
+    Record,
+    Scope,
+    Unavailable,
+    Usage,
+)
+from memtui.embedding import Embedder
 from memtui.provider_kit import together
 
 from .client import PluginClient
@@ -25,6 +38,10 @@ from .memories import is_expired, is_uuid, record_of
 from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Place, PluginMemory
 
 _MOST_NOTED = 100_000
+_EMBEDDED_CHARS = 6_000
+"""Characters embedded of a text, as in a vault."""
+_EMBED_SECONDS, _REST_SECONDS = 5.0, 30.0
+"""How long a write or a query waits for the model, and how long one that failed is not asked."""
 SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
 
@@ -68,7 +85,7 @@ class Abilities:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The abilities as the adapter contract's capabilities."""
+        """The abilities as the adapter contract's capabilities, without a model of memtui's."""
         return Capabilities(
             browse=True,
             correction=True,
@@ -81,7 +98,6 @@ class Abilities:
             expiry=self.has("ttl"),
             pin=self.has("pin"),
             full_text=self.has("fts"),
-            semantic=self.has("embedding"),
             given_embeddings=self.has("embedding"),
         )
 
@@ -94,11 +110,29 @@ class Lookup:
     certain: bool = True
 
 
+class Embedded(NamedTuple):
+    """A text's vector; None: it has none, and `lacking` says why."""
+
+    vector: list[float] | None = None
+    usage: tuple[Usage, ...] = ()
+    lacking: str = ""
+
+
 class Plugin:
     """An open plugin, shared by the parts of the adapter."""
 
-    def __init__(self, context: BindingContext, config: PluginConfig, cache: IdCache) -> None:
+    def __init__(
+        self,
+        context: BindingContext,
+        config: PluginConfig,
+        cache: IdCache,
+        embedder: Embedder | None = None,
+        trouble: str = "",
+    ) -> None:
         self.config = config
+        self.embedder = embedder
+        self._refused = (0.0, trouble)
+        """When the model last failed, and why; with no embedder, why there is none."""
         self.client = PluginClient(config)
         self.cache = cache
         self.namespaces = NamespaceMap(config.templates, context.company_id)
@@ -122,8 +156,45 @@ class Plugin:
 
     async def close(self) -> None:
         """Close the connections and the cache."""
+        if self.embedder is not None:
+            self.embedder.close()
         await self.client.close()
         await asyncio.to_thread(self.cache.close)
+
+    async def embed(self, text: str, *, is_query: bool = False) -> Embedded:
+        """Return the vector of a text by the binding's model, for a plugin that takes vectors.
+
+        A model that is not reachable does not stop a write or a query: it is done without.
+        """
+        if not self.embeds or not self.abilities.has("embedding") or not text.strip():
+            return Embedded()
+        since, trouble = self._refused
+        if self.embedder is None or (trouble and monotonic() - since < _REST_SECONDS):
+            return Embedded(lacking=f"It has no vector: {trouble}")
+        work = partial(self.embedder.embed, [text[:_EMBEDDED_CHARS]], is_query=is_query)
+        try:
+            async with asyncio.timeout(_EMBED_SECONDS):
+                found = await asyncio.to_thread(work)
+        except (Unavailable, Invalid, Denied) as error:
+            trouble = str(error)
+        except TimeoutError:
+            trouble = f"{self.embedder.name} did not answer within {_EMBED_SECONDS:g} s."
+        else:
+            self._refused = 0.0, ""
+            is_known = bool(found.vectors[0].any())
+            return Embedded(found.vectors[0].tolist() if is_known else None, found.usage)
+        self._refused = monotonic(), trouble
+        return Embedded(lacking=f"It has no vector: {trouble}")
+
+    @property
+    def trouble(self) -> str:
+        """Why the model could last not be used; empty: it could."""
+        return self._refused[1]
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the binding has a model, also one that cannot be used."""
+        return self.embedder is not None or bool(self._refused[1])
 
     # Abilities
 

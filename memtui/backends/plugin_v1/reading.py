@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 from memtui.contract import (
@@ -12,6 +13,7 @@ from memtui.contract import (
     ContextBundle,
     ExplainStage,
     Filter,
+    Invalid,
     QueryRequest,
     Record,
     Scope,
@@ -23,9 +25,11 @@ from memtui.provider_kit.search import ranked
 
 from .listing import Lister, Listing
 from .memories import handle_of
-from .plugin import SCOPE_IDS, Plugin
-from .wire import Hits
+from .plugin import SCOPE_IDS, Embedded, Plugin
+from .wire import Hits, Place
 
+_RANK_WEIGHT = 60
+"""Weakens the first ranks of a search beside those that both searches find."""
 _QUERY_CHARACTERS = 2000
 """Most characters of a query that are sent."""
 
@@ -40,14 +44,19 @@ async def query(
     full-text search, since they may have ignored the query.
     """
     names = await plugin.readable(request.scope)
-    embedding = request.embedding if plugin.abilities.has("embedding") else None
+    given = request.embedding if plugin.abilities.has("embedding") else None
     asked = request.query.replace("\0", " ").strip()[:_QUERY_CHARACTERS]
     narrows = bool(request.metadata_filter or request.topic or request.filter != Filter())
     most = plugin.config.page_size
     limit = most if narrows else min(most, request.top_k + 1)
-    hits = await plugin.search(names, query=asked, limit=limit, embedding=embedding)
-    trusted = plugin.abilities.has("fts") or embedding is not None or not asked
-    stages = [_reach(plugin, names), _served(hits, limit, request)]
+    embedded = await plugin.embed(asked, is_query=True) if given is None else Embedded()
+    hits = await plugin.search(names, query=asked, limit=limit, embedding=given)
+    if embedded.vector is not None:
+        embedded, near = await _near(plugin, names, asked, limit, embedded)
+        hits = _fused(hits, near) if plugin.abilities.has("fts") else near
+    by_vector = bool(given or embedded.vector)
+    trusted = plugin.abilities.has("fts") or by_vector or not asked
+    stages = [_reach(plugin, names), _served(hits, limit, by_vector=by_vector)]
     found: list[Snippet] = []
     if trusted:
         # Pinned memories first, then by score, or in the plugin's order without scores.
@@ -72,8 +81,35 @@ async def query(
             f"namespaces or kinds not asked for, {hits.unreadable} unreadable.",
         )
     )
+    if embedded.lacking:
+        stages.append(ExplainStage(name="meaning", detail=embedded.lacking))
     top = tuple(found[: request.top_k])
-    return ContextBundle(snippets=top, capped=capped or len(found) > len(top)), tuple(stages)
+    is_capped = capped or len(found) > len(top)
+    return ContextBundle(snippets=top, capped=is_capped, usage=embedded.usage), tuple(stages)
+
+
+async def _near(
+    plugin: Plugin, names: Sequence[str], asked: str, limit: int, embedded: Embedded
+) -> tuple[Embedded, Hits]:
+    """Search by a query's vector; without it where the plugin refuses the vector."""
+    try:
+        vector = embedded.vector
+        return embedded, await plugin.search(names, query=asked, limit=limit, embedding=vector)
+    except Invalid as error:
+        lacking = f"The plugin took no vector of the query: {error}"
+        return Embedded(None, embedded.usage, lacking), Hits()
+
+
+def _fused(words: Hits, near: Hits) -> Hits:
+    """Return the hits by words and by meaning, scored by their ranks in both."""
+    scores: dict[Place, float] = {}
+    for hits in (words, near):
+        for rank, place in enumerate(hits.by_place()):
+            scores[place] = scores.get(place, 0.0) + 1 / (_RANK_WEIGHT + rank)
+    both = words.joined(near)
+    memories = both.by_place()
+    scored = tuple(replace(memories[place], score=scores[place]) for place in scores)
+    return replace(both, memories=scored)
 
 
 def _looked_through(
@@ -96,8 +132,8 @@ def _reach(plugin: Plugin, names: Sequence[str]) -> ExplainStage:
     return ExplainStage(name="namespaces", detail=f"Asked {_list(names)}; the plugin {can}.")
 
 
-def _served(hits: Hits, limit: int, request: QueryRequest) -> ExplainStage:
-    how = " and its embedding" if request.embedding else ""
+def _served(hits: Hits, limit: int, *, by_vector: bool) -> ExplainStage:
+    how = " and its vector" if by_vector else ""
     more = "; it may hold more" if hits.capped else ""
     return ExplainStage(
         name="plugin",

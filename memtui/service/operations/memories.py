@@ -171,6 +171,7 @@ class Operations(MemoryReads):
                 )  # fmt: skip
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage += reply.usage
+            entry.lacks(reply.lacking)
             stored = await self._read_written(
                 entry, connection, routed, reply, before=[*before, *reply.before], scope=scope
             )
@@ -183,6 +184,7 @@ class Operations(MemoryReads):
             filled_in=entry.filled_in,
             similar=alike,
             event=reply.event,
+            lacking=reply.lacking,
             no_search=entry.request.get("no_search", ""),
             was=next((one.record.text for one in before if one.record is not None), None),
         )
@@ -355,6 +357,7 @@ class Operations(MemoryReads):
                 entry.links = {old.provider_record_id: error.moved.provider_record_id}
             raise
         entry.usage += reply.usage
+        entry.lacks(reply.lacking)
         new = reply.handle
         if old != new:
             entry.links = {old.provider_record_id: new.provider_record_id}
@@ -373,6 +376,7 @@ class Operations(MemoryReads):
             redacted=labels,
             not_kept=entry.not_kept,
             filled_in=entry.filled_in,
+            lacking=reply.lacking,
             linked=entry.links,
             was=record.text,
         )

@@ -37,13 +37,13 @@ async def test_capabilities_come_from_health(reference: Server, open_plugin: Ope
         "expiry",
         "pin",
         "full text",
-        "semantic",
         "given embeddings",
         "restore",
         "keeps ids",
         "correction",
     }
     assert offered <= set(can.words())
+    assert not can.semantic, "the binding has no model"
     health = await adapter.health()
     assert (health.status, health.version) == ("ok", "1.0.0")
 
