@@ -120,6 +120,7 @@ _SCOPES = f"""
            count(*) AS records
     FROM records WHERE {_COUNTED} GROUP BY 1, 2 ORDER BY 1, 2
 """  # noqa: S608 - put together from constants
+_VECTOR_NOT_KEPT = "Its vector was not kept, as another process embeds; the model makes one."
 _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 """A local file costs nothing: a known price of zero, not an unknown one."""
 
@@ -203,7 +204,9 @@ class VaultAdapter(Adapter):
         self._scratch = scratch
         self._trouble = trouble
         self._stopped = asyncio.Event()
-        abilities = self.capabilities.model_copy(update={"semantic": vectors is not None})
+        takes = vectors is not None and vectors.dimensions() is not None
+        update = {"semantic": vectors is not None, "given_embeddings": takes}
+        abilities = self.capabilities.model_copy(update=update)
         self.capabilities = abilities_in(context, abilities)
 
     @classmethod
@@ -319,8 +322,10 @@ class VaultAdapter(Adapter):
         self._index.refresh()
         meaning, trouble = None, ""
         if self._vectors is not None:
+            if request.embedding:
+                self._vectors.unit(request.embedding)  # one of another model is refused
             try:
-                meaning = self._vectors.scores(request.query)
+                meaning = self._vectors.scores(request.query, request.embedding or None)
             except MemtuiError as error:  # the search by words works without it
                 trouble = str(error)
         ask = partial(search.search, meaning=meaning, trouble=trouble)
@@ -478,6 +483,9 @@ class VaultAdapter(Adapter):
         _refuse_window(request)
         folder = folder_for(request.scope)
         before: tuple[Snapshot, ...] = ()
+        vector = None
+        if self._vectors is not None and request.embedding:
+            vector = self._vectors.unit(request.embedding)
         with self._folder.locked():
             if request.kind != "fact":
                 record_id = notes.write(self._folder, request, folder)
@@ -488,7 +496,13 @@ class VaultAdapter(Adapter):
                     sealed = _seal(state.to_json())
                     before = (Snapshot(handle=record.handle, record=record, state=sealed),)
         self._index.follow([split_id(record_id)[0]])
-        return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
+        lacking = ""
+        if self._vectors is not None and vector is not None:
+            kept = self._vectors.give(record_id, vector)
+            lacking = "" if kept else _VECTOR_NOT_KEPT
+        return WriteReply(
+            records=(handle_of(record_id),), before=before, usage=_FREE, lacking=lacking
+        )
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:

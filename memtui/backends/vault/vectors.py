@@ -272,10 +272,44 @@ class Vectors:
         if self._wanted.is_instant:
             self.embed(_WAITED_FOR)
 
-    def scores(self, query: str) -> Scores | None:
+    def dimensions(self) -> int | None:
+        """Return the length of the configured model's vectors; None: it is not known now."""
+        try:
+            shelf = self._shelf()
+        except OSError:
+            return None
+        return shelf.dimensions if shelf else self._wanted.dimensions
+
+    def unit(self, given: Sequence[float]) -> NDArray[np.float32]:
+        """Return a given vector at length 1. Raises `Invalid` for one of another model."""
+        import numpy as np
+
+        row, length = np.array(given, np.float32), self.dimensions()
+        if len(row) != length or not (norm := float(np.linalg.norm(row))) or not np.isfinite(norm):
+            raise Invalid(
+                f"The vectors of this vault's model {self._wanted.name} have {length} numbers that "
+                f"are not all zero, and this one has {len(row)}; leave it out, and it is made here."
+            )
+        unit: NDArray[np.float32] = row / norm
+        return unit
+
+    def give(self, record_id: str, vector: NDArray[np.float32]) -> bool:
+        """Store the vector of a record's text; False: another process embeds at this moment."""
+        self._fill()
+        query = "SELECT meaning FROM records WHERE id = ?"
+        found = self._index.read(lambda one: one.execute(query, (record_id,)).fetchall())
+        with _in_files(self._folder), self._building() as is_mine:
+            if is_mine:
+                shelf = self._shelf() or self._begin(len(vector))
+                known = set(shelf.keys().tolist())
+                keys = list({key for (key,) in found if key is not None} - known)
+                shelf.append(keys, vector.reshape(1, -1).repeat(len(keys), 0))
+        return is_mine
+
+    def scores(self, query: str, given: Sequence[float] | None = None) -> Scores | None:
         """Compare a query with every text; None until a model has embedded all texts.
 
-        A text without a vector yet has no score.
+        A text without a vector yet has no score. `given`: the query's vector.
 
         Raises:
             MemtuiError: the query cannot be embedded now, and why.
@@ -286,7 +320,10 @@ class Vectors:
             serving = self._serving()
         if serving is None:
             return None
-        found = self._of_query(serving.model, query[:_MOST_CHARS])
+        if given is None:
+            found = self._of_query(serving.model, query[:_MOST_CHARS])
+        else:
+            found = Embeddings(self.unit(given).reshape(1, -1))
         if found.vectors.shape[1] != serving.shelf.dimensions:
             with _in_files(self._folder), self._building() as is_mine:
                 if is_mine:
