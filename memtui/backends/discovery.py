@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from memtui.backends import gemini, hermes, openclaw
+from memtui.backends import basic_memory, gemini, hermes, openclaw
 from memtui.backends.claude_memory.texts import INDEX
 from memtui.backends.client_configs import (
     client_files,
@@ -74,6 +74,8 @@ _OBSIDIAN_LISTS = (
 _OBSIDIAN_HOMES = ("", "Documents", "Obsidian")
 _NO_NOTES = frozenset({*PROJECT_FILES, OTHERS, "README.md", "CHANGELOG.md", "CONTRIBUTING.md"})
 _ABOVE = "It is above the folder you are in."
+_NOTES_DEPTH = 2
+"""Down to which level the observations of notes are counted."""
 _LEAST_NOTES = 2
 """Least documents of a plain folder that is offered as notes."""
 _UNOPENED = (
@@ -640,6 +642,12 @@ class _Search:
             if isinstance(path, str) and path.strip() and "\0" not in path:
                 folder, title = self._expanded(path), f"basic-memory project {name}"
                 yield from self._notes(folder, f"basic-{name}", title, "basic-memory lists it.")
+                if is_folder(folder) and not self._is_anothers(folder):
+                    files = FileReader().files(folder, ".md", depth=_NOTES_DEPTH)
+                    count = _count_entries(files, basic_memory.observations_of)
+                    title, why = f"Observations of the {title}", "basic-memory lists its project."
+                    if count != 0:
+                        yield _found("basic-memory", folder, name, title, why, records=count)
 
     def _letta(self) -> Iterator[DiscoveredMemory]:
         """Yield the memory folders of Letta's agents, of its server and on this machine alone."""

@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from memtui.backends import discovery
+from memtui.backends.basic_memory import BasicMemoryAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.discovery import DiscoveredMemory, discover
@@ -28,6 +29,7 @@ from tests.backends.hermes import hermes_facts
 READERS: dict[str, type[Adapter]] = {
     adapter.key: adapter
     for adapter in (
+        BasicMemoryAdapter,
         ClaudeMemoryAdapter,
         CodexMemoryAdapter,
         GeminiAdapter,
@@ -267,7 +269,7 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
     write(home / "Documents" / "Second" / ".obsidian" / "app.json")
     places = {"projects": {"main": "~/basic", "new": {"path": str(home / "new")}, "gone": "/gone"}}
     write(home / ".basic-memory" / "config.json", json.dumps(places))
-    write(home / "basic" / "a.md")
+    write(home / "basic" / "a.md", "- [a] One.\n- Two.\n- three #t\n")
     write(home / "new" / "a.md")
     letta = write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md", LETTA)
     write(letta.parents[1] / "skills" / "pdf" / "SKILL.md")
@@ -304,6 +306,7 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "vault-garden": home / "garden",
         "vault-second": home / "Documents" / "Second",
         "vault-basic-main": home / "basic",
+        "basic-memory-main": home / "basic",
         "vault-basic-new": home / "new",
         "letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
         "letta-agent-local-2": local / "agent-local-2" / "memory",

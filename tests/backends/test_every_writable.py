@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memtui.backends.agno_memory import AgnoAdapter
+from memtui.backends.basic_memory import BasicMemoryAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.facts import FactsAdapter
@@ -158,6 +159,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "hermes": (HermesAdapter, "note", _ALL),
     "gemini": (GeminiAdapter, "note", _ALL),
     "openclaw": (OpenclawAdapter, "note", _ALL),
+    "basic-memory": (BasicMemoryAdapter, "observation", _ALL),
     "letta": (LettaAdapter, "note", _ALL),
     "memsearch": (MemsearchAdapter, "turn", _ALL),
     "codex-memory": (CodexMemoryAdapter, "note", _ALL),
@@ -179,6 +181,7 @@ FOLDERS: dict[type[Adapter], Json] = {
     HermesAdapter: {"memory_chars": 100_000},
     OpenclawAdapter: {"settle_ms": 0},
     MemsearchAdapter: {}, CodexMemoryAdapter: {}, InstructionsAdapter: {},
+    BasicMemoryAdapter: {},
 }  # fmt: skip
 """The providers of other programs' folders, with their settings."""
 
@@ -279,7 +282,7 @@ KEPT: dict[str, set[str]] = {
     "hermes-facts": {"text", "topic", "tags"},
     "openclaw": {"text", "topic", "tags"}, "memsearch": {"text", "topic", "tags"},
     "codex-memory": {"text", "topic", "tags"}, "instructions": {"text", "topic", "tags"},
-    "letta": {"text", "topic", "tags"},
+    "letta": {"text", "topic", "tags"}, "basic-memory": {"text", "topic", "tags"},
     "mcp-memory-service": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
@@ -466,6 +469,7 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
 @over(
     "claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "hermes-facts",
     "gemini", "openclaw", "memsearch", "codex-memory", "instructions", "agno", "letta",
+    "basic-memory",
 )  # fmt: skip
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from memtui.backends.basic_memory import BasicMemoryAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.gemini import GeminiAdapter
@@ -124,6 +125,15 @@ class TestReadOnlyHermes(AdapterContract):
         write(tmp_path / "USER.md", "Ana likes short answers.")
         context = self.context(tmp_path, path=str(tmp_path))
         return await HermesAdapter.open(context.model_copy(update={"read_only": True}))
+
+
+class TestBasicMemory(AdapterContract):
+    capabilities = BasicMemoryAdapter.capabilities
+    has_each_text_once = True
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        (tmp_path / "notes").mkdir(exist_ok=True)
+        return await BasicMemoryAdapter.open(self.context(tmp_path, path=f"{tmp_path}/notes"))
 
 
 class TestOpenclaw(AdapterContract):

@@ -313,6 +313,7 @@ def _providers(shell: Shell, person: Path) -> None:
         ".gemini/tmp/web/memory",
         ".hermes/memories",
         ".openclaw/workspace",
+        "basic-memory",
         ".letta/agents/agent-1/memory",
     ):
         (person / folder).mkdir(parents=True)
