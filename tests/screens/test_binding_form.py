@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,10 @@ async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings
         assert_harmless(screen_text(app))
 
 
+def _says(form: BindingForm, words: str) -> bool:
+    return words in said(form)
+
+
 async def test_a_command_is_shown_before_its_first_start(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
@@ -282,7 +287,7 @@ async def test_a_command_is_shown_before_its_first_start(
             assert "fakes.py" in screen_text(app)
             assert not (tmp_path / "pids").exists()
             await pilot.press(answer)
-            await until(pilot, lambda words=words: words in said(form))
+            await until(pilot, partial(_says, form, words))
         assert "An otter." in said(form)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "Who should mcp serve?" in screen_text(app))
