@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
 from uuid import uuid4
 
-from memtui.backends.mcp.client import HttpChannel, StdioChannel, ToolClient, shortened
+from memtui.backends.mcp.client import ToolClient, shortened
+from memtui.backends.mcp.config import McpConfig
+from memtui.backends.mcp.memories import record_of, values_of
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -47,48 +46,23 @@ from memtui.contract import (
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
 from memtui.mcp_mapping import ToolCall, bundled_mappings, load_mapping
-from memtui.paths import replacing
-from memtui.provider_kit import abilities_in, need_secret, read_config, read_moment, together
+from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.known import KNOWN, KnownFile
 from memtui.provider_kit.matching import eligible
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.server_provider import (
     Search,
-    ServerConfig,
     ServerProvider,
     ServerRows,
-    revision_of,
 )
 
-_KNOWN = "known.json"
 _LOCK_SECONDS = 30.0
 _MOST_PAGES = 10_000
 _NAMED_TOOLS = 30
-_INHERITED = ("PATH", "HOME", "LANG")
 _PAGED = {"offset", "page"}
 _READ_BY = ("search", "listing", "get")
 _CHANGED_BY = ("add", "update", "delete")
-
-
-class McpConfig(ServerConfig):
-    """A memory server that speaks MCP: a command that starts it, or the URL of one that runs.
-
-    Set `command` or `url`, and the `mapping` of its tools.
-    """
-
-    url: str = ""
-    """The address of its streamable HTTP, such as `http://127.0.0.1:8000/mcp`."""
-    command: str = ""
-    """The program and its arguments, as in a shell, but without one: no variables, no pipes."""
-    mapping: str = ""
-    """The name of a mapping of memtui, or the path of a TOML file; unset: the one that fits is
-    named, and nothing is opened."""
-    env: dict[str, str] = {}
-    """Environment variables of the command, beside PATH, HOME and LANG."""
-    env_secrets: dict[str, str] = {}
-    """Environment variables of the command by the names of the secrets that they get."""
-    arguments: dict[str, Any] = {}
-    """The values of the mapping's own placeholders, such as a user or a bank."""
 
 
 class McpAdapter(ServerProvider[Json]):
@@ -111,7 +85,7 @@ class McpAdapter(ServerProvider[Json]):
         self._tools: dict[str, bool | None] = {}
         add = mapping.add
         self._kept_here = add is None or "metadata" not in add.names
-        self._known = _Known(context.data_dir / _KNOWN)
+        self._known = KnownFile(context.data_dir, KeptFields, f"the memories of {self.key}")
 
     @classmethod
     def config_of(cls, context: BindingContext) -> McpConfig:
@@ -121,7 +95,7 @@ class McpAdapter(ServerProvider[Json]):
             raise Invalid("Set either the command that starts the MCP server, or its url.")
         if config.url:
             super().config_of(context)
-        elif not _words(config):
+        elif not config.words():
             raise Invalid("The command is no program; write it as in a shell.")
         return config
 
@@ -129,11 +103,7 @@ class McpAdapter(ServerProvider[Json]):
     def starts(cls, config: Json) -> str | None:
         """Return the command with the names of its variables."""
         found = McpConfig.model_validate(config)
-        if not found.command:
-            return None
-        variables = [f"{name}={value}" for name, value in found.env.items()]
-        variables += [f"{name}=<{secret}>" for name, secret in found.env_secrets.items()]
-        return shlex.join([*variables, *_words(found)])
+        return found.command_line() if found.command else None
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
@@ -144,7 +114,7 @@ class McpAdapter(ServerProvider[Json]):
             return [(*place, "arguments", own) for place in super().places(context)]
         files = [Path(one) for one in config.env.values() if os.path.isabs(one)]  # noqa: PTH117
         return [
-            ("command", cls.starts(context.config) or "", own),
+            ("command", config.command_line(), own),
             *(place_of_path(one) for one in files if one.suffix),
         ]
 
@@ -217,31 +187,10 @@ class McpAdapter(ServerProvider[Json]):
         add, title = self._mapping.add, self._mapping.record.title
         return add is not None and (add.rows is not None or self._mapping.record.id[:1] == (title,))
 
-    def connect(self, context: BindingContext, config: ServerConfig) -> ToolClient:
-        """Return the client; nothing is started or sent yet. Raises `Invalid`."""
-        if not isinstance(config, McpConfig):
-            raise TypeError(config)
-        if config.url:
-            parts = urlsplit(config.url)
-            host = config.model_copy(update={"url": f"{parts.scheme}://{parts.netloc}"})
-            api = host.client(self.who, self.headers(self.token(context, config)))
-            return ToolClient(self.who, HttpChannel(self.who, api, parts.path or "/"))
-        own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        secrets = {
-            name: need_secret(context, secret, f"the {name} of {context.binding_key}")
-            for name, secret in config.env_secrets.items()
-        }
-        return ToolClient(
-            self.who,
-            StdioChannel(
-                self.who,
-                _words(config),
-                {**own, **config.env, **secrets},
-                seconds=config.timeout_seconds,
-                most_bytes=int(config.max_body_mb * 1_000_000),
-                redact=context.redact,
-            ),
-        )
+    def connect(self, context: BindingContext, config: McpConfig) -> ToolClient:
+        """Return the client. Raises `Invalid`."""
+        headers = self.headers(self.token(context, config))
+        return config.tool_client(self.who, context, headers)
 
     # Rows of replies as records
 
@@ -286,30 +235,8 @@ class McpAdapter(ServerProvider[Json]):
 
     def record_of(self, item: Json) -> Record:
         """Return a row as a record; its revision does not change as it is read."""
-        kept: KeptFields = item["kept"] or KeptFields()
-        ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
-        kept = kept.model_copy(update={"ids": kept.ids or ids})
-        found = item.get("metadata")
-        metadata = found if isinstance(found, dict) else {}
-        metadata = {name: metadata[name] for name in metadata.keys() - {*self._mapping.uses}}
-        given: Json = {name: item[name] for name in ("title", "topic") if _is_word(item.get(name))}
-        tags = _tags(item.get("tags"))
-        given["tags"] = kept.tags or () if tags is None else tags
-        given["kind"] = kept.kind or (item["kind"] if _is_word(item.get("kind")) else "note")
-        created_at = kept.created_at or _moment(item.get("created_at"))
-        author = item.get("created_by")
-        return kept.record(
-            self.context.company_id,
-            metadata,
-            handle=self.handle_of(item["id"]),
-            text=item["text"],
-            read_only=item["read_only"],
-            created_at=created_at,
-            updated_at=_moment(item.get("updated_at")) or created_at,
-            created_by=kept.created_by or (author if _is_word(author) else None),
-            revision=revision_of(item["text"], given, metadata, kept.to_json()),
-            **given,
-        )
+        uses = self._mapping.uses
+        return record_of(item, self.handle_of(item["id"]), self.context.company_id, uses)
 
     def score_of(self, item: Json) -> float | None:
         """Return the server's score, or that of memtui's search by words."""
@@ -394,7 +321,7 @@ class McpAdapter(ServerProvider[Json]):
             if self._kept_here or (is_flat and not isinstance(value, str))
         }
         kept, metadata = KeptFields.of_write(request, reserved=odd)
-        return await self._add(_values_of(request), kept, metadata)
+        return await self._add(values_of(request), kept, metadata)
 
     async def _add(self, values: Json, kept: KeptFields, metadata: Json) -> list[str]:
         add, text = self._mapping.add, str(values["text"])
@@ -457,7 +384,7 @@ class McpAdapter(ServerProvider[Json]):
         metadata = {**found} if isinstance(found, dict) else {}
         new = record.model_copy(update=request.changes("text", "topic", "tags"))
         own = self._mapping.id_argument(item["id"])
-        values = {**_values_of(new), "id": own, "old_text": record.text}
+        values = {**values_of(new), "id": own, "old_text": record.text}
         is_text_alone = not request.changes("topic", "tags", "summary")
         taken = call.names if call else frozenset()
         if not (is_text_alone or self._kept_here or "metadata" in taken):
@@ -472,7 +399,7 @@ class McpAdapter(ServerProvider[Json]):
             kept = kept.model_copy(
                 update={"created_at": record.created_at, "created_by": record.created_by}
             )
-            new_id = (await self._add(_values_of(new), kept, metadata))[0]
+            new_id = (await self._add(values_of(new), kept, metadata))[0]
             await self.remove_replaced(item, new_id)
         await self._keep({item["id"]: None, new_id: kept})
         return new_id
@@ -482,7 +409,7 @@ class McpAdapter(ServerProvider[Json]):
         call = self._mapping.delete
         if call is None:
             raise Unsupported(f"{self.who} has no tool that deletes a memory.")
-        values = _values_of(self.record_of(item))
+        values = values_of(self.record_of(item))
         values["id"] = self._mapping.id_argument(item["id"])
         await self._rows(call, values, changes=True)
         await self._keep({item["id"]: None})
@@ -496,7 +423,22 @@ class McpAdapter(ServerProvider[Json]):
 
     async def _keep(self, changes: Mapping[str, KeptFields | None]) -> None:
         if self._kept_here:
-            await asyncio.to_thread(self._known.change, changes)
+            await asyncio.to_thread(self._keep_now, changes)
+
+    def _keep_now(self, changes: Mapping[str, KeptFields | None]) -> None:
+        import filelock
+
+        lock = self._known.path.with_suffix(".lock")
+        try:
+            lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            locked = filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600).acquire()
+        except OSError as error:  # as is filelock's own
+            raise Unavailable(
+                f"{lock} cannot be locked, so the owner of the memory was not saved; try again.",
+                sent=True,
+            ) from error
+        with locked:
+            self._known.change(self._known.read(), changes)
 
     async def erase(self, request: EraseRequest) -> EraseReply:
         """Erase what `known.json` has of memories that are gone."""
@@ -514,7 +456,7 @@ class McpAdapter(ServerProvider[Json]):
         ]
         if request.apply and gone:
             await self._keep(dict.fromkeys(gone))
-        return EraseReply(kept={_KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))
+        return EraseReply(kept={KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))
 
     async def check(self) -> Health:
         """Return the server's name, its tools and the abilities that the mapping makes of them."""
@@ -527,94 +469,3 @@ class McpAdapter(ServerProvider[Json]):
             f"{self._mapping.name} uses them to {', '.join(can)}.".replace("listing", "list"),
             version=said["version"][:100] or None,
         )
-
-
-class _Known:
-    """What memtui keeps of memories, by id, in a file that its processes share. Blocking."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read: tuple[object, dict[str, KeptFields]] = None, {}
-
-    def read(self) -> dict[str, KeptFields]:
-        """Return the fields by id. Raises `Unavailable`: then nobody knows whose a memory is."""
-        try:
-            there = self._path.stat()
-            sign = there.st_mtime_ns, there.st_ino, there.st_size
-            if self._read[0] != sign:
-                stored = json.loads(self._path.read_bytes())
-                found = {name: KeptFields.model_validate(one) for name, one in stored.items()}
-                self._read = sign, found
-            return self._read[1]
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            why = getattr(error, "strerror", None) or "it is damaged"
-            raise Unavailable(
-                f"The owners of the memories cannot be read from {self._path} ({why}); restore "
-                "that file from a backup, or remove it to give all of them to the company."
-            ) from error
-
-    def change(self, changes: Mapping[str, KeptFields | None]) -> None:
-        """Store fields; None removes them. Raises `Unavailable`."""
-        import filelock
-
-        lock = self._path.with_suffix(".lock")
-        try:
-            with filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600):
-                before = self.read()
-                after = {name: one for name, one in {**before, **changes}.items() if one}
-                if after == before:
-                    return
-                stored = {name: one.to_json() for name, one in after.items()}
-                with replacing(self._path) as fresh:
-                    fresh.write_text(json.dumps(stored), "ascii")
-        except (OSError, filelock.Timeout) as error:
-            why = getattr(error, "strerror", None) or "another memtui holds it"
-            raise Unavailable(
-                f"The owner of the memory could not be saved in {self._path} ({why}); fix that, "
-                "then check whether the change was made.",
-                sent=True,
-            ) from error
-
-
-def _words(config: McpConfig) -> list[str]:
-    try:
-        return shlex.split(config.command)
-    except ValueError as error:
-        raise Invalid("The command has a quote without its end; write it as in a shell.") from error
-
-
-def _values_of(one: WriteRequest | Record) -> Json:
-    """Return the values of a memory's placeholders."""
-    moment = one.created_at
-    return {
-        **one.scope.model_dump(exclude={"company_id"}, exclude_none=True),
-        "text": one.content if isinstance(one, WriteRequest) else one.text,
-        "title": one.title,
-        "kind": one.kind,
-        "topic": one.topic,
-        "tags": [*one.tags] or None,
-        "created_at": moment and moment.isoformat(),
-        "created_by": one.created_by,
-    }
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _tags(value: object) -> tuple[str, ...] | None:
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list):
-        return None
-    return tuple(one.strip() for one in found if isinstance(one, str) and one.strip())
-
-
-def _moment(value: object) -> datetime | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value, UTC)
-        except (ValueError, OverflowError, OSError):
-            return None  # no moment of the years 1 to 9999
-    return read_moment(value)

@@ -7,7 +7,6 @@ other program cannot lose it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +32,6 @@ from memtui.contract import (
     WriteRequest,
     sees,
 )
-from memtui.paths import replacing
 from memtui.provider_kit import (
     abilities_in,
     blocking,
@@ -43,8 +41,8 @@ from memtui.provider_kit import (
 )
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
+from memtui.provider_kit.known import KNOWN, KnownFile
 
-_FILE = "known.json"
 _LOCK = "changing.lock"
 _LOCK_SECONDS = 30.0
 
@@ -70,6 +68,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         super().__init__(context, config)
         self.capabilities = abilities_in(context, type(self).capabilities)
+        what = f"the memories in {config.path}"
+        self._known_file = KnownFile(context.data_dir, WrittenRecord, what)
         self._known: Mapping[str, WrittenRecord] = {}
         """By record id."""
         self._is_changing = False
@@ -106,7 +106,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         with locked:
             try:
                 with self._known_lock:
-                    self._is_changing, self._known = True, self._read_known()
+                    self._is_changing, self._known = True, self._known_file.read()
                 yield
             finally:
                 self._is_changing = False
@@ -142,24 +142,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
 
     def keep_known(self, changes: Mapping[str, WrittenRecord | None]) -> None:
         """Store the metadata of these records; None removes it. Call it within `changing`."""
-        known = {**self._known, **changes}
-        kept = {name: one for name, one in known.items() if one is not None}
-        if kept == self._known:
-            return
-        path = self._context.data_dir / _FILE
-        document = {
-            name: one.model_dump(mode="json", exclude_defaults=True) for name, one in kept.items()
-        }
-        try:
-            with replacing(path) as fresh:
-                fresh.write_text(json.dumps(document), "ascii")
-        except OSError as error:
-            raise Unavailable(
-                f"The owner of the memory could not be saved in {path} ({error.strerror}); fix "
-                "that, then check whether the change was made.",
-                sent=True,
-            ) from error
-        self._known = kept
+        self._known = self._known_file.change(self._known, changes)
 
     def corrected(self, record_id: str, request: CorrectRequest) -> WrittenRecord:
         """Return a record's metadata after a correction.
@@ -182,12 +165,12 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         return NotFound(f"There is no record {handle.provider_record_id} in {self.config.path}.")
 
     def _read(self, reader: FileReader) -> dict[str, Record]:
-        path = self._context.data_dir / _FILE
+        path = self._known_file.path
         while True:
             before = reader.look(path)
             with self._known_lock:
                 if not self._is_changing:  # then `_known` is newer than what is read here
-                    self._known = self._read_known()
+                    self._known = self._known_file.read()
             records = super()._read(reader)
             if sign(path) == before:
                 return records
@@ -201,26 +184,6 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         update["metadata"] = {**record.metadata, **known.metadata}
         update["revision"] = digest(record.revision or "", known.model_dump_json())
         return record.model_copy(update=update)
-
-    def _read_known(self) -> dict[str, WrittenRecord]:
-        """Return the stored metadata of all records.
-
-        Raises:
-            Unavailable: it is unreadable, so the records' owners are unknown.
-        """
-        path = self._context.data_dir / _FILE
-        try:
-            stored = json.loads(path.read_bytes())
-            return {name: WrittenRecord.model_validate(one) for name, one in stored.items()}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            why = getattr(error, "strerror", None) or "it is damaged"
-            raise Unavailable(
-                f"The owners of the memories in {self.config.path} cannot be read from {path} "
-                f"({why}); restore that file from a backup, or remove it to give all of them to "
-                "the owner that the binding names."
-            ) from error
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
@@ -237,7 +200,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             with self.changing():
                 self.keep_known(dict.fromkeys(gone))
         return EraseReply(
-            kept={_FILE: len(gone)} if gone else {},
+            kept={KNOWN: len(gone)} if gone else {},
             record_ids=tuple(gone),
             folders=(self.config.path,),
         )

@@ -1,0 +1,77 @@
+"""The parts of a memory as a mapping names them, from and to a record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+from memtui.contract import OWNER_FIELDS, Json, Record, RecordHandle, WriteRequest
+from memtui.provider_kit import read_moment
+from memtui.provider_kit.kept import KeptFields
+from memtui.provider_kit.server_provider import revision_of
+
+
+def record_of(item: Json, handle: RecordHandle, company_id: str, uses: Collection[str]) -> Record:
+    """Return a row of a mapping, with `kept` in it, as a record.
+
+    `uses` are the names in the metadata that change as the record is read: they are left out.
+    """
+    kept: KeptFields = item["kept"] or KeptFields()
+    ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
+    kept = kept.model_copy(update={"ids": kept.ids or ids})
+    found = item.get("metadata")
+    metadata = found if isinstance(found, dict) else {}
+    metadata = {name: metadata[name] for name in metadata.keys() - {*uses}}
+    given: Json = {name: item[name] for name in ("title", "topic") if _is_word(item.get(name))}
+    tags = _tags(item.get("tags"))
+    given["tags"] = kept.tags or () if tags is None else tags
+    given["kind"] = kept.kind or (item["kind"] if _is_word(item.get("kind")) else "note")
+    created_at = kept.created_at or _moment(item.get("created_at"))
+    author = item.get("created_by")
+    return kept.record(
+        company_id,
+        metadata,
+        handle=handle,
+        text=item["text"],
+        read_only=item["read_only"],
+        created_at=created_at,
+        updated_at=_moment(item.get("updated_at")) or created_at,
+        created_by=kept.created_by or (author if _is_word(author) else None),
+        revision=revision_of(item["text"], given, metadata, kept.to_json()),
+        **given,
+    )
+
+
+def values_of(one: WriteRequest | Record) -> Json:
+    """Return the values of a memory's placeholders."""
+    moment = one.created_at
+    return {
+        **one.scope.model_dump(exclude={"company_id"}, exclude_none=True),
+        "text": one.content if isinstance(one, WriteRequest) else one.text,
+        "title": one.title,
+        "kind": one.kind,
+        "topic": one.topic,
+        "tags": [*one.tags] or None,
+        "created_at": moment and moment.isoformat(),
+        "created_by": one.created_by,
+    }
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _tags(value: object) -> tuple[str, ...] | None:
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        return None
+    return tuple(one.strip() for one in found if isinstance(one, str) and one.strip())
+
+
+def _moment(value: object) -> datetime | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None  # no moment of the years 1 to 9999
+    return read_moment(value)
