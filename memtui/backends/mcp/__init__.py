@@ -20,6 +20,7 @@ from uuid import uuid4
 from memtui.backends.mcp.client import ToolClient, shortened
 from memtui.backends.mcp.config import McpConfig
 from memtui.backends.mcp.memories import record_of, values_of
+from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -45,7 +46,7 @@ from memtui.contract import (
     sees,
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
-from memtui.mcp_mapping import ToolCall, bundled_mappings, load_mapping
+from memtui.mcp_mapping import ToolCall, load_mapping
 from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
 from memtui.provider_kit.known import KNOWN, KnownFile
@@ -58,11 +59,9 @@ from memtui.provider_kit.server_provider import (
 )
 
 _LOCK_SECONDS = 30.0
+_KNOWN_OF = f"What {KNOWN} has of memories that are gone"
 _MOST_PAGES = 10_000
-_NAMED_TOOLS = 30
 _PAGED = {"offset", "page"}
-_READ_BY = ("search", "listing", "get")
-_CHANGED_BY = ("add", "update", "delete")
 
 
 class McpAdapter(ServerProvider[Json]):
@@ -140,52 +139,10 @@ class McpAdapter(ServerProvider[Json]):
         """Read the server's tools; an ability is there if its tool is. Raises `Invalid`."""
         self._tools = await self._client.tools()
         if not self._mapping.title:
-            raise Invalid(self._proposal())
-        calls = {name: getattr(self._mapping, name) for name in (*_READ_BY, *_CHANGED_BY)}
-        gone = {name for name, one in calls.items() if one and one.tool not in self._tools}
-        self._mapping = mapping = self._mapping.model_copy(update=dict.fromkeys(gone))
-        for name in _READ_BY:
-            call = getattr(mapping, name)
-            if call is not None and self._tools[call.tool] is False:
-                raise Invalid(
-                    f"The mapping {mapping.name} reads with the tool {call.tool}, of which the "
-                    "server says that it changes something; name another tool."
-                )
-        by = mapping.search.by if mapping.search else "phrase"
-        able = Capabilities(
-            browse=mapping.listing is not None,
-            correction=mapping.update is not None or self._replaces,
-            async_ingestion=mapping.late or not self._tells_ids,
-            provider_managed_extraction=mapping.extracts,
-            writable=mapping.add is not None,
-            chosen_owners=True,
-            full_text=by in {"words", "phrase"},
-            semantic=by == "meaning",
-            agents_search=mapping.search is not None and by == "phrase",
-        )
-        self.capabilities = abilities_in(self.context, able)
-
-    def _proposal(self) -> str:
-        """Return the sentence that names the server's tools and the mapping that fits them."""
-        name, tools = str(self._client.server.get("name")), [*self._tools][:_NAMED_TOOLS]
-        known = map(load_mapping, bundled_mappings())
-        fits = [one.name for one in known if name in one.servers or one.tools <= {*self._tools}]
-        advice = (
-            f"set mapping to {' or '.join(fits)}"
-            if fits
-            else "memtui has no mapping for it; write one, and set mapping to its path"
-        )
-        return f"The server calls itself {name} and has the tools {', '.join(tools)}: {advice}."
-
-    @property
-    def _replaces(self) -> bool:
-        mapping = self._mapping
-        return mapping.replaces and mapping.add is not None and mapping.delete is not None
-
-    @property
-    def _tells_ids(self) -> bool:
-        add, title = self._mapping.add, self._mapping.record.title
-        return add is not None and (add.rows is not None or self._mapping.record.id[:1] == (title,))
+            name = str(self._client.server.get("name") or "nothing")
+            raise Invalid(proposal(name, self._tools))
+        self._mapping = mapping_within(self._mapping, self._tools)
+        self.capabilities = abilities_in(self.context, abilities_of(self._mapping))
 
     def connect(self, context: BindingContext, config: McpConfig) -> ToolClient:
         """Return the client. Raises `Invalid`."""
@@ -248,19 +205,21 @@ class McpAdapter(ServerProvider[Json]):
         call = self._mapping.listing
         if call is None:
             raise Unsupported(f"{self.who} has no tool that lists memories.")
-        size = min(call.page_size, most) if call.names & _PAGED else most
+        has_pages = bool(call.names & _PAGED)
+        size = min(call.page_size, most) if has_pages else most
         rows: list[Json] = []
         seen: set[str] = set()
-        for number in range(_MOST_PAGES):
-            values = {"limit": size, "offset": number * size, "page": number + 1}
-            page = await self._rows(call, values)
-            rows += page
+        for number in range(1, _MOST_PAGES):
+            # A server may return shorter pages than it was asked for, so the last one is empty.
+            page = await self._rows(call, {"limit": size, "offset": len(rows), "page": number})
             fresh = {row["id"] for row in page} - seen
-            seen |= fresh
-            if not call.names & _PAGED or not fresh or len(page) < size or len(seen) > most:
+            if number > 1 and not fresh:
+                break
+            rows, seen = [*rows, *page], seen | fresh
+            if not has_pages or len(seen) > most:
                 break
         found = await self._items(rows)
-        is_cut = "limit" in call.names and len(rows) >= size and not call.names & _PAGED
+        is_cut = "limit" in call.names and not has_pages and len(rows) >= size
         is_more = is_cut or len(found.items) > most
         return ServerRows(found.items[:most], is_more, found.unreadable)
 
@@ -292,7 +251,8 @@ class McpAdapter(ServerProvider[Json]):
     ) -> tuple[list[Json], bool]:
         """Return the hits of memtui's search, or of the tool where the agents' is asked for."""
         call = self._mapping.search
-        if request.matching is not Matching.AGENTS or call is None:
+        is_agents = request.matching is Matching.AGENTS and request.query.strip()
+        if not is_agents or call is None:
             return await super().hits(request, search)
         rows = await self._searched(call, request.query, self.most_hits)
         may_be = eligible(request)
@@ -444,7 +404,11 @@ class McpAdapter(ServerProvider[Json]):
         """Erase what `known.json` has of memories that are gone."""
         if not (self._kept_here and self.capabilities.browse):
             return EraseReply()
-        there = {one["id"] for one in (await self.list_items(self._max_listed)).items}
+        rows = await self.list_items(self._max_listed)
+        if rows.more or rows.unreadable:
+            why = f"{_KNOWN_OF} stays, as the list of the memories that are there is not whole."
+            return EraseReply(beyond=(why,))
+        there = {one["id"] for one in rows.items}
         asked, whole = {*request.record_ids}, request.scope
         is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
         company = {"company_id": self.context.company_id}
@@ -461,11 +425,9 @@ class McpAdapter(ServerProvider[Json]):
     async def check(self) -> Health:
         """Return the server's name, its tools and the abilities that the mapping makes of them."""
         self._tools = await self._client.tools()
-        said = {name: str(self._client.server.get(name) or "") for name in ("name", "version")}
-        named = (*_READ_BY, *_CHANGED_BY)
-        can = [one for one in named if getattr(self._mapping, one) is not None]
+        server = self._client.server
         return Health(
-            message=f"{said['name'] or 'The server'} has {len(self._tools)} tools; the mapping "
-            f"{self._mapping.name} uses them to {', '.join(can)}.".replace("listing", "list"),
-            version=said["version"][:100] or None,
+            message=f"{server.get('name') or 'The server'} has {len(self._tools)} tools; the "
+            f"mapping {self._mapping.name} uses them to {', '.join(uses_of(self._mapping))}.",
+            version=str(server.get("version") or "")[:100] or None,
         )

@@ -55,7 +55,13 @@ def behave(how, wanted):  # noqa: C901
     return True
 
 
-def result_of(how, tool):
+def result_of(how, tool, arguments):
+    if how == "short_pages":
+        start = arguments["offset"]
+        notes = [{**NOTE, "key": f"k{start}"}] if start < 3 else []
+        return {"structuredContent": {"notes": notes}}
+    if how == "empty":
+        return {"structuredContent": {"notes": []}}
     if how == "is_error":
         return {"isError": True, "content": [{"type": "text", "text": f"It {ESCAPE} failed."}]}
     if how == "odd_result":
@@ -118,7 +124,13 @@ def main():  # noqa: C901
             tools = [{"name": one, "annotations": {"readOnlyHint": hint}} for one in names]
             send({"jsonrpc": "2.0", "id": wanted, "result": {"tools": [7, {}, *tools]}})
         else:
-            send({"jsonrpc": "2.0", "id": wanted, "result": result_of(how, tool)})
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": wanted,
+                    "result": result_of(how, tool, message["params"].get("arguments")),
+                }
+            )
     if "stays" in behaviours:
         time.sleep(1000)
 

@@ -15,6 +15,7 @@ import pytest
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
+    EraseRequest,
     ForgetRequest,
     Invalid,
     QueryRequest,
@@ -23,7 +24,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from tests.backends.mcp.conftest import Opened
+from tests.backends.mcp.conftest import MAPPING, Opened
 from tests.backends.mcp.fakes import FAKE
 
 SCOPE = Scope(company_id="acme")
@@ -221,3 +222,28 @@ async def test_a_binding_has_either_a_command_or_a_url(
 ) -> None:
     with pytest.raises(Invalid, match="Set either the command"):
         await opened(**(config or {"command": ""}))
+
+
+async def test_a_server_with_shorter_pages_than_asked_is_read_to_the_end(
+    tmp_path: Path, opened: Opened
+) -> None:
+    adapter = await opened("list_notes=short_pages")
+    page = await adapter.browse(BROWSE)
+    assert sorted(one.handle.provider_record_id for one in page.records) == ["k0", "k1", "k2"]
+
+
+async def test_what_is_known_is_erased_only_beside_a_whole_list(
+    tmp_path: Path, opened: Opened
+) -> None:
+    mapping = tmp_path / "bare.toml"
+    mapping.write_text(Path(MAPPING).read_text().replace(', extra = "{metadata}"', ""))
+    odd = await opened("list_notes=odd_rows", mapping=str(mapping))
+    await odd.write(write("An otter."))
+    known = tmp_path / "data" / "known.json"
+    assert [*json.loads(known.read_text())] == ["k1"]
+    asked = EraseRequest(scope=SCOPE, record_ids=("k1", "k9"), apply=True)
+    [why] = (await odd.erase(asked)).beyond
+    assert "is not whole" in why
+    whole = await opened("list_notes=empty", mapping=str(mapping))
+    assert (await whole.erase(asked)).record_ids == ("k1",)
+    assert json.loads(known.read_text()) == {}
