@@ -34,6 +34,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.provider_kit.files.committed import CommittedFiles
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
@@ -365,6 +366,47 @@ async def test_a_thousand_memories(service: MemoryService, caller: Caller, folde
     assert git("log", "-2", "--format=%s").splitlines() == [
         "memtui: undo a change of 500 files", "memtui: forget 500 files",
     ]  # fmt: skip
+
+
+async def test_a_layout_that_changes_is_read_at_once(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    path = put(folder, "ana.md", "Ana.")
+    await bound(service, caller, folder)
+    assert (await listed(service, caller))["ana.md"].kind == "note"
+    (folder / "MEMORY.md").write_text("# Memory\n")
+    assert (await listed(service, caller))["ana.md"].kind == "system"
+    (folder / ".git" / "letta-memory-layout-policy").write_text("legacy-only\n")
+    assert (await listed(service, caller))["ana.md"].kind == "note"
+    assert path.exists()
+
+
+async def test_what_another_program_writes_at_this_moment_is_kept(
+    service: MemoryService, caller: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bound(service, caller, folder)
+    human = (await listed(service, caller))["system/human.md"]
+    theirs = (folder / "system" / "human.md").read_bytes() + b"Theirs.\n"
+    takes_note = CommittedFiles._take_note
+
+    def written(self: CommittedFiles, *given: Any) -> None:
+        takes_note(self, *given)
+        (folder / "system" / "human.md").write_bytes(theirs)
+        put(folder, "reference/ours.md", "Theirs.")
+
+    monkeypatch.setattr(CommittedFiles, "_take_note", written)
+    for change in (
+        lambda: service.correct(caller, correct(human, "Ours.")),
+        lambda: service.forget(caller, forget(human)),
+        lambda: service.write(caller, note("Ours.")),
+    ):
+        with pytest.raises(Conflict, match="at this moment"):
+            await change()
+        assert (folder / "system" / "human.md").read_bytes() == theirs
+        assert b"Theirs." in (folder / "reference" / "ours.md").read_bytes()
+        git_in(folder)("checkout", "-q", "--", "system")
+        (folder / "reference" / "ours.md").unlink()
+    assert git_in(folder)("log", "--format=%s") == "theirs\n"
 
 
 async def test_what_is_unknown_in_a_file_stays_to_the_byte(

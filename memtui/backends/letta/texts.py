@@ -19,6 +19,7 @@ from memtui.provider_kit.files.reading import (
     ParsedRecord,
     first_line,
 )
+from memtui.provider_kit.files.whole import exact
 
 INDEX = "MEMORY.md"
 SYSTEM, REFERENCE, SKILLS = "system", "reference", "skills"
@@ -91,14 +92,14 @@ def composed(title: str, text: str, *, is_root: bool) -> bytes:
     return _exactly(f"---\n{head}\n---\n{text}\n", text)
 
 
-def with_text(content: bytes | None, old: str, text: str, *, name: str, is_root: bool) -> bytes:
+def with_text(content: bytes, old: str, text: str, *, name: str, is_root: bool) -> bytes:
     """Return a file with another text; a description that repeated its first line follows it.
 
     Raises:
         Conflict: its text is no longer the old one.
         Invalid: it would not read back as this text.
     """
-    whole = exact(content or b"")
+    whole = exact(content)
     head, fields = _head_of("" if is_index(name, is_root=is_root) else whole)
     body = whole[len(head) :]
     now = body.replace("\r\n", "\n")
@@ -127,14 +128,6 @@ def _exactly(content: str, text: str) -> bytes:
     except UnicodeEncodeError as error:
         problem = "The text contains half a character (a lone surrogate); remove it."
         raise Invalid(problem) from error
-
-
-def exact(content: bytes) -> str:
-    """Return a file's text with its line ends. Raises `Invalid` if it is not UTF-8."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid("The file is not UTF-8; fix it first.") from error
 
 
 class _CharacterLimit(Model):

@@ -14,6 +14,7 @@ import pytest
 
 from memtui.contract import Conflict, Denied, MemtuiError, Unavailable, Unsupported
 from memtui.provider_kit.files import git as module
+from memtui.provider_kit.files import guarded_git
 from memtui.provider_kit.files.git import FileVersion, repository
 
 THEIRS = {
@@ -264,7 +265,7 @@ def test_without_git_a_sentence_says_so(
 
 def test_time_and_size_are_limited(folder: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     with repository(folder) as ours:
-        monkeypatch.setattr(module, "_MOST_BYTES", 4)
+        monkeypatch.setattr(guarded_git, "_MOST_BYTES", 4)
         with pytest.raises(Unavailable, match="too much"):
             ours.versions("a.md")
     monkeypatch.undo()
@@ -274,7 +275,7 @@ def test_time_and_size_are_limited(folder: Path, git: Git, monkeypatch: pytest.M
                               f"exec {shutil.which('git')} \"$@\"\n")  # fmt: skip
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
-    monkeypatch.setattr(module, "_SECONDS", 0.2)
+    monkeypatch.setattr(guarded_git, "_SECONDS", 0.2)
     with pytest.raises(Unavailable, match="too long"):
         versions(folder, "a.md")
 
