@@ -113,6 +113,7 @@ class LogView:
             self._chosen = apart(self._chosen)
         self.folded = is_folded(self._chosen)
         """Whether a question over several bindings is one operation in it."""
+        self._has_parts = False
         self._turned = sort == "-seq"
         self._stop = stop or Stop()
         self._early, self._passed_on = early, 0
@@ -122,20 +123,26 @@ class LogView:
         """The log's newest `seq` when the view was opened; `tail(last)` returns newer ones."""
         self.left_out = 0
         """How many matches are left out as memtui's own reads."""
+        self.folded_count = 0
+        """How many matches are part of another one, and not in the view."""
+        narrows = True
         if sort not in {"seq", "-seq"}:
             self._sort(sort)
         else:
             self.last = duck.place()[1].head
+            self._has_parts = self.folded and duck.has_parts()
             if duck.visible or condition(self._chosen.with_internal()):
                 self._filter()
             else:
                 internal, folded = self._hidden()
                 left_out = array("q", sorted((*internal, *folded)))
                 self.left_out, self._recent = len(internal), Without(self.last, left_out)
+                self.folded_count = len(folded)
+                narrows = False
         self._pending = 0 if self._table is None else self._table.count
         self.count = self._pending + len(self._recent)
         """The number of operations in the view."""
-        self.logged = self._logged()
+        self.logged = self._logged() if narrows else self.count
         """Their number without the filter, which still says whether memtui's own reads count."""
 
     @property
@@ -151,7 +158,9 @@ class LogView:
         """
         every, duck = self._every, self._duck
         internal = array("q") if every.internal else duck.internal(self.last)
-        return internal, duck.folded(every, self.last, known_as=f"folded {every.internal}")
+        name = f"folded {every.internal}"
+        folded = duck.folded(every, self.last, known_as=name) if self._has_parts else array("q")
+        return internal, folded
 
     def _logged(self) -> int:
         if self._duck.visible:
@@ -167,7 +176,7 @@ class LogView:
             manifest, _ = duck.place()
             sealed = manifest.sealed_through
             through = max(sealed, last - _RECENT, min(duck.through, last))
-            folded = duck.folded(self._chosen, last)
+            folded = duck.folded(self._chosen, last) if self._has_parts else array("q")
             self._recent = self._matching(through + 1, frozenset(folded))
             if through:
                 self._show(self._recent[-EARLY:][::-1])
@@ -184,7 +193,7 @@ class LogView:
                 internal += duck.store(connection, through).left_out(self._chosen, last)
             # Otherwise a seal moved rows, or the copy was started again: all is read once more.
             if duck.stood_still(manifest) and duck.begun == begun:
-                self.left_out = internal
+                self.left_out, self.folded_count = internal, len(folded)
                 return
             if self._table is not None:
                 self._table.close()
@@ -211,22 +220,24 @@ class LogView:
         internal = 0
         with self._numbering() as cursor:
             cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
-            numbers = "CREATE TEMP TABLE folded AS SELECT unnest($1::BIGINT[]) AS seq"
-            cursor.execute(numbers, [folded.tolist()])
+            less = ""
+            if folded:
+                numbers = "CREATE TEMP TABLE folded AS SELECT unnest($1::BIGINT[]) AS seq"
+                cursor.execute(numbers, [folded.tolist()])
+                less = "ANTI JOIN folded USING (seq) "
             for part in parts:
                 self._show_more(cursor)
                 with self._stop.reaching(cursor):
                     cursor.execute(f"CREATE OR REPLACE TEMP TABLE part AS {part}")
                     cursor.execute(
-                        "INSERT INTO view SELECT seq FROM part ANTI JOIN folded USING (seq) "
+                        f"INSERT INTO view SELECT seq FROM part {less}"
                         "WHERE NOT internal ORDER BY seq DESC"
                     )
                     [(more,)] = cursor.execute(
                         "SELECT count(*) FROM part WHERE internal"
                     ).fetchall()
                 internal += more
-            cursor.execute("DROP TABLE part")
-            cursor.execute("DROP TABLE folded")
+            cursor.execute("DROP TABLE part; DROP TABLE IF EXISTS folded")
             self._table = _Numbers(cursor, newest_first=True)
         return internal
 

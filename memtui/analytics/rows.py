@@ -25,7 +25,7 @@ from memtui.store.columns import ForeignText
 from memtui.store.conditions import READ, visible_to
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.log import OperationStore
-from memtui.store.operation import Operation, is_folded, to_operation
+from memtui.store.operation import Operation, to_operation
 from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -210,13 +210,15 @@ class LogDatabase(DuckDb):
         """Return the numbers of memtui's own reads up to `last`."""
         return self._numbers(lambda one: one.internal_seqs(last), "internal")
 
+    def has_parts(self) -> bool:
+        """Whether any operation is part of another one."""
+        return bool(self._numbers(lambda one: one.some_part(), "parts"))
+
     def folded(self, chosen: Filter, last: int, *, known_as: str = "") -> array[int]:
         """Return the numbers up to `last` of the matches that are part of another one.
 
         `known_as`: a name under which those of the sealed operations are remembered.
         """
-        if not is_folded(chosen):
-            return array("q")
         return self._numbers(lambda one: one.folded_seqs(chosen, last), known_as)
 
     def _numbers(self, ask: Callable[[OperationStore], Sequence[int]], name: str) -> array[int]:

@@ -269,7 +269,7 @@ def is_folded_away(
         first.c.part_of.is_(None),
         *map(to_first.traverse, own),
     )
-    return and_(columns.part_of.is_not(None), is_listed)
+    return and_(columns.part_of > "", is_listed)  # not `is_not(None)`: SQLite would scan the log
 
 
 def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:

@@ -342,10 +342,13 @@ class OperationStore:
             return ()
         return self._numbers(last >= _SEQ, *self._folded(chosen), order=_SEQ)
 
+    def some_part(self) -> Sequence[int]:
+        """Return the number of an operation that is part of another one, if there is any."""
+        return self._numbers(OPERATIONS.c.part_of > "", limit=1)
+
     def _folds(self, chosen: Filter) -> bool:
         """Whether any operation may be listed as part of another one."""
-        part = select(_SEQ).where(*self._own, OPERATIONS.c.part_of.is_not(None)).limit(1)
-        return is_folded(chosen) and self.connection.execute(part).scalar() is not None
+        return is_folded(chosen) and bool(self.some_part())
 
     def _folded(self, chosen: Filter) -> list[ColumnElement[bool]]:
         """Return the conditions of the matches that are part of another one."""

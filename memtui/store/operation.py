@@ -1,12 +1,11 @@
 """An entry of the operation log, and its form in the log's tables."""
 
 # Strings, as `from __future__ import annotations` makes, would be compiled for each model.
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -193,12 +192,6 @@ class OperationDraft(Model):
         return is_look or self.to_show is True
 
 
-def cost_of(usage: Iterable[Usage]) -> Decimal | None:
-    """Return the sum of the priced usage in US dollars; None: none has a price."""
-    priced = [one.cost_usd for one in usage if one.cost_usd is not None]
-    return sum(priced, Decimal(0)) if priced else None
-
-
 class Operation(OperationDraft):
     """An entry of a company's log: `seq` counts from 1 without a gap, digests form a chain."""
 
@@ -211,7 +204,15 @@ class Operation(OperationDraft):
     @property
     def cost_usd(self) -> Decimal | None:
         """The sum of the priced usage in US dollars; None: no usage has a price."""
-        return cost_of(self.usage)
+        priced = [usage.cost_usd for usage in self.usage if usage.cost_usd is not None]
+        return sum(priced, Decimal(0)) if priced else None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it used: read, written and embedded ones."""
+        return sum(
+            one.input_tokens + one.output_tokens + one.embedding_tokens for one in self.usage
+        )
 
     @property
     def damaged(self) -> bool:
@@ -247,12 +248,39 @@ class Operation(OperationDraft):
         return any(usage.cost_usd is None for usage in self.usage)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The operations of one question over several bindings, and what they are together."""
+class Parts(Model):
+    """The operations of one question over several bindings, and their sums."""
 
     operations: tuple[Operation, ...]
     """In the order of the log, the one that was logged first included."""
+    bindings: int
+    failed: int
+    """How many of the bindings did not answer, or not all of it."""
+    result_count: int
+    tokens: int
+    cost_usd: Decimal | None
+    """None: no usage has a price."""
+    unpriced: bool
+    """Whether any of the usage has no price."""
+    latency_ms: float | None
+    """The longest; None: none was measured."""
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation]) -> Self:
+        """Return the sums of at least one operation."""
+        failed = (one for one in operations if one.status is not OperationStatus.OK)
+        costs = [one.cost_usd for one in operations if one.cost_usd is not None]
+        took = [one.latency_ms for one in operations if one.latency_ms is not None]
+        return cls(
+            operations=tuple(operations),
+            bindings=_bindings(operations),
+            failed=_bindings(failed),
+            result_count=sum(one.result_count for one in operations),
+            tokens=sum(one.tokens for one in operations),
+            cost_usd=sum(costs, Decimal(0)) if costs else None,
+            unpriced=any(one.unpriced for one in operations),
+            latency_ms=max(took, default=None),
+        )
 
     @property
     def lead(self) -> Operation:
@@ -261,41 +289,9 @@ class Parts:
         return next(succeeded, self.operations[0])
 
     @property
-    def bindings(self) -> int:
-        """How many bindings were asked."""
-        return _bindings(self.operations)
-
-    @property
-    def failed(self) -> int:
-        """How many of these bindings did not answer, or not all of it."""
-        return _bindings(one for one in self.operations if one.status is not OperationStatus.OK)
-
-    @property
-    def result_count(self) -> int:
-        """How many records they returned."""
-        return sum(one.result_count for one in self.operations)
-
-    @property
     def usage(self) -> tuple[Usage, ...]:
         """The usage of all of them."""
         return tuple(usage for one in self.operations for usage in one.usage)
-
-    @property
-    def cost_usd(self) -> Decimal | None:
-        """The sum of the priced usage in US dollars; None: no usage has a price."""
-        return cost_of(self.usage)
-
-    @property
-    def unpriced(self) -> bool:
-        """Whether any of the usage has no price."""
-        return any(one.unpriced for one in self.operations)
-
-    @property
-    def latency_ms(self) -> float | None:
-        """The longest latency; None: none was measured."""
-        return max(
-            (one.latency_ms for one in self.operations if one.latency_ms is not None), default=None
-        )
 
 
 def _bindings(operations: Iterable[Operation]) -> int:

@@ -141,6 +141,7 @@ def test_pages_and_views_are_those_of_the_model(
             assert seqs(view.window(0, 1_000)) == seqs(expected)
             assert (view.count, view.left_out) == (len(expected), flat.left_out)
             assert view.logged == len(logged)
+            assert view.count + view.folded_count == len(flat.operations)
             for one in flat.operations:
                 place = seqs(expected).index(one.seq) if one in expected else None
                 assert view.find(one.seq) == place

@@ -27,7 +27,7 @@ from memtui.channels.cli.options import (
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.records import change_lines, say_no_operation, say_unknown_of_operations
 from memtui.channels.cli.session import FirstSession, Session
-from memtui.contract import Filter, Invalid, Json, OperationType
+from memtui.contract import Filter, Invalid, OperationType
 from memtui.presenters import format as shown
 from memtui.store.operation import OperationPage, Parts, details
 from memtui.visible import visible
@@ -125,7 +125,11 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
             "operations": [*map(marks.with_risks, page.operations)],
             "found": jsonable(found),
             "undone": jsonable(backs),
-            "parts": {name: _sums(one) for name, one in parts.items()},
+            "parts": {
+                name: one.model_dump(mode="json", exclude={"operations"})
+                | {"operation_ids": [part.operation_id for part in one.operations]}
+                for name, one in parts.items()
+            },
         },
         table(
             titles,
@@ -278,23 +282,6 @@ async def _print_each(session: Session, operations: Sequence[Operation]) -> None
             cells = _cells(session, operation, *later, marks.worst_at(changed(operation)))
             session.out.line("  ".join(cell for cell in cells if cell))
     sys.stdout.flush()
-
-
-def _sums(parts: Parts) -> Json:
-    """Return what the operations of a question are together, in JSON."""
-    usage, cost = parts.usage, parts.cost_usd
-    return {
-        "operation_ids": [one.operation_id for one in parts.operations],
-        "bindings": parts.bindings,
-        "failed": parts.failed,
-        "result_count": parts.result_count,
-        "input_tokens": sum(one.input_tokens for one in usage),
-        "output_tokens": sum(one.output_tokens for one in usage),
-        "embedding_tokens": sum(one.embedding_tokens for one in usage),
-        "cost_usd": None if cost is None else f"{cost.normalize():f}",
-        "unpriced": parts.unpriced,
-        "latency_ms": parts.latency_ms,
-    }
 
 
 def _cells(

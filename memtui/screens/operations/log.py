@@ -96,6 +96,11 @@ class LogFeed:
         return self._view.count + self._came_since if self._view else self.rows.count
 
     @property
+    def each(self) -> int:
+        """Number of matching operations, each of a question over several bindings included."""
+        return self.count + (self._view.folded_count if self._view else 0)
+
+    @property
     def folded(self) -> bool:
         """Whether a row stands for all operations of a question over several bindings."""
         return self._view is not None and self._view.folded

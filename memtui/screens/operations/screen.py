@@ -626,7 +626,7 @@ class OperationsScreen(ListScreen[Operation]):
             wrote = f"Wrote {fmt.counted(done.operations, 'operation')} to {path}."
             return " ".join(filter(None, (wrote, done.problem)))
 
-        count = fmt.counted(self._feed.count, "operation")
+        count = fmt.counted(self._feed.each, "operation")
         self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))
 
     @conversation

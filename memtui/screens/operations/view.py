@@ -204,10 +204,7 @@ def _score(operation: Operation) -> str | None:
 
 
 def _tokens(operation: Operation | Parts) -> Cell:
-    used = sum(
-        one.input_tokens + one.output_tokens + one.embedding_tokens for one in operation.usage
-    )
-    return Cell(fmt.count(used), "" if used else "muted")
+    return Cell(fmt.count(operation.tokens), "" if operation.tokens else "muted")
 
 
 def _milliseconds(operation: Operation | Parts) -> str:

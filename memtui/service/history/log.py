@@ -124,11 +124,8 @@ class LoggedOperations(ServiceModule):
         """
         asked = [one for one in operations if one.part_of is None]
         found = self._of(caller).parts(asked)
-        return {
-            one.operation_id: Parts((one, *found[one.operation_id]))
-            for one in asked
-            if one.operation_id in found
-        }
+        firsts = (one for one in asked if one.operation_id in found)
+        return {one.operation_id: Parts.of([one, *found[one.operation_id]]) for one in firsts}
 
     @in_thread
     def problem(self, caller: Caller, operation_id: str) -> str | None:
