@@ -150,10 +150,9 @@ class Conversation:
         if kind != "read":
             return _TYPES[kind]
         found = self.mapping.call_of(call.tool, call.arguments) if self.mapping else None
-        if found and self.mapping and found[1] is self.mapping.search:
-            return OperationType.QUERY
-        is_list = bool(found and self.mapping and found[1] is self.mapping.listing)
-        return OperationType.BROWSE if is_list else OperationType.GET
+        is_search = found and self.mapping and found[1] is self.mapping.search
+        # A list that an agent gets tells it the memories: a browse would not count as that.
+        return OperationType.QUERY if is_search else OperationType.GET
 
     def passed(self, call: OpenCall, answer: Json | None, at: float) -> PassedCall:
         """Return a call that ended at a moment; without an answer its outcome is unknown."""

@@ -229,8 +229,7 @@ class PassedCalls(ServiceModule):
             MemtuiError: the rules, the log or the memories concerned cannot be read.
         """
         runtime = self._runtime
-        run_id = caller.run_id
-        source = SourceRef(kind=SourceKind.RUN, company_id=scope.company_id, run_id=run_id)
+        source = _source(scope.model_copy(update={"run_id": caller.run_id}))
         entries: list[RunningOperation] = []
         async with AsyncExitStack() as stack:
             weighed: list[Weighed] = []
@@ -353,6 +352,8 @@ class PassedCalls(ServiceModule):
         asked = _details(call.tool, call.hint)
         entry = self._running(call.operation_type, caller, within, call.started_at, asked)
         entry.binding = binding
+        if call.operation_type.mutates:
+            entry.source = _source(within)
         self.end(entry, call)
         return entry
 
@@ -395,6 +396,11 @@ class PassedCalls(ServiceModule):
             latency_ms=call.latency_ms,
             details={"counted": self._counter.note},
         )
+
+
+def _source(scope: Scope) -> SourceRef:
+    """Return what a write of a run comes from."""
+    return SourceRef(kind=SourceKind.RUN, company_id=scope.company_id, run_id=scope.run_id)
 
 
 def _details(tool: str, hint: bool | None) -> CallDetails:  # noqa: FBT001 - as the server says it
