@@ -15,7 +15,7 @@ from memtui.provider_kit.files.reading import FileRefused, digest, read_whole, r
 from memtui.provider_kit.files.shared import SharedFile
 
 
-class FileChange(NamedTuple):
+class ContentChange(NamedTuple):
     """A file's content before and after a change; None: there is no file."""
 
     before: bytes | None
@@ -68,7 +68,7 @@ class CommittedFiles:
             raise Unavailable(f"{self._folder / path} cannot be read ({why}).") from error
 
     def change(
-        self, changes: Mapping[str, FileChange], message: str, author: str | None = None
+        self, changes: Mapping[str, ContentChange], message: str, author: str | None = None
     ) -> None:
         """Change files and commit them. If that fails, all are as they were.
 
@@ -86,7 +86,7 @@ class CommittedFiles:
             for path in changes:
                 self._require_file(path)
             after = {path: one.after for path, one in changes.items()}
-            done: dict[str, FileChange] = {}
+            done: dict[str, ContentChange] = {}
             try:
                 if git is not None:
                     self._take_note(after, message, author)
@@ -143,16 +143,16 @@ class CommittedFiles:
             raise Invalid(f"{place} is or lies behind a link; replace that with a file first.")
         require_unprotected(place, str(place))
 
-    def _take_back(self, done: Mapping[str, FileChange]) -> None:
+    def _take_back(self, done: Mapping[str, ContentChange]) -> None:
         for path, change in done.items():
             try:
                 with suppress(Conflict):  # another program has changed it since
-                    self._swap(path, FileChange(change.after, change.before))
+                    self._swap(path, ContentChange(change.after, change.before))
             except MemtuiError as error:
                 problem = f"{self._folder / path} stays changed and is not committed: {error}"
                 raise Unavailable(problem, sent=True) from error
 
-    def _swap(self, path: str, change: FileChange) -> None:
+    def _swap(self, path: str, change: ContentChange) -> None:
         place = self._folder / path
 
         def swapped(now: bytes | None) -> bytes:

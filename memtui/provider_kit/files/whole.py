@@ -40,7 +40,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit import blocking, check_revision, require_unprotected
 from memtui.provider_kit.files.adapter import ConfigT
-from memtui.provider_kit.files.committed import CommittedFiles, FileChange
+from memtui.provider_kit.files.committed import CommittedFiles, ContentChange
 from memtui.provider_kit.files.reading import FileReader, ParsedFile, printable_id
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 
@@ -169,7 +169,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         folder, stem, content = self.composed(request)
         with self.changing():
             name = self._free_name(folder, stem)
-            change = FileChange(None, content)
+            change = ContentChange(None, content)
             self._change({name: change}, {name: known}, "write", request.created_by)
         handle = self._handle(name)
         return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
@@ -198,7 +198,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
                 raise Denied(self.protected(record) or f"{name} is read-only.")
             file = self.file_of(record)
             before = self.files.content(file)
-            change = FileChange(before, self.with_text(record, before or b"", text))
+            change = ContentChange(before, self.with_text(record, before or b"", text))
             self._change({file: change}, {name: known}, "correct", request.created_by)
         return CorrectReply(handle=request.handle)
 
@@ -272,12 +272,12 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         place = Path(record.location.path if record.location else "")
         return place.relative_to(self.config.path).as_posix()
 
-    def _to(self, files: Mapping[str, bytes | None]) -> dict[str, FileChange]:
-        return {name: FileChange(self.files.content(name), one) for name, one in files.items()}
+    def _to(self, files: Mapping[str, bytes | None]) -> dict[str, ContentChange]:
+        return {name: ContentChange(self.files.content(name), one) for name, one in files.items()}
 
     def _change(
         self,
-        changes: Mapping[str, FileChange],
+        changes: Mapping[str, ContentChange],
         known: Mapping[str, WrittenRecord | None],
         what: str,
         author: str | None = None,
