@@ -12,10 +12,7 @@ agents edit the files without a lock.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +21,11 @@ from pathlib import Path
 from pydantic import Field
 
 from memtui.backends.markdown import fenced_lines, heading_of
-from memtui.contract import BindingContext, Invalid, Json, Unavailable, WriteRequest
-from memtui.provider_kit import LocalPath, refused_by_system
+from memtui.contract import BindingContext, Invalid, Json, WriteRequest
+from memtui.provider_kit import LocalPath
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry, record_id
+from memtui.provider_kit.files.lock_file import lock_file
 from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
@@ -44,8 +42,6 @@ _DEPTH = 8
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _GIVEN = {MEMORY: 20_000, USER: 4_000}
 """The most characters of a file that OpenClaw puts into a session, unless it is set otherwise."""
-_LOCK_SECONDS = 10.0
-_LOOK_SECONDS = 0.02
 
 _COMMENT = re.compile(r"[ \t]*(?:<!--[^<>]*-->[ \t]*)+\r?")
 _OWN_COMMENT = re.compile(r"[ \t]*<!--[ \t]*(?:openclaw-memory-[a-z]+|observed|status)[ \t]*:")
@@ -153,16 +149,8 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
             return
         workspace = str(resolved(self.config.path) or self.config.path)
         name = f"memory-promotion-{hashlib.sha256(workspace.encode()).hexdigest()}.lock"
-        lock = state / "locks" / name
-        try:
-            lock.parent.mkdir(mode=0o700, exist_ok=True)
-            _take(lock, path)
-        except OSError as error:
-            raise refused_by_system(str(lock), error) from error
-        try:
+        with lock_file(state / "locks" / name, f"OpenClaw is changing {path}"):
             yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def memory_files(folder: Path, reader: FileReader) -> list[EntriesFile]:
@@ -184,45 +172,6 @@ def _kind(inside: Path) -> str:
     if inside.parts[0] == "dreaming":
         return "dream"
     return "daily" if len(inside.parts) == 1 and _DAY.match(inside.name) else "file"
-
-
-def _take(lock: Path, path: Path) -> None:
-    """Make a lock file as OpenClaw does; one that a killed memtui left behind is taken over."""
-    until = time.monotonic() + _LOCK_SECONDS
-    owner = json.dumps({"pid": os.getpid(), "by": "memtui"})
-    while True:
-        try:
-            file = lock.open("x")
-        except FileExistsError:
-            if _is_left(lock):
-                lock.unlink(missing_ok=True)
-            elif time.monotonic() >= until:
-                raise Unavailable(
-                    f"OpenClaw is changing {path}; try again. If no OpenClaw runs, remove {lock}."
-                ) from None
-            else:
-                time.sleep(_LOOK_SECONDS)
-        else:
-            with file:
-                file.write(owner)
-            return
-
-
-def _is_left(lock: Path) -> bool:
-    """Whether a memtui that ended has left this lock."""
-    try:
-        owner = json.loads(lock.read_text())
-    except (FileNotFoundError, ValueError):
-        return False  # it is gone, or being written
-    if not isinstance(owner, dict) or owner.get("by") != "memtui":
-        return False
-    try:
-        os.kill(int(owner["pid"]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # another user's memtui runs
-    return False
 
 
 @dataclass(frozen=True, slots=True)

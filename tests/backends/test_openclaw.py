@@ -297,7 +297,7 @@ async def opened(folder: Path, tmp_path: Path, **config: Any) -> OpenclawAdapter
 async def test_the_lock_of_a_sweep_is_waited_for_and_one_left_behind_is_not(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memtui.backends.openclaw._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("memtui.provider_kit.files.lock_file._LOCK_SECONDS", 0.1)
     adapter = await opened(folder, tmp_path)
     lock = lock_of(folder)
     lock.parent.mkdir()
@@ -401,39 +401,57 @@ class RealOpenclaw:
         return "\n".join(one["snippet"] for one in found["results"])
 
 
+WITH_OPENCLAW = pytest.mark.skipif(
+    not INSTALLED.exists(), reason=f"OpenClaw is not installed in {INSTALLED}"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not INSTALLED.exists(), reason=f"OpenClaw is not installed in {INSTALLED}")
-async def test_openclaw_reads_each_change_and_promotes_beside_it(
+@WITH_OPENCLAW
+async def test_openclaw_reads_each_change(
     service: MemoryService, caller: Caller, home: Path, folder: Path
 ) -> None:
     claw = RealOpenclaw(home)
-    (folder / "memory" / "2026-11-27.md").write_text("# 2026-11-27\n\n- Sold the birch table.\n")
     await bound(service, caller, folder)
-    assert "walnut desk" in claw.finds("walnut desk")
-    await service.write(caller, note("The kettle is in the attic."))
+    written = await service.write(caller, note("The kettle is in the attic."))
     assert "attic" in claw.finds("kettle attic")
     kettle = (await listed(service, caller))["The kettle is in the attic."]
     await service.correct(caller, corrected(kettle, "The kettle is in the cellar."))
     assert "cellar" in claw.finds("kettle cellar")
-    for query in ("birch table", "sold table", "table"):
-        claw.run("search", query)
+    await service.undo(caller)
+    await service.undo(caller, written.operation_id)
+    assert "kettle" not in claw.finds("kettle")
+
+
+@pytest.mark.slow
+@WITH_OPENCLAW
+async def test_openclaw_waits_for_the_lock_and_what_it_promotes_is_read(
+    service: MemoryService, caller: Caller, home: Path, folder: Path
+) -> None:
+    claw = RealOpenclaw(home)
+    day = "memory/2026-11-27.md"
+    (folder / day).write_text("# 2026-11-27\n\n- Sold the birch table.\n")
+    await bound(service, caller, folder)
+    before = {*await listed(service, caller)}
+    claw.run("index", "--force")
+    claw.run("search", "birch table")
     lowest = ("--min-score", "0", "--min-recall-count", "0", "--min-unique-queries", "0")
     lock = lock_of(folder)
     lock.parent.mkdir(exist_ok=True)
     lock.write_text(json.dumps({"pid": os.getpid(), "by": "memtui"}))
-    before = (folder / "MEMORY.md").read_bytes()
+    there = (folder / "MEMORY.md").read_bytes()
     promoting = asyncio.create_task(asyncio.to_thread(claw.run, "promote", "--apply", *lowest))
-    done, _ = await asyncio.wait({promoting}, timeout=8)
-    assert not done, "OpenClaw waits for the lock"
-    assert (folder / "MEMORY.md").read_bytes() == before
+    done, _ = await asyncio.wait({promoting}, timeout=15)
+    assert not done, promoting.result()
+    assert (folder / "MEMORY.md").read_bytes() == there
     lock.unlink()
     await promoting
-    assert (
-        "openclaw-memory-promotion:memory:memory/2026-11-27.md"
-        in (folder / "MEMORY.md").read_text()
-    )
-    promoted = [one for one in (await listed(service, caller)).values() if one.caution]
-    assert len(promoted) >= 2
-    undone = await service.forget(caller, forgetting(promoted[-1].handle))
-    await service.undo(caller, undone.operation_id)
-    assert "cellar" in claw.finds("kettle cellar")
+    assert f"openclaw-memory-promotion:memory:{day}" in (folder / "MEMORY.md").read_text()
+    found = await listed(service, caller)
+    [promoted] = [found[text] for text in found.keys() - before]
+    assert promoted.caution is not None
+    after = files(folder)
+    await service.forget(caller, forgetting(promoted.handle))
+    assert "birch" not in (folder / "MEMORY.md").read_text()
+    await service.undo(caller)
+    assert files(folder) == after
