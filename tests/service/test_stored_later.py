@@ -23,7 +23,15 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, Operation, open_service
+from memtui.service import (
+    Caller,
+    MemoryService,
+    Operation,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
+    open_service,
+)
 from tests.databases import ON_BOTH
 from tests.service.later import LaterAdapter
 
@@ -222,3 +230,21 @@ async def test_nothing_may_come_of_a_text(
         await service.undo(caller, answer.operation_id)
     with pytest.raises(NotFound):
         await service.get(caller, "event-1-0", WEB, binding_key="later")
+
+
+async def test_an_accepted_write_leaves_the_queue_once_it_is_stored(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter]
+) -> None:
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.DOOR, value="mcp")
+    await service.review.add_rule(caller, "later", rule)
+    agent = Caller(company_id="local", principal="agent:coder", channel="mcp")
+    held = (await service.write(agent, SAID)).pending
+    assert held is not None
+    await service.review.accept(caller, held.pending_id)
+    [accepted] = (await service.log.page(caller, Filter(status=OperationStatus.UNKNOWN))).operations
+    later.store("event-1")
+    assert (await service.check_outcome(caller, accepted.operation_id)).happened
+    assert await service.review.waiting(caller) == []
+    await service.undo(caller, accepted.operation_id)
+    assert later.last.held == {}
+    assert [one.pending_id for one in await service.review.waiting(caller)] == [held.pending_id]

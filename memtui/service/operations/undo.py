@@ -563,7 +563,7 @@ class Undo(ServiceModule):
         answer is asked again later.
         """
         await asyncio.to_thread(self._runtime.visibility, caller)  # refuses strangers
-        if caller.as_of is not None:
+        if caller.as_of is not None or self._runtime.database.read_only:
             return ()
         due = await self._runtime.ask(
             journal.later_writes, caller.company_id, self._runtime.clock()
