@@ -98,8 +98,10 @@ _OUTCOMES = {
 }
 
 
-def outcome(status: OperationStatus) -> Outcome:
-    """Return the symbol, word and tone of a status, even an unknown one."""
+def outcome(status: OperationStatus, found: OutcomeCheck | None = None) -> Outcome:
+    """Return the symbol, word and tone of a status, even an unknown one, or of what was found."""
+    if found is not None and found.happened is not None:
+        status = OperationStatus.OK if found.happened else OperationStatus.ERROR
     return _OUTCOMES.get(status) or Outcome("!", f"{status} (no status)", "error")
 
 

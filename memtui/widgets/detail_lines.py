@@ -79,9 +79,9 @@ def heading(title: str, note: str = "") -> Content:
     return line(display(title, style=STRONG), display(note, style=DIM), gap="  ")
 
 
-def outcome_words(operation: Operation) -> Content:
-    """Return the symbol and the word of an operation's status."""
-    ended = fmt.outcome(operation.status)
+def outcome_words(operation: Operation, found: OutcomeCheck | None = None) -> Content:
+    """Return the symbol and the word of an operation's status, or of what a check found."""
+    ended = fmt.outcome(operation.status, found)
     return Content.styled(f"{ended.symbol} {ended.word}", TONES[ended.tone])
 
 

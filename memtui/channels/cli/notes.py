@@ -189,7 +189,8 @@ def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> 
     if answer.handles:
         yield f"{stored}; memtui undo {answer.operation_id} undoes it."
     else:
-        yield f"{stored}; operation {answer.operation_id}."
+        sent = f"Sent to {answer.binding_key} ({answer.binding_reason})"
+        yield f"{sent}; operation {answer.operation_id}."
 
 
 def _done(answer: MutationAnswer) -> str:

@@ -299,7 +299,7 @@ def _cells(
     return [
         str(operation.seq),
         shown.ago(operation.started_at, session.now),
-        shown.outcome(lead.status).symbol,
+        shown.outcome(lead.status, found.get(operation.operation_id)).symbol,
         operation.operation_type.value,
         shown.bindings(parts) if parts else operation.binding_key or "",
         operation.principal,
@@ -352,7 +352,7 @@ def _detail(
 ) -> Iterator[Line]:
     import json
 
-    outcome = shown.outcome(operation.status)
+    outcome = shown.outcome(operation.status, found)
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
     request = {name: value for name, value in operation.request.items() if name != "stages"}

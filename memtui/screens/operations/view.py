@@ -284,7 +284,9 @@ def head(view: OperationView, width: int) -> Content:
     title = line(
         display(operation.operation_type.value, style=STRONG),
         display(f"#{operation.seq:,}", style=DIM),
-        None if operation.damaged else outcome_words(parts.lead if parts else operation),
+        None
+        if operation.damaged
+        else outcome_words(parts.lead if parts else operation, view.found),
         gap="  ",
     )
     when = display(
