@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -56,6 +56,7 @@ from memtui.store.operation import APP_CHANNEL
 from memtui.threads import LooseThreads
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
+from tests.backends.tables.kit import NAMESPACES, agno, langgraph
 from tests.model.plain import (
     FIELDS,
     GATED,
@@ -158,7 +159,11 @@ class Provider:
     """Whether nobody can list what has expired, not as of a moment before it did either."""
     keyed: bool = False
     """Whether its facts are found by their keys."""
+    once: bool = False
+    """Whether it has each text once, so that each is made another one."""
     path: str = ""
+    program: Callable[[str], AbstractContextManager[Any]] | None = None
+    """Makes what the provider opens at `path`."""
     config: tuple[tuple[str, object], ...] = ()
     serve: Callable[[Clock], AbstractAsyncContextManager[str]] | None = None
     """Starts a server of it, and gives its address."""
@@ -166,6 +171,10 @@ class Provider:
 
 def _drive(scope: Scope) -> Scope:
     return scope.model_copy(update={"subject_id": None}) if scope.project_id else scope
+
+
+def _row_of_agno(scope: Scope) -> Scope:
+    return scope.model_copy(update={"issue_id": None, "run_id": None})
 
 
 _ALL = frozenset(FIELDS)
@@ -196,6 +205,21 @@ PROVIDERS = {
         Provider(
             "plugin-v1", by_namespace, by_namespace, hides_expired=True,
             serve=lambda now: serve(talk(Reference(now))),
+        ),
+        Provider(
+            "hermes", shared, shared, keeps=_FILES, path="memories/", once=True,
+            config=(("memory_chars", 100_000),), corrects=frozenset({"text", "topic", "tags"}),
+            takes=frozenset({"topic", "tags"}),
+        ),
+        Provider(
+            "langgraph", shared, shared, path="store.db", program=langgraph,
+            config=(("namespaces", NAMESPACES),),
+            keeps=_ALL - {"valid_from", "valid_to"},
+        ),
+        Provider(
+            "agno", shared, shared, path="agno.db", program=agno, home=_row_of_agno,
+            kinds=("memory",), keeps=frozenset({"text", "tags", "scope", "created_at"}),
+            corrects=frozenset({"text", "tags"}), takes=frozenset({"tags"}),
         ),
         Provider(
             "milvus", in_folders, in_folders, path="milvus/", keyed=True,
@@ -294,7 +318,7 @@ class World:
 
     def __init__(self, folder: Path, template: Path, provider: str, second: str = "") -> None:
         self.providers = {"one": PROVIDERS[provider], "two": PROVIDERS[second or provider]}
-        self.now = START
+        self.now, self.texts = START, 0
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InPlace())
         shutil.copytree(template, folder, dirs_exist_ok=True)
@@ -324,7 +348,10 @@ class World:
                     path = self.theirs / name / key / known.path
                     is_folder = known.path.endswith("/")
                     (path if is_folder else path.parent).mkdir(parents=True)
-                    if not is_folder:
+                    if known.program:
+                        with known.program(str(path)):
+                            pass
+                    elif not is_folder:
                         path.touch()
                     config["path"] = str(path)
                 if known.serve:
@@ -363,6 +390,13 @@ class World:
     def _of(self, record: Record) -> Provider:
         return PROVIDERS[record.handle.provider_key]
 
+    def _own(self, binding: str, text: str) -> str:
+        """Return a text as another one, where a provider has each once."""
+        if not self.providers[binding].once:
+            return text
+        self.texts += 1
+        return f"{text} {self.texts}"
+
     def wait(self, hours: int) -> None:
         """Let time pass; whole hours, so that things end at the very moment of others."""
         self.now += timedelta(hours=hours)
@@ -376,6 +410,7 @@ class World:
         if place not in self.providers[binding].places:
             return
         here, scope = self.companies[company], scope_of(company, place)
+        text = self._own(binding, text)
         kind = kind or self.providers[binding].kinds[0]
         if kind == "fact":  # is a line
             fields = {n: one for n, one in fields.items() if n not in _OF_NOTES}
@@ -433,6 +468,8 @@ class World:
             fields = {n: one for n, one in fields.items() if n not in _OF_NOTES}
         if not fields:
             return
+        if "text" in fields:
+            fields["text"] = self._own(binding, fields["text"])
         self._set_expiry(fields)
         asked = scope_of(company, place) if place else self._asked(old)
         request = CorrectRequest.model_validate(
@@ -499,7 +536,7 @@ class World:
         wanted["summary"] = wanted["summary"] or None
         if self._of(old).keyed and old.kind == "fact" and record.text != old.text:
             wanted["valid_from"] = self.now  # the old value keeps its window
-        if self._of(old).key in {"claude-memory", "mcp-memory"}:
+        if self._of(old).key in {"claude-memory", "mcp-memory", "hermes"}:
             made = told(record) or {}  # what is not given is made of the text
             wanted |= {name: made[name] for name in ("title", "summary", "metadata")}
         return wanted
@@ -781,7 +818,7 @@ class World:
             done = self._done(here, "review", who, one.binding, scope, one.request.source)
             self._set(done, refused, self.service.review.refuse(caller, one.id), decided)
             return
-        text = None if how == "accept" else how
+        text = None if how == "accept" else self._own(one.binding, how)
         if text and not getattr(one.request, "content", getattr(one.request, "text", None)):
             return
         now = {key: here.records.get(key) for key in one.base}
@@ -885,8 +922,10 @@ class World:
             self._refuse_traces(text)
 
     def _refuse_traces(self, text: str) -> None:
+        """Look for a text in every file but the databases of programs, whose free pages stay."""
+        theirs = tuple(one.path for one in self.providers.values() if one.program)
         for path in (*self.folder.rglob("*"), *self.theirs.rglob("*")):
-            if path.is_file():
+            if path.is_file() and not path.name.startswith(theirs):
                 expect(text.encode() not in path.read_bytes(), f"{path.name} still says {text}")
 
     def seal(self, company: str) -> None:
