@@ -46,6 +46,9 @@ from memtui.provider_kit import (
     tables,
     watching,
 )
+from memtui.provider_kit import (
+    known as known_records,
+)
 from memtui.provider_kit.derived import DerivedDatabase
 from memtui.provider_kit.matching import matcher, translated
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
@@ -281,8 +284,8 @@ def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
     modules = [
-        provider_kit, databases, derived, kept, matching, pages, rows, search, server_provider,
-        servers, tables, watching,
+        provider_kit, databases, derived, kept, known_records, matching, pages, rows, search,
+        server_provider, servers, tables, watching,
     ]  # fmt: skip
     assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {
