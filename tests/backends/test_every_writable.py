@@ -24,6 +24,7 @@ from memtui.backends.hindsight import HindsightAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.langgraph_store import LanggraphAdapter
 from memtui.backends.letta import LettaAdapter
+from memtui.backends.mcp import McpAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
 from memtui.backends.mem0 import Mem0Adapter
@@ -55,6 +56,8 @@ from memtui.contract import (
 from memtui.provider_kit.matching import matcher
 from tests.backends.hermes import hermes_facts
 from tests.backends.hindsight.server import StandIn as Hindsight
+from tests.backends.mcp.conftest import MAPPING
+from tests.backends.mcp.loopback import Notes
 from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
@@ -166,6 +169,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
     "instructions": (InstructionsAdapter, "instruction", _ALL),
     "hindsight": (HindsightAdapter, "note", _ALL),
     "mcp-memory-service": (McpMemoryServiceAdapter, "note", _ALL),
+    "mcp": (McpAdapter, "note", _ALL),
     "plugin-v1": (PluginAdapter, "note", _ALL),
     "mem0": (Mem0Adapter, "note", _ALL),
     "langgraph": (LanggraphAdapter, "note", _ALL),
@@ -197,6 +201,7 @@ SMALL = {
 
 SERVERS: dict[type[Adapter], tuple[Callable[[], Any], Json]] = {
     HindsightAdapter: (lambda: Hindsight(None, "b1"), {"bank": "b1", "extracts": False}),
+    McpAdapter: (Notes, {"mapping": MAPPING}),
     Mem0Adapter: (Platform, {"api": "platform", "api_key_secret": "K"}),
     McpMemoryServiceAdapter: (
         lambda: StandIn("k3y"), {"token_secret": "K", "near_duplicates": True},
@@ -283,7 +288,7 @@ KEPT: dict[str, set[str]] = {
     "openclaw": {"text", "topic", "tags"}, "memsearch": {"text", "topic", "tags"},
     "codex-memory": {"text", "topic", "tags"}, "instructions": {"text", "topic", "tags"},
     "letta": {"text", "topic", "tags"}, "basic-memory": {"text", "topic", "tags"},
-    "mcp-memory-service": {"text", "topic", "tags"},
+    "mcp-memory-service": {"text", "topic", "tags"}, "mcp": {"text", "topic", "tags"},
     "hindsight": {"text", "topic"},
     "milvus' facts": ASKED - {"summary"},
 }  # fmt: skip
@@ -467,9 +472,9 @@ async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
 
 
 @over(
-    "claude-memory", "mcp-memory", "mcp-memory-service", "hindsight", "hermes", "hermes-facts",
-    "gemini", "openclaw", "memsearch", "codex-memory", "instructions", "agno", "letta",
-    "basic-memory",
+    "claude-memory", "mcp", "mcp-memory", "mcp-memory-service", "hindsight", "hermes",
+    "hermes-facts", "gemini", "openclaw", "memsearch", "codex-memory", "instructions", "agno",
+    "letta", "basic-memory",
 )  # fmt: skip
 async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
     ends = NOW + 24 * HOUR

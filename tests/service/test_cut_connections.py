@@ -6,6 +6,7 @@ What happened is unknown then, is told, and is settled by a check.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, open_service
 from tests.backends.facts_http.server import Server
 from tests.backends.hindsight.server import StandIn as Hindsight
+from tests.backends.mcp.conftest import MAPPING
+from tests.backends.mcp.loopback import Notes
 from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
@@ -51,6 +54,7 @@ _READS = (
     b"POST /v3/memories/?",
     b"POST /v1/default/banks/b1/memories/recall",
 )
+_MCP_CHANGE = re.compile(rb'"name":"(add|change|delete)_note"')
 
 
 @dataclass
@@ -74,7 +78,8 @@ class Cut:
                     line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line
                 )
                 body = await reader.readexactly(int(names.get(b"content-length", b"0")))
-                is_read = head.startswith(_READS)
+                is_mcp_read = head.startswith(b"POST / ") and not _MCP_CHANGE.search(body)
+                is_read = head.startswith(_READS) or is_mcp_read
                 is_counted = is_read and self.changed if self.at_reads else not is_read
                 self.changed |= not is_read
                 self.calls += is_counted
@@ -116,6 +121,7 @@ SERVERS: dict[str, Callable[[], Any]] = {
     "plugin-v1": plugin,
     "hindsight": lambda: threaded(Hindsight(None, "b1"), {"bank": "b1", "extracts": False}),
     "mcp-memory-service": lambda: threaded(StandIn("k3y"), {"token_secret": "K"}),
+    "mcp": lambda: threaded(Notes(), {"mapping": MAPPING}),
     "mem0": lambda: threaded(Platform(), {"api": "platform", "api_key_secret": "K"}),
     "facts-http": lambda: threaded(Server(), {"token_secret": "T", "subject_id": "ana"}),
 }
