@@ -618,6 +618,10 @@ async def test_a_server_that_allows_it_searches_all_bindings(
         found = {one["binding"]: one["id"] for one in answer.structured_content["memories"]}
         assert found.keys() == {"default", "table"}
         assert "issue comment 2 of ISS-31" in text_of(answer)
+        searches = Filter(operation_type=OperationType.QUERY, channel="mcp")
+        listed = await service.log.page(caller, searches, folded=True)
+        [parts] = (await service.log.parts(caller, listed.operations)).values()
+        assert (len(listed.operations), parts.bindings, parts.failed) == (1, 2, 0)
         one = await agent.call_tool("memory_get", {"id": found["table"], "binding": "table"})
         assert one.structured_content["memory"]["text"] == "release: 4.2"
         tagged = {"tag": "release", "all_bindings": True, "limit": 1}
