@@ -289,7 +289,8 @@ class OperationType(StrEnum):
     REPAIR = "repair"
     """A new database replaced a lost one; the operation states which operations are lost."""
     REVIEW = "review"
-    """A person rejected a pending change. An acceptance is logged as the write itself."""
+    """A person rejected a pending change, or accepted one that another program kept back. Any other
+    acceptance is logged as the write itself."""
     GAP = "gap"
     """Calls passed to another memory server and were not logged; it states how many, and when."""
 
@@ -401,6 +402,8 @@ class Capabilities(Model):
     """Records link to each other, and backlinks are known."""
     tags: bool = False
     """Tags are counted without reading every record."""
+    proposals: bool = False
+    """Its own programs keep changes back until a person decides: `proposals` lists them."""
     without: bool = False
     """`without` returns a local copy that lacks some records, at no cost."""
 
@@ -604,6 +607,40 @@ class Snapshot(Model):
     state: Json = {}
     replaces: str | None = None
     """The revision that a restore expects to replace; None: it has not been read."""
+
+
+FILE = "file:"
+"""What the id of a whole file begins with. It is no record: no list has it, but `snapshot` and
+`restore` know it."""
+
+
+class Proposal(Model):
+    """A change that another program keeps back until a person decides."""
+
+    handle: RecordHandle
+    """Of the file in which it waits; it goes with the decision."""
+    content: str
+    """A digest of that file, so that a changed proposal is another one."""
+    operation_type: OperationType
+    """`write`, `correct` or `forget`."""
+    text: str
+    """What it would store, in short."""
+    by: str
+    """Who proposed it."""
+    since: UtcDatetime
+    location: Location
+    owners: tuple[Scope, ...]
+    """The owners of what it would change, and of what shows with it."""
+    refused: str = ""
+    """Why the program does not accept it as things are; empty: it does."""
+    before: tuple[Record, ...] = Field(default=(), exclude=True)
+    """The texts of the files that it would change."""
+    after: tuple[Record, ...] = Field(default=(), exclude=True)
+    """The same files, once it is accepted; where none would change, the file in which it waits."""
+    accepted: tuple[Snapshot, ...] = Field(default=(), exclude=True)
+    """What `restore` puts in place to accept it, the removal of its own file last."""
+    records: tuple[RecordHandle, ...] = Field(default=(), exclude=True)
+    """The records that it would change, add or remove."""
 
 
 class Measure(StrEnum):
@@ -1536,6 +1573,14 @@ class Adapter(ABC):
         place is taken by something else.
         """
         raise Unsupported(f"The provider {self.key} cannot restore a record.")
+
+    async def proposals(self, scope: Scope) -> Sequence[Proposal]:
+        """Return what waits in the other program for a decision; capability `proposals`.
+
+        To accept one, the service restores `Proposal.accepted`; to refuse it, a snapshot of its
+        handle without a record.
+        """
+        raise Unsupported(f"The provider {self.key} has no changes that wait.")
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return the unreadable items that reads of `scope` omit; called after every read.

@@ -57,7 +57,7 @@ _CHANGES = {
     OperationType.CORRECT: "edit",
     OperationType.FORGET: "forgetting",
     OperationType.CONFIGURE: "change of settings",
-    OperationType.REVIEW: "refusal",
+    OperationType.REVIEW: "decision",
 }
 """Names of changes in a sentence; any other is named by its type."""
 _SET = {

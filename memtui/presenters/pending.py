@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from memtui.contract import CorrectRequest, Record, WriteRequest, owner_words
+from memtui.contract import CorrectRequest, Proposal, Record, WriteRequest, owner_words
 from memtui.presenters import format as fmt
 from memtui.record_changes import asked_fields, changed_fields, written_with
 from memtui.service.review.proposals import ProposedChange, in_short
@@ -49,6 +49,9 @@ def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tup
     times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
     yield "held", f"{fmt.since(one.pending_since, now)}{times}"
     yield "rule", "; ".join(one.reasons)
+    if isinstance(one.request, Proposal):
+        yield "file", one.request.location.path
+    yield "unfit", one.unfit
     yield "not yours", one.kept
     if one.decider:
         yield "unknown", f"{one.decider} was accepting it; check its outcome in Operations."
@@ -86,6 +89,8 @@ def kept_with(one: PendingWrite, zone: tzinfo | None = None) -> str:
 def _asked(one: PendingWrite, zone: tzinfo | None) -> list[tuple[str, str]]:
     if isinstance(one.request, ProposedChange):
         return [(change.name, in_short(change)) for change in one.request.changes]
+    if isinstance(one.request, Proposal):
+        return []
     return [pair for pair in asked_fields(one.request, zone) if pair != _own_author(one)]
 
 

@@ -16,6 +16,7 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
     OperationType,
+    Proposal,
 )
 from memtui.presenters import format as fmt
 from memtui.presenters import pending
@@ -46,11 +47,12 @@ if TYPE_CHECKING:
 _ABOUT = "No memory, query or context has it until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
 _NO_RULE = "A rule is about what agents write; this is a change of settings."
+_ELSEWHERE = "It waits in another program: accept it and edit the memory then, or refuse it."
 _UNCHANGED = "Unchanged; a accepts it as it is."
 _GONE = f"{pending.GONE} with d."
 _MOST_LINES = 2_000
 _LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
-_WARNING = frozenset({"not yours", "unknown"})
+_WARNING = frozenset({"not yours", "unfit", "unknown"})
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
@@ -67,6 +69,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         self._details: PendingDetails | None = None
         self._asked = ""
         """Id of the write whose details were read last; each read is logged, not repeated."""
+        self._unread: dict[str, str] = {}
+        """The bindings whose program was not asked what waits there, with the reason."""
         self._problem = ""
         """Why the details could not be read."""
         self._looking = Background(self, "review-details")
@@ -102,7 +106,11 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         marked = len(self.rows_list.selection.marks)
         chosen = display(f"{fmt.count(marked)} marked" if marked else "", style=WARN)
         head = line(line("held for review in", name), self.number, chosen, gap="   ")
-        return lines([head, display(_ABOUT, style=DIM)])
+        unread = [
+            display(f"{key} was not asked what waits there: {why}", limit=300, style=WARN)
+            for key, why in self._unread.items()
+        ]
+        return lines([head, display(_ABOUT, style=DIM), *unread])
 
     def detail(self, row: PendingWrite, width: int) -> Content:
         """Return the details of a held write, with the difference that it would make."""
@@ -127,6 +135,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             ("accept fix fix_external rule", is_alone and one.kept, one.kept),
             ("refuse", is_alone and one.kept and not one.is_own, one.kept),
             ("rule", one.operation_type is OperationType.CONFIGURE, _NO_RULE),
+            ("fix fix_external rule", isinstance(one.request, Proposal), _ELSEWHERE),
+            ("accept", is_alone and one.unfit, one.unfit),
             ("fix fix_external", not one.text, "This changes no text; a accepts it, d refuses it."),
             ("fix fix_external", gone, _GONE),
             ("accept", gone and is_alone, _GONE),
@@ -151,7 +161,9 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     async def read(self) -> list[PendingWrite]:
         """Read the held writes."""
-        return await self.service.review.waiting(self.caller)
+        found = await self.service.review.queue(self.caller)
+        self._unread = found.unread
+        return list(found.writes)
 
     def fill(self, found: Iterable[PendingWrite], *notice: str) -> None:
         """Show the held writes, and read the details of the row under the cursor."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
-from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
+from memtui.contract import FILE, Json, OperationStatus, OperationType, Scope, Snapshot
 from memtui.store import bindings, pending
 from memtui.store.database import DatabaseConnection, stored_json
 from memtui.store.digest import (
@@ -499,6 +500,28 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
         ):
             about = row.operation_id
             yield JournalStep(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
+
+
+def files_saying(connection: DatabaseConnection, aim: Aim) -> list[JournalStep]:
+    """Return the rows of the undo journal with whole files that have a text of the aim."""
+    columns = JOURNAL.c
+    rows = connection.execute(
+        select(JOURNAL).where(
+            columns.company_id == aim.company_id,
+            columns.erased_by.is_(None),
+            columns.provider_record_id.startswith(FILE),
+        )
+    )
+    return [
+        JournalStep(row.operation_id, row.ordinal, row.binding_key, "", ())
+        for row in rows
+        if any(_file_says(one, aim) for one in (row.before, row.after) if one)
+    ]
+
+
+def _file_says(taken: Json, aim: Aim) -> bool:
+    content = b64decode(taken.get("state", {}).get("content", "")).decode("utf-8", "replace")
+    return aim.says(content) or any(text in content for text in aim.texts)
 
 
 def _dismisses(before: Json, aim: Aim) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64decode
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +14,19 @@ import pytest
 from filelock import FileLock
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from memtui.backends.hermes import HermesAdapter
+from memtui.config import Paths
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Denied,
     ForgetRequest,
     Invalid,
+    NotFound,
     QueryRequest,
     Record,
     Scope,
@@ -29,8 +36,11 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit.files.entries import _Content
+from memtui.service import Membership, Role
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from memtui.store.tables import JOURNAL
 from tests.backends.hermes import run_hermes
 
 SCOPE = Scope(company_id="local")
@@ -301,3 +311,254 @@ def test_entries_come_back_into_the_same_bytes(
     for at, (part, around) in sorted(taken.items()):
         there.insert(at, part, around, "\n§\n")
     assert str(there) == content
+
+
+def staged(hermes: Hermes, **payload: Any) -> str:
+    """Let Hermes stage a write; return its id there."""
+    payload = {"target": "memory", "content": None, "old_text": None} | payload
+    return str(hermes(
+        "from tools import write_approval as wa\n"
+        f"asked = {payload!r}\n"
+        "out = wa.stage_write(wa.MEMORY, asked, summary='s', origin='background_review')['id']"
+    ))  # fmt: skip
+
+
+def approved_by_hermes(hermes: Hermes, pending_id: str, verb: str = "approve") -> str:
+    return str(hermes(
+        "from hermes_cli.write_approval_commands import handle_pending_subcommand as run\n"
+        f"out = run('memory', ['{verb}', '{pending_id}'], memory_store=s)"
+    ))  # fmt: skip
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    """Return the files of Hermes's home that say something."""
+    return {
+        str(one.relative_to(home)): one.read_bytes()
+        for one in sorted(home.rglob("*"))
+        if one.suffix in {".md", ".json"}
+    }
+
+
+NOTES = b"Deploys leave main.\n\xc2\xa7\nNo weekends.\n\xc2\xa7\nTests run with pytest."
+STAGED: dict[str, dict[str, Any]] = {
+    "add": {"action": "add", "content": " We ship on Mondays. "},
+    "add again": {"action": "add", "content": "No weekends."},
+    "add for the user": {"action": "add", "target": "user", "content": "Ana reads Rust."},
+    "replace": {"action": "replace", "old_text": "leave", "content": "Deploys leave release."},
+    "remove": {"action": "remove", "old_text": "weekends"},
+    "batch": {"action": "batch", "operations": [
+        {"action": "remove", "old_text": "weekends"},
+        {"action": "replace", "old_text": "pytest", "content": "Tests run\nwith nox."},
+        {"action": "add", "content": "Ask Bo."},
+    ]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [b"", b"\n", b"\n\xc2\xa7\nNo weekends.\n"])
+@pytest.mark.parametrize("name", STAGED)
+async def test_accepting_what_waits_leaves_what_hermes_leaves(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes, name: str, ends: bytes
+) -> None:
+    home = folder.parent
+    (folder / "MEMORY.md").write_bytes(NOTES + ends)
+    pending_id = staged(hermes, **STAGED[name])
+    before = files_of(home)
+    said = approved_by_hermes(hermes, pending_id)
+    theirs = files_of(home)
+    for path in theirs.keys() - before.keys():
+        (home / path).unlink()
+    for path, content in before.items():
+        (home / path).write_bytes(content)
+
+    await bound(service, caller, folder)
+    [one] = await service.review.waiting(caller)
+    assert (one.principal, one.channel) == ("hermes (background_review)", "hermes")
+    if "Approved 1" not in said:
+        assert one.unfit
+        with pytest.raises(Invalid):
+            await service.review.accept(caller, one.pending_id)
+        assert files_of(home) == before
+        return
+    shown = await service.review.show(caller, one.pending_id)
+    done = await service.review.accept(caller, one.pending_id, seen=shown.seen)
+    assert files_of(home) == theirs
+    assert not await service.review.waiting(caller)
+    [operation] = (await service.log.page(caller, limit=1)).operations
+    assert operation.principal == "user:ana"
+    assert operation.request["decision"] == "accept"
+    undone = await service.undo(caller, done.operation_id)
+    assert files_of(home) == before | dict.fromkeys(files_of(home).keys() - before.keys(), b"")
+    [again] = await service.review.waiting(caller)
+    assert again.pending_id == one.pending_id
+    await service.undo(caller, undone.operation_id)
+    assert files_of(home) == theirs
+
+
+async def test_refusing_what_waits_does_what_hermes_does(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes
+) -> None:
+    home = folder.parent
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    there = files_of(home)
+    assert "Rejected" in approved_by_hermes(hermes, staged(hermes, **STAGED["add"]), "reject")
+    assert files_of(home) == there
+    staged(hermes, **STAGED["add"])
+    (home / "pending" / "memory" / "bad.json").write_bytes(b'{"id": "ba')
+    before = files_of(home)
+    await bound(service, caller, folder)
+    found = await service.review.waiting(caller)
+    assert ["could be read" in one.unfit for one in found] == [False, True]
+    for one in found:
+        await service.review.refuse(caller, one.pending_id, "not ours")
+    assert files_of(home) == there
+    await service.undo(caller)
+    await service.undo(caller)
+    assert files_of(home) == before
+
+
+async def test_a_waiting_write_that_changed_or_went_is_a_conflict(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    first, second = staged(hermes, **STAGED["replace"]), staged(hermes, **STAGED["remove"])
+    await bound(service, caller, folder)
+    one, other = await service.review.waiting(caller)
+    shown = await service.review.show(caller, other.pending_id)
+    hermes("s.remove('memory', 'Deploys leave')")
+    [changed] = [
+        write
+        for write in await service.review.waiting(caller)
+        if write.pending_id == one.pending_id
+    ]
+    assert "No entry has" in changed.unfit
+    before = files_of(folder.parent)
+    with pytest.raises(Invalid, match="No entry has the text"):
+        await service.review.accept(caller, one.pending_id)
+    with pytest.raises(Conflict, match="since you looked"):
+        await service.review.accept(caller, other.pending_id, seen=shown.seen)
+    assert files_of(folder.parent) == before
+    staged_file = folder.parent / "pending" / "memory" / f"{second}.json"
+    staged_file.write_text(staged_file.read_text().replace("weekends", "pytest"))
+    with pytest.raises(NotFound):
+        await service.review.accept(caller, other.pending_id)
+    approved_by_hermes(hermes, first, "reject")
+    with pytest.raises(NotFound):
+        await service.review.refuse(caller, one.pending_id)
+
+
+async def test_only_people_with_the_role_decide_on_what_waits(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    staged(hermes, **STAGED["add"])
+    await bound(service, caller, folder)
+    before = files_of(folder.parent)
+    [one] = await service.review.waiting(caller)
+    agent = Caller(company_id="local", principal="agent:bot", channel="mcp", acts_for="user:ana")
+    viewer = Caller(company_id="local", principal="user:eve", channel="cli")
+    roles = {"user:ana": Role.OWNER, "user:eve": Role.MEMBER}
+    for who, role in roles.items():
+        await service.members.set(caller, Membership(principal=who, role=role))
+    for other in (agent, viewer):
+        for decide in (service.review.accept, service.review.refuse):
+            with pytest.raises(Denied):
+                await decide(other, one.pending_id)
+    [seen] = await service.review.waiting(viewer)
+    assert seen.kept
+    assert files_of(folder.parent) == before
+    done = await service.review.accept(caller, one.pending_id)
+    with pytest.raises(Denied):
+        await service.undo(agent, done.operation_id)
+    await service.undo(caller, done.operation_id)
+    await service.bindings.update(caller, "hermes", read_only=True)
+    [waits] = await service.review.waiting(caller)
+    with pytest.raises(Denied, match="read-only"):
+        await service.review.accept(caller, waits.pending_id)
+    assert files_of(folder.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"id": "../../memories/MEMORY"}, "another file"),
+        ({"payload": {"action": "frobnicate"}}, "no change frobnicate"),
+        ({"payload": {"action": "batch", "operations": []}}, "no change"),
+        ({"payload": {"action": "add", "content": "x" * 2_300}}, "2,200"),
+        ({"payload": {"action": "remove", "old_text": "s"}}, "Several entries"),
+        ({"payload": {"action": "add", "content": 7}}, "could be read"),
+        ({"payload": None}, "could be read"),
+    ],
+)
+async def test_what_hermes_would_not_accept_is_shown_with_the_reason(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes, change: Any, words: str
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    path = folder.parent / "pending" / "memory" / f"{staged(hermes, **STAGED['add'])}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    await bound(service, caller, folder)
+    [one] = await service.review.waiting(caller)
+    assert words in one.unfit
+    before = files_of(folder.parent)
+    with pytest.raises(Invalid, match=words):
+        await service.review.accept(caller, one.pending_id)
+    assert files_of(folder.parent) == before
+    await service.review.refuse(caller, one.pending_id)
+    assert not path.exists()
+
+
+async def test_a_purge_erases_what_was_accepted(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes, paths: Paths
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    staged(hermes, action="add", content="Bea plans a plumword.")
+    await bound(service, caller, folder)
+    [one] = await service.review.waiting(caller)
+    done = await service.review.accept(caller, one.pending_id)
+    assert [handle.provider_record_id for handle in done.handles]
+    name = done.handles[0].provider_record_id
+    purge = PurgeRequest(record_id=name, binding_key="hermes", forget=True)
+    await service.purging.apply(caller, purge)
+    assert (folder / "MEMORY.md").read_bytes() == NOTES
+    with pytest.raises(Invalid, match="erased"):
+        await service.undo(caller, done.operation_id)
+    steps = await service.runtime.ask(lambda database: list(database.execute(select(JOURNAL))))
+    assert "plumword" not in str(steps)
+    contents = [
+        b64decode(state["state"].get("content", ""))
+        for step in steps
+        for state in (step.before, step.after)
+        if state and "state" in state
+    ]
+    assert not any(b"plumword" in one for one in contents)
+
+
+async def test_the_past_has_no_whole_files(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    staged(hermes, **STAGED["replace"])
+    await bound(service, caller, folder)
+    [one] = await service.review.waiting(caller)
+    moment = datetime.now(UTC)
+    await service.review.accept(caller, one.pending_id)
+    then = await listed(service, caller.model_copy(update={"as_of": moment}))
+    assert then.keys() == {"Deploys leave main.", "No weekends.", "Tests run with pytest."}
+
+
+async def test_a_memory_in_the_place_of_another_keeps_its_owner(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes
+) -> None:
+    await bound(service, caller, folder)
+    ana = Scope(company_id="local", subject_id="ana")
+    await service.write(caller, note("Ana is ill.", scope=ana))
+    staged(hermes, action="replace", old_text="ill", content="Ana is well.")
+    [one] = await service.review.waiting(caller)
+    assert ana in one.owners
+    done = await service.review.accept(caller, one.pending_id)
+    assert {text: record.scope for text, record in (await listed(service, caller)).items()} == {
+        "Ana is well.": ana
+    }
+    await service.undo(caller, done.operation_id)
+    assert {text: record.scope for text, record in (await listed(service, caller)).items()} == {
+        "Ana is ill.": ana
+    }

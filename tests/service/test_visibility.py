@@ -434,6 +434,7 @@ MEMBERS: dict[str, list[Call]] = {
             c, "default", [MemoryName(memory_id="m", record_id="r", namespace="a:b")]
         )
     ],
+    "review.queue": [lambda h, c: h.service.review.queue(c)],
     "review.waiting": [lambda h, c: h.service.review.waiting(c)],
     "review.rules": [lambda h, c: h.service.review.rules(c, "default")],
     "analysis.stats": [

@@ -84,10 +84,11 @@ _LATELY = timedelta(days=7)
 
 async def review_list(session: Session, *, binding: Binding = None) -> None:
     """List agents' writes that wait for a person, the oldest first."""
-    found = await session.service.review.waiting(session.caller, binding)
+    found = await session.service.review.queue(session.caller, binding)
     titles = columns("id", "waits>", "by", "asks to", "of", "why", "text*")
-    rows = [_row(session, one) for one in found]
-    none = "" if found else "Nothing waits for review."
+    rows = [_row(session, one) for one in found.writes]
+    none = "" if rows else "Nothing waits for review."
+    unread = (f"{key} was not asked what waits there: {why}" for key, why in found.unread.items())
     lately = Filter(operation_type=OperationType.REVIEW, since=session.now - _LATELY)
     refused = (await session.service.log.page(session.caller, lately, limit=100)).operations
     told = (
@@ -96,7 +97,8 @@ async def review_list(session: Session, *, binding: Binding = None) -> None:
         for one in refused
         if one.request.get("author") == session.caller.principal != one.principal
     )
-    session.out.answer({"waiting": found}, table(titles, rows) if rows else (), none, *told)
+    document = {"waiting": found.writes, "unread": found.unread}
+    session.out.answer(document, table(titles, rows) if rows else (), none, *unread, *told)
 
 
 async def review_show(session: Session, pending_id: PendingId) -> None:
@@ -300,8 +302,8 @@ async def _chosen(
     if pending_ids:
         named = [await review.get(session.caller, one) for one in pending_ids]
         return list({one.pending_id: one for one in named}.values())
-    found = await review.waiting(session.caller, binding)
-    found = [one for one in found if before is None or one.pending_since < before]
+    waiting = await review.waiting(session.caller, binding)
+    found = [one for one in waiting if before is None or one.pending_since < before]
     if not found:
         raise NotFound("Nothing of the sort waits for review.")
     return found
@@ -354,13 +356,14 @@ _WORDS = {"accept": "Accepted", "fix": "Fixed and accepted", "refuse": "Refused"
 
 
 def _row(session: Session, one: PendingWrite) -> list[str]:
+    not_yours = " (not yours to decide)" * bool(one.kept)
     return [
         one.pending_id[:_SHORT],
         shown.ago(one.pending_since, session.now),
         one.principal,
         one.operation_type.value,
         f"{one.binding_key}: {owners_of(one)}",
-        f"{', '.join(one.reasons)}{' (not yours to decide)' * bool(one.kept)}",
+        ", ".join(one.reasons) + " (unfit)" * bool(one.unfit) + not_yours,
         visible(briefly(one, session.zone), limit=_CHARS),
     ]
 
@@ -382,6 +385,8 @@ def _details(session: Session, one: PendingDetails) -> Iterator[Line]:
 
 
 def _how(one: PendingDetails) -> str:
+    if one.unfit:
+        return f"It can only be refused: memtui review refuse {one.pending_id[:_SHORT]}."
     if one.gone:
         return f"{GONE}: memtui review refuse {one.pending_id[:_SHORT]}."
     seen = f" --seen {one.seen}" if one.changed else ""

@@ -655,7 +655,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             edited
         )
         if file.goes_when_empty and not left.strip():
-            _remove_empty(real)
+            remove_if(real, lambda content: not content.strip())
 
     def _create(self, path: Path, content: bytes) -> None:
         try:
@@ -698,15 +698,20 @@ def _changed_meanwhile(path: Path) -> Conflict:
     return Conflict(f"{path} was changed at this moment; read it again.")
 
 
-def _remove_empty(path: Path) -> None:
-    """Remove a file in which nothing is left; what another program has written meanwhile stays."""
+def remove_if(path: Path, fits: Callable[[bytes], bool]) -> bool:
+    """Remove a file whose content fits; return whether it was removed.
+
+    A version that another program writes meanwhile stays.
+    """
     with closing(Scratch(path.parent)) as scratch:
         moved = scratch.path / path.name
         path.replace(moved)
-        if read_whole(moved)[0].strip():
+        is_gone = fits(read_whole(moved)[0])
+        if not is_gone:
             with suppress(FileExistsError):  # a newer version than the moved one
                 os.link(moved, path)
     sync_folder(path.parent)
+    return is_gone
 
 
 def _without(content: _Content, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from memtui.contract import (
+    FILE,
     Adapter,
     BrowsePage,
     BrowseRequest,
@@ -109,6 +110,7 @@ class BindingThen:
             changed = {
                 identity: one.record
                 for identity, one in then.items()
+                if not identity.startswith(FILE)
                 if identity not in versions
                 or one.taken_back
                 or _is_fuller(one.record, self._version(versions[identity]))

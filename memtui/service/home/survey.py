@@ -250,6 +250,7 @@ async def survey(
         )
         - {""},
     )
+    found.steps += await runtime.ask(erasing.files_saying, found.aim)
     return found
 
 

@@ -13,9 +13,11 @@ from functools import partial
 from itertools import islice
 
 from memtui.contract import (
+    FILE,
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Denied,
     Filter,
     ForgetRequest,
     Invalid,
@@ -123,6 +125,10 @@ class Undo(ServiceModule):
             connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
             refuse_agents(entry, connection)
+            if not caller.by_person and any(
+                before.handle.provider_record_id.startswith(FILE) for before, _ in steps
+            ):
+                raise Denied("A person decided on this, so a person has to take it back.")
             changes = [state.record for step in steps for state in step if state and state.record]
             await self._runtime.may_mutate(entry, [record.scope for record in changes])
             scope = reaching(operation.asked_scope, changes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -671,7 +671,15 @@ def decided_meanwhile(now: PendingRow | None, row: PendingRow) -> Conflict:
     )
 
 
-def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
+class _Waiting(Protocol):
+    @property
+    def pending_id(self) -> str: ...
+
+
+WaitingT = TypeVar("WaitingT", bound=_Waiting)
+
+
+def find(rows: Sequence[WaitingT], pending_id: str) -> WaitingT:
     """Return the pending write with an id, or the only one whose id begins with it.
 
     Raises:

@@ -19,6 +19,7 @@ from memtui.contract import (
     MemtuiError,
     Model,
     OperationType,
+    Proposal,
     Record,
     RecordHandle,
     Scope,
@@ -35,6 +36,7 @@ from memtui.service.operations.memories import Operations
 from memtui.service.operations.redaction import redact
 from memtui.service.operations.similar import already_there
 from memtui.service.recorder import RunningOperation
+from memtui.service.review.elsewhere import Proposed, read_again, read_all, settle
 from memtui.service.review.holding import (
     NOT_COMPARED,
     Acceptance,
@@ -90,8 +92,9 @@ class PendingWrite(Model):
     """The owners of the memories that it would change."""
     text: str
     """The text to store; empty where no text would change."""
-    request: WriteRequest | CorrectRequest | ForgetRequest | ProposedChange
-    """The complete request, redacted; `ProposedChange`: of settings, for a second person."""
+    request: WriteRequest | CorrectRequest | ForgetRequest | ProposedChange | Proposal
+    """The complete request, redacted; `ProposedChange`: of settings, for a second person;
+    `Proposal`: it waits in another program."""
     handles: tuple[RecordHandle, ...] = ()
     """The records that it names."""
     reasons: tuple[str, ...]
@@ -109,8 +112,18 @@ class PendingWrite(Model):
     """The operation that began to accept it and has not ended; None: none has."""
     kept: str = ""
     """Why the caller may not decide on it; empty: they may."""
+    unfit: str = ""
+    """Why the program in which it waits does not accept it; empty: it does."""
     is_own: bool = False
     """Whether the caller proposed this change of settings, and so may only refuse it."""
+
+
+class ReviewQueue(Model):
+    """What waits for review, in memtui and in other programs."""
+
+    writes: tuple[PendingWrite, ...]
+    unread: dict[str, str] = {}
+    """The bindings whose program was not asked, with the reason."""
 
 
 class PendingDifference(Model):
@@ -146,20 +159,26 @@ class PendingDetails(PendingWrite):
 class Review(ServiceModule):
     """The queue of pending writes, and the rules that hold writes for review."""
 
-    @in_thread
-    def waiting(self, caller: Caller, binding_key: str | None = None) -> list[PendingWrite]:
+    async def waiting(self, caller: Caller, binding_key: str | None = None) -> list[PendingWrite]:
+        """Return the writes of `queue`; a program that cannot be asked has none."""
+        return list((await self.queue(caller, binding_key)).writes)
+
+    async def queue(self, caller: Caller, binding_key: str | None = None) -> ReviewQueue:
         """Return the pending writes that the caller may see, oldest first. Not an operation.
 
         Raises:
             Denied: the caller is not a person, or not a member.
             Invalid: the caller has `as_of`.
         """
-        roles = self._runtime.memberships(caller)
-        return [
-            _view(row, roles, caller)
-            for row in self._rows(caller)
-            if binding_key in {None, row.binding_key}
+        rows, unread = await self._all(caller, binding_key)
+        roles = await asyncio.to_thread(self._runtime.memberships, caller)
+        found = [
+            _view(row, roles, caller) for row in rows if binding_key in {None, row.binding_key}
         ]
+        found.sort(key=lambda one: one.pending_since)
+        return ReviewQueue(
+            writes=tuple(found), unread={key: str(one) for key, one in unread.items()}
+        )
 
     async def get(self, caller: Caller, pending_id: str) -> PendingWrite:
         """Return a pending write by its id or the beginning of it. Not an operation.
@@ -168,8 +187,23 @@ class Review(ServiceModule):
             Denied: the caller is not a person, or not a member.
             NotFound: no visible pending write has this id, or several ids begin with it.
         """
-        row = find(await asyncio.to_thread(self._rows, caller), pending_id)
+        row = find((await self._all(caller))[0], pending_id)
         return _view(row, await asyncio.to_thread(self._runtime.memberships, caller), caller)
+
+    async def _all(
+        self, caller: Caller, binding_key: str | None = None
+    ) -> tuple[list[PendingRow | Proposed], dict[str, MemtuiError]]:
+        """Return what waits here and in other programs, and the errors of those not read."""
+        rows = await asyncio.to_thread(self._rows, caller)
+        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
+        company = Scope(company_id=caller.company_id)
+        found, unread = await read_all(self._runtime, caller, binding_key)
+        seen = [
+            one
+            for one in found
+            if all(may_read(owner, company, visibility) for owner in one.owners)
+        ]
+        return [*rows, *seen], unread
 
     async def show(self, caller: Caller, pending_id: str) -> PendingDetails:
         """Return a pending write, compared with the stored records.
@@ -178,6 +212,8 @@ class Review(ServiceModule):
             NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "show")
+        if isinstance(row, Proposed):
+            return await self._show_proposed(caller, row)
         if row.operation_type == OperationType.CONFIGURE:
             view = await self.get(caller, row.pending_id)
             proposal = ProposedChange.model_validate(row.request)
@@ -215,6 +251,27 @@ class Review(ServiceModule):
             seen=state_of(met.changes),
         )
 
+    async def _show_proposed(self, caller: Caller, one: Proposed) -> PendingDetails:
+        from memtui.pruning.candidates import misleading
+
+        async with self._runtime.connected(
+            OperationType.GET, caller, one.owners[0].outside_run(),
+            RecordDetails(pending=one.pending_id), one.binding_key, needs="proposals",
+        ) as (entry, connection):  # fmt: skip
+            now = await read_again(entry, connection, one)
+        before = {record.handle: record for record in now.proposal.before}
+        differences = [
+            PendingDifference(before=before.get(after.handle), after=after)
+            for after in now.proposal.after
+        ]
+        roles = await asyncio.to_thread(self._runtime.memberships, caller)
+        return PendingDetails(
+            **dict(_view(now, roles, caller)),
+            differences=tuple(differences),
+            orders=any(misleading([now.proposal.text])),
+            seen=now.seen,
+        )
+
     async def accept(
         self,
         caller: Caller,
@@ -242,6 +299,13 @@ class Review(ServiceModule):
         """
         decision = "accept" if text is None else "fix"
         row = await self._find(caller, pending_id, decision)
+        if isinstance(row, Proposed):
+            if text is not None:
+                raise Invalid(
+                    f"{row.pending_id} waits in another program, so its text cannot be edited; "
+                    "accept it and edit the memory then, or refuse it."
+                )
+            return await settle(self._runtime, caller, row, decision, seen=seen, together=together)
         if row.operation_type == OperationType.CONFIGURE:
             if text is not None:
                 raise Invalid(f"{row.pending_id} has no text to edit; accept or refuse it.")
@@ -326,6 +390,11 @@ class Review(ServiceModule):
             NotFound: no visible pending write has this id.
         """
         row = await self._find(caller, pending_id, "refuse")
+        if isinstance(row, Proposed):
+            settled = await settle(
+                self._runtime, caller, row, "refuse", reason=reason, together=together
+            )
+            return settled.operation_id
         runtime, company_id = self._runtime, caller.company_id
         owners = _owners(row)
         asked: ChangeDetails = {
@@ -420,8 +489,15 @@ class Review(ServiceModule):
         """
         from memtui.fact_values import pair_of
 
-        if isinstance(one.request, ProposedChange):
-            raise Invalid("A rule is about what agents write; this is a change of settings.")
+        if isinstance(one.request, ProposedChange | Proposal):
+            raise Invalid(
+                "A rule is about what agents write through memtui; this is "
+                + (
+                    "what another program keeps back."
+                    if isinstance(one.request, Proposal)
+                    else "a change of settings."
+                )
+            )
         value: str | None = None
         if test is RuleTest.AGENT:
             value = one.principal.removeprefix(AGENT_PREFIX)
@@ -460,10 +536,10 @@ class Review(ServiceModule):
         asked = {"update_binding": binding_key, **asked}
         return await self._runtime.change(caller, asked, change, binding_key=binding_key)
 
-    async def _find(self, caller: Caller, pending_id: str, decision: str) -> PendingRow:
+    async def _find(self, caller: Caller, pending_id: str, decision: str) -> PendingRow | Proposed:
         """Return a pending write by its id; a failed attempt is logged as a review operation."""
         try:
-            return find(await asyncio.to_thread(self._rows, caller), pending_id)
+            return find((await self._all(caller))[0], pending_id)
         except MemtuiError:
             scope = Scope(company_id=caller.company_id)
             asked = ChangeDetails(decision=decision, pending=pending_id[:_MOST_CHARS])
@@ -593,8 +669,12 @@ def _action_of(row: PendingRow) -> Permission:
     return Permission.ADD_MANUAL if is_write else Permission.DELETE
 
 
-def _view(row: PendingRow, roles: Sequence[Membership] | None, caller: Caller) -> PendingWrite:
+def _view(
+    row: PendingRow | Proposed, roles: Sequence[Membership] | None, caller: Caller
+) -> PendingWrite:
     """Return a pending write; `roles`: the caller's, None: the company has no members."""
+    if isinstance(row, Proposed):
+        return _view_of_proposed(row, roles)
     action, own = _action_of(row), _own(row, caller)
     whys = () if roles is None else (refusal(roles, action, one) for one in _owners(row))
     if action is Permission.CONFIGURE:
@@ -620,4 +700,27 @@ def _view(row: PendingRow, roles: Sequence[Membership] | None, caller: Caller) -
         run_id=request.scope.run_id or (request.source.run_id if request.source else None),
         source=request.source,
         kept=next(filter(None, whys), ""),
+    )
+
+
+def _view_of_proposed(one: Proposed, roles: Sequence[Membership] | None) -> PendingWrite:
+    proposal = one.proposal
+    whys = () if roles is None else (refusal(roles, Permission.DELETE, of) for of in one.owners)
+    program = proposal.handle.provider_key
+    return PendingWrite(
+        pending_id=one.pending_id,
+        binding_key=one.binding_key,
+        operation_type=proposal.operation_type,
+        owners=one.owners,
+        text=proposal.text,
+        request=proposal,
+        handles=proposal.records,
+        reasons=(f"waits in {program}",),
+        principal=proposal.by,
+        channel=program,
+        times=1,
+        pending_since=proposal.since,
+        last_at=proposal.since,
+        kept=next(filter(None, whys), ""),
+        unfit=proposal.refused,
     )

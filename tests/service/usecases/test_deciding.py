@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from memtui.config import Paths, Settings
@@ -59,3 +62,60 @@ async def test_what_waits_is_accepted_but_for_what_changed_meanwhile(
     assert changes == [("write", "ok", 1), ("write", "ok", 1), ("correct", "conflict", 1)]
     await service.undo_together(PERSON)
     assert len(await service.review.waiting(PERSON)) == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_waits_in_another_program_is_decided_on_beside_memtuis_own(
+    way: Way,
+    service: MemoryService,
+    command: Command,
+    paths: Paths,
+    settings: Settings,
+    tmp_path: Path,
+) -> None:
+    folder, pending = tmp_path / "hermes" / "memories", tmp_path / "hermes" / "pending" / "memory"
+    folder.mkdir(parents=True)
+    pending.mkdir(parents=True)
+    (folder / "MEMORY.md").write_text("No weekends.")
+    staged = {
+        "0a0a0a0a": {"action": "add", "content": "Ask [b]Bo\x1b[31m."},
+        "0b0b0b0b": {"action": "replace", "old_text": "weekends", "content": "No Fridays."},
+        "0c0c0c0c": {"action": "remove", "old_text": "Sundays"},
+    }
+    for at, (name, payload) in enumerate(staged.items()):
+        one = {"id": name, "payload": payload, "created_at": 1_700_000_000 + at}
+        (pending / f"{name}.json").write_text(json.dumps(one))
+    before = {one.name: one.read_bytes() for one in pending.iterdir()}
+    await service.bindings.add(PERSON, "hermes", "hermes", {"path": str(folder)})
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(PERSON, "default", rule)
+    await service.write(BOT, WriteRequest(scope=ANA, source=SOURCE, content="Likes tea"))
+    begun = await last(service)
+    if way == "service":
+        waiting = await service.review.waiting(PERSON)
+        found = await decide(service, PERSON, waiting, RuleAction.ACCEPT)
+        assert [one.text for one, _ in found.failed] == ["- Sundays"]
+    elif way == "command":
+        listed = (await command("review", "list", "--json")).document["waiting"]
+        assert [one["reasons"][0] for one in listed] == ["waits in hermes"] * 3 + ["hold all"]
+        shown = await command("review", "show", listed[1]["pending_id"], "--json")
+        assert shown.document["differences"][0]["after"]["text"] == "No Fridays."
+        assert (await command("review", "accept", "--all")).code != 0
+    else:
+        async with running(paths, settings, "records") as (app, pilot):
+            await pilot.press("Q")
+            await until(pilot, lambda: "4 writes" in screen_text(app))
+            await until(pilot, lambda: "Ask [b]Bo␛[31m." in screen_text(app))
+            await pilot.press("A", "a", "y")
+            await until(pilot, lambda: "Accepted 3 writes; u undoes them." in toasts(app))
+            await until(pilot, lambda: "No entry has" in screen_text(app))
+    assert (folder / "MEMORY.md").read_text() == "No Fridays.\n§\nAsk [b]Bo\x1b[31m."
+    assert [one.name for one in pending.iterdir()] == ["0c0c0c0c.json"]
+    changes = [(one["type"], one["status"]) for one in await logged(service, begun)]
+    assert sorted(changes) == [
+        ("review", "error"), ("review", "ok"), ("review", "ok"), ("write", "ok"),
+    ]  # fmt: skip
+    await service.undo_together(PERSON)
+    assert (folder / "MEMORY.md").read_text() == "No weekends."
+    assert {one.name: one.read_bytes() for one in pending.iterdir()} == before
+    assert len(await service.review.waiting(PERSON)) == 4
