@@ -3,23 +3,31 @@
 Its model edits these files as markdown, and older versions added to a list under a heading. Gemini
 reads them when a session starts and at `/memory reload`; of a project's folder it reads `MEMORY.md`
 then, and another file when its model follows a mention there.
+
+What Gemini would remember of past sessions waits as patches in a project's `.inbox`: those in
+`private` are for its own folder, those in `global` for `GEMINI.md`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from memtui.backends.markdown import fenced_lines
-from memtui.contract import Invalid
+from memtui.backends.patches import NOWHERE, FilePatch, apply_patch, read_patch
+from memtui.contract import Invalid, MemtuiError, OperationType
 from memtui.provider_kit import refused_by_system
 from memtui.provider_kit.files.adapter import FilesConfig
-from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry
+from memtui.provider_kit.files.entries import EntriesFile, FileEntry
+from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
 from memtui.provider_kit.files.reading import is_folder
 
 GLOBAL, INDEX = "GEMINI.md", "MEMORY.md"
 _FOLDER, _INBOX = "memory", ".inbox"
+_KINDS = ("private", "global")
 _ADDED = "## Gemini Added Memories"
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 _BULLET = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)")
@@ -33,7 +41,7 @@ class GeminiConfig(FilesConfig):
     """Gemini CLI's memories: its folder `.gemini`, or the folder `memory` of a project."""
 
 
-class GeminiAdapter(EntriesAdapter[GeminiConfig]):
+class GeminiAdapter(ProposingAdapter[GeminiConfig]):
     """Shows one record an item of a list, or a paragraph outside of lists.
 
     A project's files beside `MEMORY.md` give their records their names as kinds.
@@ -81,6 +89,120 @@ class GeminiAdapter(EntriesAdapter[GeminiConfig]):
                 return next(after, len(content))
         has_title = bool(heads) and heads[0][2] == 1
         return next((at for at, _, _ in heads[has_title:]), len(content))
+
+    @property
+    def _inbox(self) -> Path:
+        return self.config.path / _INBOX
+
+    def waiting_paths(self) -> Iterable[Path]:
+        """Return the patches in the inbox of a project; links are left alone."""
+        if not has_inbox(self.config.path):
+            return ()
+        found = (one for kind in _KINDS for one in (self._inbox / kind).rglob("*.patch"))
+        return (one for one in found if one.is_file() and not one.is_symlink())
+
+    def is_held(self, path: Path) -> bool:
+        """Whether a file is a patch of the inbox, or one that a patch may change."""
+        kinds = (self._inbox / kind for kind in _KINDS)
+        is_patch = path.suffix == ".patch" and any(map(path.is_relative_to, kinds))
+        return is_patch or any(path == self._target(str(path), kind) for kind in _KINDS)
+
+    def _target(self, name: str, kind: str) -> Path | None:
+        """Return the file that a patch of a kind may change by this name; None: it may not."""
+        path, folder = Path(os.path.normpath(name)), self.config.path
+        if kind == "private":
+            named = memory_files(folder, [path.name])
+            is_here = _real(path.parent) == _real(folder) and folder / path.name in named
+            return folder / path.name if is_here else None
+        above = folder.parents[2] if folder.name == _FOLDER and len(folder.parents) > 2 else None
+        is_global = above and path.name == GLOBAL and _real(path.parent) == _real(above)
+        return above / GLOBAL if above and is_global else None
+
+    def waiting(self, path: Path, content: bytes, since: datetime) -> WaitingFile:
+        """Return a patch, with the files as Gemini would write them."""
+        text = _decoded(content, path)
+        patches, kind = read_patch(text), path.relative_to(self._inbox).parts[0]
+        written: dict[Path, str] = {}
+        made: list[Path] = []
+        refused = ""
+        try:
+            for patch in patches:
+                target = self._patched(patch, kind, written)
+                made += [target] if patch.old == NOWHERE else []
+            if kind == "private":
+                self._point_to(made, written)
+        except MemtuiError as error:
+            refused = str(error)
+        is_new = all(one.old == NOWHERE for one in patches)
+        return WaitingFile(
+            path,
+            content,
+            "gemini",
+            "\n".join(
+                line[1:].strip()
+                for patch in patches
+                for part in patch.parts
+                for line in part.lines
+                if line.startswith("+")
+            ),
+            since,
+            OperationType.WRITE if is_new else OperationType.CORRECT,
+            {one: new.encode() for one, new in written.items()},
+            refused,
+        )
+
+    def _patched(self, patch: FilePatch, kind: str, written: dict[Path, str]) -> Path:
+        """Apply the patch of one file to what is there, or to what was written before."""
+        is_new = patch.old == NOWHERE
+        if not Path(patch.new).is_absolute() or patch.new == NOWHERE:
+            raise Invalid(f"Its header names {patch.new or 'no file'}, which is no absolute path.")
+        if not is_new and patch.old != patch.new:
+            raise Invalid(f"It would move {patch.old} to {patch.new}.")
+        target = self._target(patch.new, kind)
+        if target is None:
+            raise Invalid(f"{patch.new} is none of the files that a {kind} patch may change.")
+        if target not in written:
+            there = self.read_file(target)
+            if is_new and there is not None:
+                raise Invalid(f"It would make {target}, which is there already.")
+            if not is_new and there is None:
+                raise Invalid(f"{target}, which it would change, is gone.")
+            written[target] = _decoded(there or b"", target)
+        new = apply_patch(written[target], patch)
+        if new is None:
+            raise Invalid(f"It does not fit {target} any more.")
+        written[target] = new
+        return target
+
+    def _point_to(self, made: Sequence[Path], written: dict[Path, str]) -> None:
+        """Mention new notes in the index as Gemini does: its model finds them only by that."""
+        index = self.config.path / INDEX
+        there = written.get(index)
+        if there is None:
+            content = self.read_file(index)
+            there = "# Project Memory\n" if content is None else _decoded(content, index)
+        before = there
+        for path in made:
+            real = _real(path)
+            if path.name.lower() == INDEX.lower() or path.name in there or str(real) in there:
+                continue
+            words = re.sub(r"[-_]", " ", path.stem).strip() or path.name
+            line_end = "" if there.endswith("\n") else "\n"
+            there += f"{line_end}- See {real} for {words} notes.\n"
+        if there != before:
+            written[index] = there
+
+
+def _real(path: Path) -> Path:
+    """Return a path without links, also where its file is missing."""
+    return Path(os.path.realpath(path))
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{path.name} is not UTF-8.") from error
 
 
 def memory_files(folder: Path, names: Iterable[str]) -> list[Path]:

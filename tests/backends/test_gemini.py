@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.gemini import GeminiAdapter, entries_of
+from memtui.backends.patches import apply_patch, read_patch
 from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
     ForgetRequest,
     Invalid,
+    NotFound,
     QueryRequest,
     Record,
     Scope,
@@ -65,15 +68,15 @@ Gemini = Callable[[str], Any]
 def folder(tmp_path: Path) -> Path:
     place = tmp_path / "home" / ".gemini"
     place.mkdir(parents=True)
-    (tmp_path / "app").mkdir()
+    (tmp_path / "web").mkdir()
     return place
 
 
 @pytest.fixture
 def project(folder: Path) -> Path:
-    place = folder / "tmp" / "app" / "memory"
+    place = folder / "tmp" / "web" / "memory"
     place.mkdir(parents=True)
-    (place.parent / ".project_root").write_text(str(folder.parents[1] / "app"))
+    (place.parent / ".project_root").write_text(str(folder.parents[1] / "web"))
     return place
 
 
@@ -83,7 +86,7 @@ def gemini(gemini_core: NodeProgram, folder: Path) -> Gemini:
 
 
 def running(core: NodeProgram, folder: Path) -> Gemini:
-    app = folder.parents[1] / "app"
+    app = folder.parents[1] / "web"
 
     def run(lines: str) -> Any:
         script = f"""
@@ -204,7 +207,7 @@ async def test_the_memory_of_a_project(
     service: MemoryService, caller: Caller, project: Path, gemini: Gemini
 ) -> None:
     index, notes = project / "MEMORY.md", project / "debugging.md"
-    await bound(service, caller, project, project_id="app")
+    await bound(service, caller, project, project_id="web")
     await service.write(caller, note("The database runs on 5433."))
     assert "The database runs on 5433." in read_by(gemini)[1]
     notes.write_text("# Debugging\n\nUse gdb.\n")
@@ -349,3 +352,219 @@ def test_an_added_entry_leaves_the_same_bytes_when_it_is_removed(
     assert "- new" in str(there).splitlines()
     there.remove(place)
     assert str(there) == content
+
+
+def decided_by_gemini(gemini: Gemini, name: str, verb: str = "apply") -> dict[str, Any]:
+    kind = name.split("/", maxsplit=1)[0]
+    asked = json.dumps([kind, name.removeprefix(f"{kind}/")])
+    found: dict[str, Any] = gemini(f"out = await m.{verb}InboxMemoryPatch(config, ...{asked})")
+    return found
+
+
+def put(project: Path, name: str, patch: str) -> Path:
+    path = project / ".inbox" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(patch.encode())
+    return path
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    """Return the files of Gemini's home that say something."""
+    return {
+        str(one.relative_to(home)): one.read_bytes()
+        for one in sorted(home.rglob("*"))
+        if one.is_file() and one.suffix in {".md", ".patch"}
+    }
+
+
+def set_back(home: Path, before: dict[str, bytes]) -> None:
+    for path in files_of(home).keys() - before.keys():
+        (home / path).unlink()
+    for name, content in before.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(content)
+
+
+async def waiting(service: MemoryService, caller: Caller) -> list[Any]:
+    return list(await service.review.waiting(caller))
+
+
+INDEX = "# Project Memory\n- One.\n- Two.\n- Three.\n- Four.\n- Five.\n- Six.\n- Seven.\n"
+CHANGE = """--- {index}
++++ {index}
+@@ -1,3 +1,3 @@
+ # Project Memory
+-- One.
++- First.
+ - Two.
+"""
+NOTE = """--- /dev/null
++++ {folder}/how-to_build.md
+@@ -0,0 +1,2 @@
++# Build
++Run make.
+"""
+PATCHES = {
+    "change": CHANGE,
+    "git prefixes": CHANGE.replace("--- ", "--- a/").replace("+++ ", "+++ b/"),
+    "a new note": NOTE,
+    "a note with its mention": NOTE + CHANGE.replace("First", "See how-to_build.md"),
+    "lines moved": CHANGE.replace("@@ -1,3 +1,3 @@", "@@ -5,3 +5,3 @@"),
+    "two parts": CHANGE + "@@ -7,2 +7,3 @@\n - Six.\n+- Six and a half.\n - Seven.\n",
+    "at the end": "--- {index}\n+++ {index}\n@@ -8,1 +8,2 @@\n - Seven.\n+- Eight.\n"
+    "\\ No newline at end of file\n",
+    "far away": "--- {index}\n+++ {index}\n@@ -90,0 +91,1 @@\n+- Eight.\n",
+    "Windows ends": CHANGE.replace("\n", "\r\n"),
+    "does not fit": CHANGE.replace("Two", "2"),
+    "is there already": NOTE.replace("how-to_build", "MEMORY"),
+    "is gone": CHANGE.replace("MEMORY.md", "gone.md").replace("{index}", "{folder}/gone.md"),
+    "wrong counts": CHANGE.replace("-1,3", "-1,9"),
+    "no patch": "Remember that we ship on Mondays.\n",
+    "half": CHANGE[:60],
+    "relative": CHANGE.replace("{index}", "MEMORY.md"),
+    "above": CHANGE.replace("{index}", "{folder}/../MEMORY.md"),
+    "absolute": CHANGE.replace("{index}", "{folder}/../../../settings.json"),
+    "below": NOTE.replace("how-to", "notes/how-to"),
+    "hidden": NOTE.replace("how-to", ".how-to"),
+    "not markdown": NOTE.replace(".md", ".sh"),
+    "renamed": CHANGE.replace("+++ {index}", "+++ {folder}/other.md"),
+    "deleted": CHANGE.replace("+++ {index}", "+++ /dev/null"),
+    "nowhere": CHANGE.replace("{index}", "/dev/null"),
+    "global from private": CHANGE.replace("{index}", "{folder}/../../../GEMINI.md"),
+    "one of two leaves": CHANGE + NOTE.replace("{folder}", "{folder}/.."),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        *((name, "\n") for name in PATCHES),
+        *((name, "\r\n") for name in ("change", "two parts", "Windows ends", "at the end")),
+    ],
+)
+async def test_accepting_a_patch_leaves_what_gemini_leaves(
+    service: MemoryService, caller: Caller, project: Path, gemini: Gemini, name: str, ends: str
+) -> None:
+    home = project.parents[2]
+    (project / "MEMORY.md").write_bytes(INDEX.replace("\n", ends).encode())
+    text = PATCHES[name].format(index=project / "MEMORY.md", folder=project)
+    put(project, "private/extraction.patch", text)
+    before = files_of(home)
+    theirs = decided_by_gemini(gemini, "private/extraction.patch")
+    after = files_of(home)
+    set_back(home, before)
+
+    await bound(service, caller, project)
+    [one] = await waiting(service, caller)
+    assert (not one.unfit) is theirs["success"], theirs
+    if one.unfit:
+        assert after == before
+        shown = await service.review.show(caller, one.pending_id)
+        assert [each.after.text for each in shown.differences if each.after] == [text]
+        with pytest.raises(Invalid):
+            await service.review.accept(caller, one.pending_id)
+        assert files_of(home) == before
+        await service.review.refuse(caller, one.pending_id)
+        gone = "tmp/web/memory/.inbox/private/extraction.patch"
+        assert set(before) - set(files_of(home)) == {gone}
+        await service.undo(caller)
+        assert files_of(home) == before
+        return
+    shown = await service.review.show(caller, one.pending_id)
+    assert all(each.after for each in shown.differences)
+    done = await service.review.accept(caller, one.pending_id, seen=shown.seen)
+    assert files_of(home) == after
+    assert not await waiting(service, caller)
+    undone = await service.undo(caller, done.operation_id)
+    assert files_of(home) == before
+    assert [again.pending_id for again in await waiting(service, caller)] == [one.pending_id]
+    await service.undo(caller, undone.operation_id)
+    assert files_of(home) == after
+
+
+async def test_a_patch_of_the_global_memory(
+    service: MemoryService, caller: Caller, project: Path, gemini: Gemini
+) -> None:
+    home, path = project.parents[2], project.parents[2] / "GEMINI.md"
+    patch = f"--- /dev/null\n+++ {path}\n@@ -0,0 +1 @@\n+- Ana reads Rust.\n"
+    put(project, "global/deep/a.patch", patch)
+    before = files_of(home)
+    assert decided_by_gemini(gemini, "global/deep/a.patch")["success"]
+    after = files_of(home)
+    set_back(home, before)
+    await bound(service, caller, project, project_id="web")
+    [one] = await waiting(service, caller)
+    assert Scope(company_id="local") in one.owners
+    done = await service.review.accept(caller, one.pending_id)
+    assert files_of(home) == after
+    assert "Ana reads Rust." in read_by(gemini)[0]
+    await service.undo(caller, done.operation_id)
+    assert files_of(home) == before
+    await service.review.refuse(caller, one.pending_id)
+    set_back(home, before)
+    assert decided_by_gemini(gemini, "global/deep/a.patch", "dismiss")["success"]
+
+
+async def test_a_patch_through_a_link_is_refused(
+    service: MemoryService, caller: Caller, project: Path, tmp_path: Path, gemini: Gemini
+) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text(INDEX)
+    (project / "linked.md").symlink_to(outside)
+    text = CHANGE.format(index=project / "linked.md")
+    put(project, "private/a.patch", text)
+    (project / ".inbox" / "private" / "b.patch").symlink_to(outside)
+    assert not decided_by_gemini(gemini, "private/a.patch")["success"]
+    await bound(service, caller, project)
+    [one] = await waiting(service, caller)
+    assert "is a link" in one.unfit
+    with pytest.raises(Invalid, match="is a link"):
+        await service.review.accept(caller, one.pending_id)
+    assert outside.read_text() == INDEX
+
+
+async def test_what_changes_between_showing_and_accepting_is_a_conflict(
+    service: MemoryService, caller: Caller, project: Path
+) -> None:
+    index = project / "MEMORY.md"
+    index.write_text(INDEX)
+    path = put(project, "private/a.patch", CHANGE.format(index=index))
+    await bound(service, caller, project)
+    [one] = await waiting(service, caller)
+    shown = await service.review.show(caller, one.pending_id)
+    index.write_text(INDEX + "- Theirs.\n")
+    with pytest.raises(Conflict, match="since you looked"):
+        await service.review.accept(caller, one.pending_id, seen=shown.seen)
+    path.write_text(path.read_text().replace("First", "1st"))
+    with pytest.raises(NotFound):
+        await service.review.accept(caller, one.pending_id)
+    [now] = await waiting(service, caller)
+    done = await service.review.accept(caller, now.pending_id)
+    assert index.read_text() == INDEX.replace("One", "1st") + "- Theirs.\n"
+    index.write_text("- Else.\n")
+    with pytest.raises(Conflict):
+        await service.undo(caller, done.operation_id)
+    assert index.read_text() == "- Else.\n"
+
+
+_LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=7)
+
+
+@given(_LINES, _LINES, _LINES, st.booleans(), st.booleans(), st.integers(0, 3))
+def test_a_patch_of_a_text_makes_the_other(
+    old: list[str], new: list[str], more: list[str], has_end: bool, gets_end: bool, context: int
+) -> None:
+    def written(lines: list[str], end: bool) -> list[str]:
+        kept = [f"{one}\n" for one in lines]
+        return kept if end or not kept or not lines[-1] else [*kept[:-1], lines[-1]]
+
+    before, after = written(old, has_end), written(new, gets_end)
+    made = [*unified_diff(before, after, "/f", "/f", n=context)]
+    if not made:
+        return
+    text = "".join(
+        one if one.endswith("\n") else f"{one}\n\\ No newline at end of file\n" for one in made
+    )
+    [patch] = read_patch(text)
+    assert apply_patch("".join(before), patch) == "".join(after)
+    apply_patch("".join(written(more, has_end)), patch)  # fits or not, and ends
