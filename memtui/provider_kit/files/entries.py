@@ -57,6 +57,7 @@ from memtui.scratch import Scratch
 
 _LOCK_SECONDS = 10.0
 _LINE_END = re.compile(r"[ \t]*\r?\n")
+_LAST_END = re.compile(r"[ \t]*\r?\n\Z")
 _MARK = "\ufeff"
 """A byte order mark, which some editors write before a text."""
 
@@ -218,7 +219,7 @@ class _Content:
             before = said + line_end
             part.gap = self.line_end + gap[len(before) :]
         else:
-            before, part.gap = before + self.line_end, ""
+            before, part.gap = said + self.line_end, before[len(said) :]
         self._set_gap(place, before)
         self.parts.insert(place, part)
 
@@ -255,7 +256,7 @@ def _line_end(text: str) -> str:
 
 
 def _without_line_end(text: str) -> str:
-    return text.removesuffix("\n").removesuffix("\r")
+    return _LAST_END.sub("", text)
 
 
 def entries_at_lines(content: str, parsed: ParsedFile) -> Iterator[FileEntry | Flaw]:
