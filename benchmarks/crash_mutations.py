@@ -385,6 +385,7 @@ _BESIDE = (
     "mcp-memory",
     "hermes",
     "hermes-facts",
+    "openclaw",
     "langgraph",
     "agno",
     "letta",
@@ -569,6 +570,12 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
             folder.mkdir()
             (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
             config = {"path": str(folder)}
+        elif provider == "openclaw":
+            folder = place.root / "workspace"
+            folder.mkdir()
+            kept = "<!-- openclaw-memory-promotion:k -->\n- Kept. <!-- importance: 3 -->\n"
+            (folder / "MEMORY.md").write_text(f"# Memory\n\n{kept}")
+            config = {"path": str(folder), "state": str(place.out), "settle_ms": 0}
         elif provider == "letta":
             folder = place.root / "memory"
             (folder / "system").mkdir(parents=True)

@@ -25,6 +25,7 @@ import httpx
 import pytest
 
 from memtui.importing.translating import FIELDS
+from tests.backends.hermes import hermes_facts
 from tests.backends.tables.kit import enteros, put_memory, put_workspace, stored
 from tests.channels.cli.conftest import Run
 from tests.channels.http.plugin_server import VAULT, plugin_over
@@ -318,6 +319,8 @@ def _providers(shell: Shell, person: Path) -> None:
     ):
         (person / folder).mkdir(parents=True)
     (person / "mem0.json").write_text("{}")
+    with hermes_facts(str(person / ".hermes" / "memory_store.db")):
+        pass
     shell.type("export MEM0_API_KEY=m0-example", "")
 
 
