@@ -302,7 +302,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def entry_files(self) -> Sequence[EntriesFile]:
         """Return the files; records of other kinds are written into the first."""
 
-    def entries(self, content: str) -> Iterable[FileEntry]:
+    def entries(self, content: str) -> Iterable[FileEntry | Flaw]:
         """Yield the entries of a file's content in order. Line ends may be CRLF."""
         raise NotImplementedError
 

@@ -393,7 +393,7 @@ def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_pa
     ("page", "names"),
     [
         ("first-provider.md", ("pyproject.toml", "memtui_shelf.py", "test_shelf.py")),
-        ("providers-files.md", ("memtui_lines.py", "test_lines.py")),
+        ("providers-files.md", ("memtui_lines.py", "memtui_objects.py", "test_lines.py")),
         ("providers-server.md", ("memtui_cards.py", "test_cards.py")),
     ],
 )
