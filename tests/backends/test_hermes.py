@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from base64 import b64decode
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     NotFound,
+    OperationStatus,
     QueryRequest,
     Record,
     Scope,
@@ -562,3 +564,31 @@ async def test_a_memory_in_the_place_of_another_keeps_its_owner(
     assert {text: record.scope for text, record in (await listed(service, caller)).items()} == {
         "Ana is ill.": ana
     }
+
+
+async def test_a_decision_that_breaks_off_in_the_middle_is_found_out(
+    service: MemoryService, caller: Caller, folder: Path, hermes: Hermes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    staged(hermes, **STAGED["replace"])
+    await bound(service, caller, folder)
+    before = files_of(folder.parent)
+    [one] = await service.review.waiting(caller)
+
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("memtui.provider_kit.files.proposals.remove_if", full)
+        with pytest.raises(Unavailable):
+            await service.review.accept(caller, one.pending_id)
+    [operation] = (await service.log.page(caller, limit=1)).operations
+    assert operation.status is OperationStatus.UNKNOWN
+    assert b"release" in (folder / "MEMORY.md").read_bytes()
+    [still] = await service.review.waiting(caller)
+    assert still.pending_id == one.pending_id
+    found = await service.check_outcome(caller, operation.operation_id)
+    assert found.happened
+    await service.undo(caller, operation.operation_id)
+    assert files_of(folder.parent) == before
