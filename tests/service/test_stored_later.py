@@ -181,6 +181,7 @@ async def test_it_is_asked_again_less_and_less_often_and_after_a_restart(
     await again.close()
 
 
+@ON_BOTH
 async def test_an_event_that_failed_or_was_lost_ends_with_its_reason(
     service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock
 ) -> None:

@@ -127,3 +127,16 @@ async def test_a_plugin_that_lists_none_is_sent_none(
     assert (await adapter.write(note("We deploy from release"))).lacking == ""
     await adapter.query(ask("deploy"))
     assert (model.calls, [row["embedding"] for row in server.rows.values()]) == ([], [None])
+
+
+async def test_no_text_goes_to_an_address_that_nobody_agreed_to(
+    reference: Server, open_plugin: Open
+) -> None:
+    _, url = reference
+    adapter = await open_plugin(url, embedding="openai:https://embeddings.invalid/v1#m")
+    reply = await adapter.write(note("We deploy from release"))
+    assert reply.lacking.startswith(
+        "It has no vector: Nobody has agreed that texts of plugin go to https://embeddings.invalid;"
+    )
+    state = (await adapter.embed(0)).embedding
+    assert (state.address, state.agreed) == ("https://embeddings.invalid", False)

@@ -65,6 +65,13 @@ def test_a_plugin_is_searched_by_meaning_and_a_dead_model_stops_nothing(
     found = here("query", "graphics card", "--project", "web", "--binding", "far", "--json")
     assert found.document["snippets"][0]["text"] == "The video driver of the tests is old."
 
+    far = "https://embeddings.invalid"
+    there = f"embedding=openai:{far}/v1#m"
+    assert here("bindings", "configure", "far", "--set", there).code == 0
+    noted = here("note", "Nobody agreed.", "--project", "web", "--binding", "far")
+    assert "Nobody has agreed that texts of far go to" in noted.err
+    state = here("bindings", "embedding", "far", "--allow", far, "--json").document
+    assert (state["agreed"], state["embedding"]["agreed"]) == ([far], True)
     away = "embedding=openai:http://127.0.0.1:9/v1#none"
     assert here("bindings", "configure", "far", "--set", away).code == 0
     noted = here("note", "Kettles boil.", "--project", "web", "--binding", "far")
@@ -75,4 +82,4 @@ def test_a_plugin_is_searched_by_meaning_and_a_dead_model_stops_nothing(
     asked = here("query", "kettles", "--project", "web", "--binding", "far", "--json")
     assert [one["text"] for one in asked.document["snippets"]] == ["Kettles boil."]
     texts = here("browse", "--project", "web", "--binding", "far", "--json").document["records"]
-    assert len(texts) == 3
+    assert len(texts) == 4
