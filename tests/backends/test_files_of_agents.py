@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -311,3 +313,32 @@ async def test_comments_and_files_elsewhere_stay(
         await service.correct(caller, corrected(shared, "Mine."))
     assert content(folder) == before
     assert (tmp_path / "shared.md").read_text() == "Shared.\n"
+
+
+@pytest.mark.parametrize("provider", ["memsearch"])
+async def test_what_memsearch_appends_meanwhile_stays(
+    service: MemoryService, caller: Caller, provider: str, folder: Path
+) -> None:
+    file = folder / "2026-03-01.md"
+    file.write_text("".join(f"### 09:0{n}\n<!-- turn:o{n} -->\n- ours {n}\n\n" for n in range(6)))
+    await bound(service, caller, provider, folder)
+    stop = threading.Event()
+
+    def append() -> int:
+        count = 0
+        while not stop.is_set():
+            with file.open("a") as log:  # as its hooks do
+                log.write(f"### 10:00\n<!-- turn:t{count} -->\n- theirs {count}.\n\n")
+            count += 1
+            stop.wait(0.02)
+        return count
+
+    appending = asyncio.create_task(asyncio.to_thread(append))
+    for n in range(6):
+        it = (await listed(service, caller))[f"2026-03-01/o{n}"]
+        await service.correct(caller, corrected(it, f"- changed {n}"))
+    stop.set()
+    count = await appending
+    text = file.read_text()
+    assert [n for n in range(count) if f"- theirs {n}.\n" not in text] == []
+    assert [n for n in range(6) if f"- changed {n}\n" not in text] == []
