@@ -403,7 +403,8 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
 
 
-THROUGH = {"tui": "the app", "cli": "the command line", "mcp": "MCP", "http": "HTTP"}
+THROUGH = {"tui": "the app", "cli": "the command line", "mcp": "MCP", "http": "HTTP",
+           "wrap": "its own server"}  # fmt: skip
 """The channels that have another name for people; others are shown as `the hook`."""
 
 

@@ -177,8 +177,8 @@ class CallDetails(CommonDetails, total=False):
     """Members for a call that passed to another memory server, or a gap in such calls."""
 
     tool: str
-    only_reads: bool
-    """Whether the tool only reads, by the server's own word."""
+    server_says: str
+    """What the tool does by the server's own word."""
     query: str
     """The words that a read searches for, else its arguments as JSON."""
     text: str

@@ -406,7 +406,7 @@ def _source(scope: Scope) -> SourceRef:
 def _details(tool: str, hint: bool | None) -> CallDetails:  # noqa: FBT001 - as the server says it
     asked = CallDetails(tool=redact(tool)[0][:_TOOL_CHARS])
     if hint is not None:
-        asked["only_reads"] = hint
+        asked["server_says"] = "it only reads" if hint else "it may write"
     return asked
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from memtui.channels.hooks.joining import RunNote, note_run, process_of
+from memtui.config import Paths
 from memtui.contract import OperationStatus, OperationType
 from memtui.service import Caller, MemoryService
 from tests.channels.wrap.conftest import GIVEN_UP_S, KEY, TOY, Begin, Logged
@@ -31,7 +34,7 @@ async def test_calls_are_logged_with_agent_run_tokens_and_answer(
     found, kept, failed, silent = await logged(4)
     assert (found.operation_type, found.status) == (OperationType.GET, OperationStatus.OK)
     assert found.request["tool"] == "find"
-    assert found.request["only_reads"] is True
+    assert found.request["server_says"] == "it only reads"
     assert found.request["query"] == '{"words": "otters"}'
     assert found.request["text"] == '{"kept": {"words": "otters"}}'
     assert (found.principal, found.channel) == ("agent:coding", "wrap")
@@ -134,3 +137,17 @@ def test_a_server_that_stays_does_not_outlive_a_killed_wrap(wrap: Begin) -> None
     while any(Path(f"/proc/{one}").exists() for one in pids):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+async def test_calls_belong_to_the_run_that_a_hook_of_the_same_client_noted(
+    wrap: Begin, logged: Logged, paths: Paths
+) -> None:
+    client = process_of(os.getpid())
+    assert client is not None
+    note_run(paths, client, RunNote("run-of-the-hook"))
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=1)
+    toy.end()
+    [one] = await logged(1)
+    assert one.scope.run_id == "run-of-the-hook"

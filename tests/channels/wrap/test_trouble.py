@@ -130,3 +130,20 @@ def test_without_a_home_everything_passes_and_is_told(
         assert "memtui: 1 call between" in said
     finally:
         away.rename(paths.data)
+
+
+async def test_what_has_no_room_is_a_gap(wrap: Begin, logged: Logged) -> None:
+    toy = wrap()
+    toy.begin()
+    toy.call("find", n=0)
+    await logged(1)
+    watching = log_process(toy)
+    os.kill(watching, signal.SIGSTOP)
+    text = "x" * 10_000_000
+    for _ in range(10):
+        toy.call("keep", text=text)
+    os.kill(watching, signal.SIGCONT)
+    found = await logged(11)
+    gaps = [one for one in found if one.operation_type is OperationType.GAP]
+    assert sum(one.request["calls"] for one in gaps) > 2
+    assert sum(one.request.get("calls") or 1 for one in found) >= 11

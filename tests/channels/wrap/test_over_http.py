@@ -1,0 +1,189 @@
+"""A server over streamable HTTP, wrapped for an agent that speaks stdio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from memtui.service import MemoryService
+from tests.channels.wrap.conftest import KEY, Begin, Logged
+
+VERSION = "2025-06-18"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers by JSON, by a stream, by a stream that breaks off, or not at all."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.bodies.append(body)
+        self.server.headers.append({name.lower(): one for name, one in self.headers.items()})
+        said = json.loads(body)
+        if "id" not in said or "method" not in said:
+            self._send(202, b"")
+            return
+        kind = said.get("params", {}).get("name", said["method"])
+        result: Any = {"content": [{"type": "text", "text": "é\u2028"}]}
+        if kind == "initialize":
+            result = {"protocolVersion": VERSION, "serverInfo": {"name": "x"}, "capabilities": {}}
+        answer = {"jsonrpc": "2.0", "id": said["id"], "result": result}
+        text = json.dumps(answer, indent=1, ensure_ascii=False).encode()
+        if kind == "gone":
+            self._send(404, b"no such session")
+        elif kind == "stream":
+            progress = b'data: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
+            lines = b"".join(b"data: " + one + b"\n" for one in text.split(b"\n"))
+            self._send(200, progress + lines + b"\n", "text/event-stream")
+        elif kind == "broken":
+            self.server.missing = text.replace(b"\n", b"")
+            self._send(200, b"id: e1\nretry: 10\ndata:\n\n", "text/event-stream")
+        else:
+            self._send(200, text, "application/json", {"Mcp-Session-Id": "s1"})
+
+    def do_GET(self) -> None:
+        if self.headers.get("last-event-id") == "e1":
+            data = b"data: " + self.server.missing + b"\n\n"
+            self._send(200, data, "text/event-stream")
+            return
+        asks = b'data: {"jsonrpc":"2.0","id":"s","method":"roots/list"}\n\n'
+        self.server.listened.set()
+        self._send(200, asks, "text/event-stream")
+
+    def do_DELETE(self) -> None:
+        self.server.deleted.append(self.headers["mcp-session-id"])
+        self._send(200, b"")
+
+    def _send(self, status: int, body: bytes, kind: str = "text/plain", more: Any = None) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": len(body),
+            **(more or {}),
+        }.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Server(ThreadingHTTPServer):
+    """The server, and what it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
+        self.deleted: list[str] = []
+        self.listened = Event()
+        self.missing = b""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+async def test_messages_pass_with_session_streams_and_secret(
+    wrap: Begin, server: Server, monkeypatch: pytest.MonkeyPatch, logged: Logged
+) -> None:
+    monkeypatch.setenv("TOY_TOKEN", "Bearer s3cret")
+    url = f"http://127.0.0.1:{server.server_port}/mcp"
+    toy = wrap(KEY, "--url", url, "--header-secret", "Authorization=TOY_TOKEN")
+    assert toy.ask("initialize", protocolVersion=VERSION)["protocolVersion"] == VERSION
+    toy.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert toy.heard() == {"jsonrpc": "2.0", "id": "s", "method": "roots/list"}
+    odd = (
+        b'{ "jsonrpc":"2.0", "id":"a",\t"method":"tools/call",'
+        b'"params":{"name":"json","x":"\\u00e9 \xc3\xa9"} }'
+    )
+    assert toy.process.stdin is not None
+    assert toy.process.stdout is not None
+    toy.process.stdin.write(odd + b"\r\n")
+    toy.process.stdin.flush()
+    line = toy.process.stdout.readline()
+    while b'"roots/list"' in line:
+        line = toy.process.stdout.readline()
+    answer = {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "result": {"content": [{"type": "text", "text": "é\u2028"}]},
+    }
+    sent = json.dumps(answer, indent=1, ensure_ascii=False).encode().replace(b"\n", b" ")
+    assert line == sent + b"\n"
+    assert server.bodies[-1] == odd
+    assert server.headers[-1]["authorization"] == "Bearer s3cret"
+    assert server.headers[-1]["mcp-session-id"] == "s1"
+    assert server.headers[-1]["mcp-protocol-version"] == VERSION
+    code, _ = toy.end()
+    assert code == 0
+    assert server.deleted == ["s1"]
+    [one] = await logged(1)
+    assert one.request["tool"] == "json"
+
+
+def heard(toy: Any) -> Any:
+    """Return the next message that is not of the server's own stream."""
+    while (said := toy.heard()).get("id") == "s":
+        pass
+    return said
+
+
+@pytest.mark.parametrize("tool", ["stream", "broken"])
+def test_a_stream_passes_and_one_that_breaks_off_is_resumed(
+    wrap: Begin, server: Server, tool: str
+) -> None:
+    toy = wrap(KEY, "--url", f"http://127.0.0.1:{server.server_port}/mcp")
+    toy.ask("initialize", protocolVersion=VERSION)
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool}}
+    toy.say(call)
+    said = heard(toy)
+    if tool == "stream":
+        assert said["method"] == "notifications/progress"
+        said = heard(toy)
+    assert said["id"] == 7
+    assert said["result"]["content"][0]["text"] == "é\u2028"
+
+
+def test_what_the_server_refuses_is_an_error_of_that_request(wrap: Begin, server: Server) -> None:
+    url = f"http://127.0.0.1:{server.server_port}/mcp"
+    toy = wrap(KEY, "--url", url)
+    toy.ask("initialize", protocolVersion=VERSION)
+    assert toy.call("gone") == {"code": -32000, "message": f"{url} answered 404."}
+
+
+def test_an_address_that_nobody_answers_is_told(wrap: Begin) -> None:
+    toy = wrap(KEY, "--url", "http://127.0.0.1:9/mcp")
+    assert "does not answer" in toy.ask("initialize", protocolVersion=VERSION)["message"]
+    assert toy.end()[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--url", "ftp://x"], "must be an address"),
+        (["--url", "http://example.org/mcp", "--header-secret", "A=TOY_TOKEN"], "unencrypted"),
+        (["--url", "http://127.0.0.1/", "--header-secret", "A=NOT_THERE"], "no secret NOT_THERE"),
+    ],
+)
+def test_addresses_and_secrets_are_checked(
+    wrap: Begin, bound: MemoryService, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    monkeypatch.setenv("TOY_TOKEN", "x")
+    code, said = wrap(KEY, *words).end()
+    assert code == 2
+    assert why in said
