@@ -19,7 +19,7 @@ _TYPES: dict[Kind, OperationType] = {
     "correct": OperationType.CORRECT,
     "delete": OperationType.FORGET,
 }
-_CUT_OFF = "The connection ended before the server had answered."
+_CUT_OFF = "No answer was seen before the connection ended."
 
 
 @dataclass(slots=True)

@@ -121,7 +121,9 @@ def logged(bound: MemoryService, caller: Caller) -> Logged:
             page = await bound.log.page(caller, Filter(channel="wrap"), limit=1_000)
             if sum(one.request.get("calls") or 1 for one in page.operations) >= count:
                 return [*reversed(page.operations)]
-            assert time.monotonic() < deadline, page.operations
+            assert time.monotonic() < deadline, [
+                (one.operation_type.value, one.request.get("calls")) for one in page.operations
+            ]
             time.sleep(0.05)
 
     return look

@@ -48,7 +48,7 @@ async def test_calls_are_logged_with_agent_run_tokens_and_answer(
     assert "the token is" in kept.request["content"]
     assert (failed.status, failed.error_message) == (OperationStatus.ERROR, "It is full.")
     assert (silent.operation_type, silent.status) == (OperationType.WRITE, OperationStatus.UNKNOWN)
-    assert silent.error_message == "The connection ended before the server had answered."
+    assert silent.error_message == "No answer was seen before the connection ended."
 
 
 async def test_a_call_that_the_agent_gave_up_is_cancelled(wrap: Begin, logged: Logged) -> None:
