@@ -148,10 +148,12 @@ def later_writes(connection: DatabaseConnection, company_id: str, now: datetime)
     for operation_id, begun, key, request in statements.UNKNOWN_WRITES.rows(
         connection, company_id=company_id
     ):
+        if not request.get("event"):
+            continue
         checks = statements.FINDINGS.rows(connection, company_id=company_id, undoes=operation_id)
         known = any(kept["found"]["happened"] is not None for *_, kept in checks)
         waited = checks[0][1] - begun if checks else timedelta(0)
-        if request.get("event") and not known and now - begun >= max(_FIRST_CHECK, 2 * waited):
+        if not known and now - begun >= max(_FIRST_CHECK, 2 * waited):
             due[operation_id] = key
     return due
 
