@@ -157,7 +157,7 @@ def observations_of(content: str) -> Iterator[tuple[int, int, int, str | None]]:
         if category and _NO_CATEGORY.fullmatch(category[1]):
             category = None
         if item and not _NO_OBSERVATION.match(text) and (category or _TAG.search(text)):
-            begin = at + item.end() + (category.end() if category else 0)
-            name = category[1].strip() if category else None
-            yield at, begin, at + len(line.rstrip()), name
+            begin, end = item.end() + (category.end() if category else 0), len(line.rstrip())
+            if not _CONTEXT.fullmatch(line, begin, end):  # a context without anything it is of
+                yield at, at + begin, at + end, category[1].strip() if category else None
         at += len(line) + 1

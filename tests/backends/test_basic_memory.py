@@ -46,6 +46,7 @@ Of #coffee we know:
 - Water at 94 degrees #brewing
 - [ ] buy beans #todo
 - [x] done
+- [empty] (only a context)
 - [00:01:02] said
 - [link](https://example.com)
 > - [info] a callout
@@ -115,7 +116,7 @@ async def test_each_observation_is_a_record_with_the_links_of_its_note(
     assert [(one.relation, one.target) for one in answer.links] == [
         ("depends on", "Water"), ("pairs_with", "Chocolate"),
     ]  # fmt: skip
-    assert [one.location and one.location.line for one in answer.links] == [25, 26]
+    assert [one.location and one.location.line for one in answer.links] == [26, 27]
 
 
 async def test_a_change_touches_its_line_and_an_undo_leaves_the_same_bytes(
