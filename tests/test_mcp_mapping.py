@@ -175,3 +175,82 @@ def test_rows_multiply_no_further_than_the_limit(tmp_path: Path) -> None:
     text = f"title = 'x'\n[delete]\ntool = 'd'\n{twice}"
     named = load(tmp_path, text).named("d", {"a": ["x"] * 5_000, "b": ["y"] * 5_000})
     assert len(named) == 1_000
+
+
+ODD = """
+title = "Odd"
+strips = true
+refused = ["^Error"]
+gone = ["state=gone"]
+read_only = ["sort=derived"]
+
+[record]
+id = "key"
+text = "body"
+cut = "cut"
+
+[list]
+tool = "list"
+rows = "[]"
+
+[add]
+tool = "add"
+arguments = { body = "{text}", extra = { "." = "{metadata}", tags = "{tags}" }, key = "{new}" }
+id_after = "stored as "
+rows = ""
+"""
+
+
+def test_an_id_is_found_in_a_sentence_and_a_refusal_by_its_first_words(tmp_path: Path) -> None:
+    odd = load(tmp_path, ODD)
+    assert odd.records("add", said("Memory stored as ab-7 (new).")) == [MappedRecord("ab-7", "")]
+    assert odd.records("add", said("Thank you.")) == []
+    assert odd.refusal(said("Error: stored as x")) == "Error: stored as x"
+    assert odd.records("add", said("Error: stored as x")) == []
+
+
+def test_signs_of_a_row_say_what_it_is(tmp_path: Path) -> None:
+    odd = load(tmp_path, ODD)
+    rows = [
+        {"key": "a", "body": "\n A. \n", "cut": True},
+        {"key": "b", "body": "B.", "state": "gone"},
+        {"key": "c", "body": "C.", "sort": "derived"},
+    ]
+    assert odd.listing is not None
+    found = odd.rows(odd.listing, said(json.dumps(rows)))
+    assert [(one["id"], one["text"], one["read_only"]) for one in found] == [
+        ("a", "A.", False), ("c", "C.", True),
+    ]  # fmt: skip
+    assert found[0]["cut"] is True
+
+
+def test_what_stands_under_a_dot_is_put_into_its_object(tmp_path: Path) -> None:
+    add = load(tmp_path, ODD).add
+    assert add is not None
+    built = add.built({"text": "A.", "metadata": {"k": 1}, "tags": ["x"], "new": "n"})
+    assert built == {"body": "A.", "extra": {"k": 1, "tags": ["x"]}, "key": "n"}
+    assert add.built({"text": "A."}) == {"body": "A."}
+
+
+def test_the_mappings_of_memtui_know_the_calls_of_their_servers() -> None:
+    calls = {
+        "basic-memory": {
+            "search_notes": "read", "write_note": "write", "edit_note": "correct",
+            "delete_note": "delete", "move_note": "correct",
+        },
+        "hindsight": {
+            "recall": "read", "retain": "write", "sync_retain": "write", "get_memory": "read",
+            "update_memory": "correct", "invalidate_memory": "delete", "delete_bank": "delete",
+        },
+        "mcp-memory-service": {
+            "memory_search": "read", "memory_store": "write", "memory_update": "correct",
+            "memory_delete": "delete",
+        },
+        "mem0": {
+            "search_memories": "read", "add_memory": "write", "update_memory": "correct",
+            "delete_memory": "delete", "delete_all_memories": "delete",
+        },
+    }  # fmt: skip
+    for name, kinds in calls.items():
+        mapping = load_mapping(name)
+        assert {tool: mapping.classify(tool, {}) for tool in kinds} == kinds

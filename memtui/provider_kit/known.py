@@ -7,16 +7,17 @@ record is, so one that cannot be read is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from memtui.contract import Model, Unavailable
+from memtui.contract import OWNER_FIELDS, EraseRequest, Model, Scope, Unavailable, sees
 from memtui.paths import replacing
 
 KnownT = TypeVar("KnownT", bound=Model)
 
 KNOWN = "known.json"
+_LOCK_SECONDS = 30.0
 
 
 class KnownFile(Generic[KnownT]):
@@ -70,3 +71,34 @@ class KnownFile(Generic[KnownT]):
                 sent=True,
             ) from error
         return kept
+
+    def change_alone(self, changes: Mapping[str, KnownT | None]) -> None:
+        """Change the file under a lock of its own, where the caller holds none.
+
+        Raises:
+            Unavailable: the file cannot be locked, read or written (`Unavailable.sent`).
+        """
+        import filelock
+
+        lock = self.path.with_suffix(".lock")
+        try:
+            lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            locked = filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600).acquire()
+        except OSError as error:  # as is filelock's own
+            raise Unavailable(
+                f"{lock} cannot be locked, so the owner of the memory was not saved; try again.",
+                sent=True,
+            ) from error
+        with locked:
+            self.change(self.read(), changes)
+
+
+def remains(known: Mapping[str, Scope], there: Container[str], request: EraseRequest) -> list[str]:
+    """Return the known ids of deleted records that a request to erase is about."""
+    asked, whole = set(request.record_ids), request.scope
+    is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
+    return [
+        name
+        for name, scope in known.items()
+        if name not in there and (name in asked or (is_narrow and sees(whole, scope)))
+    ]

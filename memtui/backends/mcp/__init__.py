@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import uuid4
@@ -22,15 +23,12 @@ from memtui.backends.mcp.config import McpConfig
 from memtui.backends.mcp.memories import record_of, values_of
 from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
 from memtui.contract import (
-    OWNER_FIELDS,
     BindingContext,
     Capabilities,
     Conflict,
     CorrectRequest,
     EraseReply,
     EraseRequest,
-    ForgetReply,
-    ForgetRequest,
     Health,
     Invalid,
     Json,
@@ -43,13 +41,12 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
     place_of_path,
-    sees,
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
 from memtui.mcp_mapping import ToolCall, load_mapping
 from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
-from memtui.provider_kit.known import KNOWN, KnownFile
+from memtui.provider_kit.known import KNOWN, KnownFile, remains
 from memtui.provider_kit.matching import eligible
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.server_provider import (
@@ -58,9 +55,6 @@ from memtui.provider_kit.server_provider import (
     ServerRows,
 )
 
-_LOCK_SECONDS = 30.0
-_KNOWN_OF = f"What {KNOWN} has of memories that are gone"
-_MOST_PAGES = 10_000
 _PAGED = {"offset", "page"}
 
 
@@ -82,8 +76,7 @@ class McpAdapter(ServerProvider[Json]):
         self._config, self._mapping = config, mapping
         self._client: ToolClient = self.api
         self._tools: dict[str, bool | None] = {}
-        add = mapping.add
-        self._kept_here = add is None or "metadata" not in add.names
+        self._kept_here = mapping.add is None or "metadata" not in mapping.add.names
         self._known = KnownFile(context.data_dir, KeptFields, f"the memories of {self.key}")
 
     @classmethod
@@ -209,7 +202,7 @@ class McpAdapter(ServerProvider[Json]):
         size = min(call.page_size, most) if has_pages else most
         rows: list[Json] = []
         seen: set[str] = set()
-        for number in range(1, _MOST_PAGES):
+        for number in count(1):
             # A server may return shorter pages than it was asked for, so the last one is empty.
             page = await self._rows(call, {"limit": size, "offset": len(rows), "page": number})
             fresh = {row["id"] for row in page} - seen
@@ -328,13 +321,11 @@ class McpAdapter(ServerProvider[Json]):
         return {"metadata": {**metadata, OWN: own}}
 
     async def _refuse_double(self, record_id: str, text: str) -> None:
-        if await self.is_there(record_id):
-            everything = Scope(company_id=self.context.company_id)
-            raise Conflict(
-                f"The text is stored already, as {record_id}; this server keeps each text once.",
-                current=await self.get(self.handle_of(record_id), everything),
-                proposed=text,
-            )
+        everything = Scope(company_id=self.context.company_id)
+        current = await self.get(self.handle_of(record_id), everything)
+        if current is not None:
+            said = f"The text is stored already, as {record_id}; this server keeps each text once."
+            raise Conflict(said, current=current, proposed=text)
 
     async def change(self, item: Json, request: CorrectRequest) -> str:
         """Change a memory by the tool for it, or else by adding the new one and deleting it."""
@@ -375,30 +366,9 @@ class McpAdapter(ServerProvider[Json]):
         await self._keep({item["id"]: None})
         return True
 
-    async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Delete memories, where the server has a tool for it."""
-        if self._mapping.delete is None:
-            raise Unsupported(f"{self.who} has no tool that deletes a memory.")
-        return await super().forget(request)
-
     async def _keep(self, changes: Mapping[str, KeptFields | None]) -> None:
         if self._kept_here:
-            await asyncio.to_thread(self._keep_now, changes)
-
-    def _keep_now(self, changes: Mapping[str, KeptFields | None]) -> None:
-        import filelock
-
-        lock = self._known.path.with_suffix(".lock")
-        try:
-            lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            locked = filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600).acquire()
-        except OSError as error:  # as is filelock's own
-            raise Unavailable(
-                f"{lock} cannot be locked, so the owner of the memory was not saved; try again.",
-                sent=True,
-            ) from error
-        with locked:
-            self._known.change(self._known.read(), changes)
+            await asyncio.to_thread(self._known.change_alone, changes)
 
     async def erase(self, request: EraseRequest) -> EraseReply:
         """Erase what `known.json` has of memories that are gone."""
@@ -406,18 +376,14 @@ class McpAdapter(ServerProvider[Json]):
             return EraseReply()
         rows = await self.list_items(self._max_listed)
         if rows.more or rows.unreadable:
-            why = f"{_KNOWN_OF} stays, as the list of the memories that are there is not whole."
+            why = (
+                f"What {KNOWN} has of deleted memories stays: the list of the others is not whole."
+            )
             return EraseReply(beyond=(why,))
-        there = {one["id"] for one in rows.items}
-        asked, whole = {*request.record_ids}, request.scope
-        is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
         company = {"company_id": self.context.company_id}
-        gone = [
-            name
-            for name, one in (await asyncio.to_thread(self._known.read)).items()
-            if name not in there
-            and (name in asked or (is_narrow and sees(whole, Scope(**one.ids | company))))
-        ]
+        known = (await asyncio.to_thread(self._known.read)).items()
+        owners = {name: Scope(**one.ids | company) for name, one in known}
+        gone = remains(owners, {one["id"] for one in rows.items}, request)
         if request.apply and gone:
             await self._keep(dict.fromkeys(gone))
         return EraseReply(kept={KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))

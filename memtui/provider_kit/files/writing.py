@@ -30,7 +30,6 @@ from memtui.contract import (
     Unavailable,
     UtcDatetime,
     WriteRequest,
-    sees,
 )
 from memtui.provider_kit import (
     abilities_in,
@@ -41,7 +40,7 @@ from memtui.provider_kit import (
 )
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
-from memtui.provider_kit.known import KNOWN, KnownFile
+from memtui.provider_kit.known import KNOWN, KnownFile, remains
 
 _LOCK = "changing.lock"
 _LOCK_SECONDS = 30.0
@@ -189,13 +188,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
     def erase(self, request: EraseRequest) -> EraseReply:
         """Erase the metadata of records that the other program has removed."""
         there, _ = self._load()
-        asked, whole = set(request.record_ids), request.scope
-        is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
-        gone = [
-            name
-            for name, one in self._known.items()
-            if name not in there and (name in asked or (is_narrow and sees(whole, one.scope)))
-        ]
+        owners = {name: one.scope for name, one in self._known.items()}
+        gone = remains(owners, there, request)
         if request.apply and gone:
             with self.changing():
                 self.keep_known(dict.fromkeys(gone))
