@@ -481,11 +481,21 @@ def distinct_tags(tags: Iterable[str]) -> tuple[str, ...]:
 Tags = Annotated[tuple[str, ...], AfterValidator(distinct_tags)]
 
 
+FILE = "whole-file:"
+"""What the id of a whole file begins with. It is no record: no list has it, but `snapshot` and
+`restore` know it."""
+
+
 class RecordHandle(Model):
     """The identity of a record: its provider's key and the provider's id for it."""
 
     provider_key: str
     provider_record_id: Annotated[str, Field(min_length=1)]
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is of a whole file (`FILE`), and of no record."""
+        return self.provider_record_id.startswith(FILE)
 
 
 class Location(Model):
@@ -607,11 +617,6 @@ class Snapshot(Model):
     state: Json = {}
     replaces: str | None = None
     """The revision that a restore expects to replace; None: it has not been read."""
-
-
-FILE = "file:"
-"""What the id of a whole file begins with. It is no record: no list has it, but `snapshot` and
-`restore` know it."""
 
 
 class Proposal(Model):

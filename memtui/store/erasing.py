@@ -499,6 +499,8 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
             or any(one.record is not None and aim.is_of(one.record.scope) for one in snapshots)
         ):
             about = row.operation_id
+            if record_id.startswith(FILE):  # no record, which could be forgotten
+                record_id, snapshots = "", ()
             yield JournalStep(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
 
 

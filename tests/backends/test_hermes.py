@@ -20,6 +20,7 @@ from sqlalchemy import select
 from memtui.backends.hermes import HermesAdapter
 from memtui.config import Paths
 from memtui.contract import (
+    FILE,
     BindingContext,
     BrowseRequest,
     Conflict,
@@ -31,6 +32,7 @@ from memtui.contract import (
     OperationStatus,
     QueryRequest,
     Record,
+    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
@@ -592,3 +594,17 @@ async def test_a_decision_that_breaks_off_in_the_middle_is_found_out(
     assert found.happened
     await service.undo(caller, operation.operation_id)
     assert files_of(folder.parent) == before
+
+
+async def test_no_one_forgets_or_corrects_a_whole_file(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    (folder / "MEMORY.md").write_bytes(NOTES)
+    await bound(service, caller, folder)
+    handle = RecordHandle(provider_key="hermes", provider_record_id=f"{FILE}MEMORY.md")
+    asked: dict[str, Any] = {"binding_key": "hermes", "scope": SCOPE}
+    with pytest.raises(NotFound):
+        await service.forget(caller, ForgetRequest(handles=(handle,), **asked))
+    with pytest.raises(NotFound):
+        await service.correct(caller, CorrectRequest(handle=handle, text="x", **asked))
+    assert (folder / "MEMORY.md").read_bytes() == NOTES

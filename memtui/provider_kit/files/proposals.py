@@ -161,9 +161,9 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return the state of each entry, and of each whole file."""
-        entries = [one for one in handles if not _is_file(one)]
+        entries = [one for one in handles if not one.is_file]
         taken = {one.handle: one for one in await super().snapshot(entries, scope)}
-        files = [one for one in handles if _is_file(one)]
+        files = [one for one in handles if one.is_file]
         taken |= {one.handle: one for one in await self._files_taken(files)}
         return [taken[one] for one in handles]
 
@@ -177,8 +177,8 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
 
     async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put files in place, then entries that are not there by that; remove those without one."""
-        await self._put_files([one for one in snapshots if _is_file(one.handle)])
-        await super().restore([one for one in snapshots if not _is_file(one.handle)], scope)
+        await self._put_files([one for one in snapshots if one.handle.is_file])
+        await super().restore([one for one in snapshots if not one.handle.is_file], scope)
         return WriteReply(records=tuple(one.handle for one in snapshots if one.record is not None))
 
     @blocking
@@ -278,10 +278,6 @@ def _put(path: Path, there: bytes | None, fresh: bytes | None, mode: int, marker
 
 def _changed(path: Path) -> Conflict:
     return Conflict(f"{path} has changed since it was read; look at it again.")
-
-
-def _is_file(handle: RecordHandle) -> bool:
-    return handle.provider_record_id.startswith(FILE)
 
 
 def _stands_in(record: Record, path: Path) -> bool:

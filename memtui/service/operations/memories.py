@@ -417,7 +417,8 @@ class Operations(MemoryReads):
             if not ids:
                 raise Invalid("Nothing to forget; name at least one record.")
             found = await self._runtime.found(connection, handles, scope)
-            there = list({s.handle: s for s in found.values() if s.record is not None}.values())
+            records = (s for s in found.values() if s.record and not s.handle.is_file)
+            there = list({s.handle: s for s in records}.values())
             with _still_there(accepts):
                 _refuse_nothing(there, ids, connection.binding.key)
             note_owner(entry, _scopes(there))

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 
 from memtui.contract import (
-    FILE,
     BrowseRequest,
     Conflict,
     CorrectRequest,
@@ -125,9 +124,7 @@ class Undo(ServiceModule):
             connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
             refuse_agents(entry, connection)
-            if not caller.by_person and any(
-                before.handle.provider_record_id.startswith(FILE) for before, _ in steps
-            ):
+            if not caller.by_person and any(before.handle.is_file for before, _ in steps):
                 raise Denied("A person decided on this, so a person has to take it back.")
             changes = [state.record for step in steps for state in step if state and state.record]
             await self._runtime.may_mutate(entry, [record.scope for record in changes])
