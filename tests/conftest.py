@@ -20,8 +20,8 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 
 _SLOW = (
     "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
-    "tests/analytics/test_stats", "tests/backends/mem0/", "tests/backends/milvus/",
-    "tests/backends/plugin_v1/",
+    "tests/analytics/test_stats", "tests/backends/mcp/", "tests/backends/mem0/",
+    "tests/backends/milvus/", "tests/backends/plugin_v1/",
     "tests/conformance/", "tests/demo/", "tests/channels/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_backup",
     "tests/service/test_object_store", "tests/service/test_purge",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
 
 from memtui.backends.mcp.client import HttpChannel, StdioChannel, ToolClient
 from memtui.contract import BindingContext, Invalid
@@ -14,6 +16,13 @@ from memtui.provider_kit import need_secret
 from memtui.provider_kit.server_provider import ServerConfig
 
 _INHERITED = ("PATH", "HOME", "LANG")
+
+
+def _absolute(mapping: str) -> str:
+    is_file = "/" in mapping or mapping.endswith(".toml")
+    if is_file and not os.path.isabs(os.path.expanduser(mapping)):  # noqa: PTH111, PTH117
+        raise ValueError("give an absolute path")
+    return mapping
 
 
 class McpConfig(ServerConfig):
@@ -26,7 +35,7 @@ class McpConfig(ServerConfig):
     """The address of its streamable HTTP, such as `http://127.0.0.1:8000/mcp`."""
     command: str = ""
     """The program and its arguments, as in a shell, but without one: no variables, no pipes."""
-    mapping: str = ""
+    mapping: Annotated[str, AfterValidator(_absolute)] = ""
     """The name of a mapping of memtui, or the path of a TOML file; unset: the one that fits is
     named, and nothing is opened."""
     env: dict[str, str] = {}

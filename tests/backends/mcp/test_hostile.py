@@ -247,3 +247,9 @@ async def test_what_is_known_is_erased_only_beside_a_whole_list(
     whole = await opened("list_notes=empty", mapping=str(mapping))
     assert (await whole.erase(asked)).record_ids == ("k1",)
     assert json.loads(known.read_text()) == {}
+
+
+@pytest.mark.parametrize("mapping", ["./notes.toml", "notes.toml", "~nobody-here/notes.toml"])
+async def test_the_path_of_a_mapping_is_absolute(opened: Opened, mapping: str) -> None:
+    with pytest.raises(Invalid, match=r"mapping of the binding notes does not fit: .*absolute"):
+        await opened(mapping=mapping)

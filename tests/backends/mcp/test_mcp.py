@@ -14,7 +14,6 @@ from memtui.testing.checks import WriteChecks
 from tests.backends.mcp.conftest import MAPPING, notes_command
 from tests.node import NodeProgram
 
-pytestmark = pytest.mark.slow
 ABLE = Capabilities(browse=True, correction=True, full_text=True, chosen_owners=True)
 
 

@@ -118,7 +118,6 @@ async def test_a_server_is_stopped_with_its_binding(
     assert len(await listed(service, caller)) == 1
 
 
-@pytest.mark.slow
 async def test_each_change_is_undone_and_redone(
     service: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
@@ -160,7 +159,6 @@ async def test_each_change_is_undone_and_redone(
         assert content() == before
 
 
-@pytest.mark.slow
 async def test_a_thousand_observations_of_server_memory(
     service: MemoryService, caller: Caller, tmp_path: Path, memory_server: NodeProgram
 ) -> None:
