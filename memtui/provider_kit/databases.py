@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -125,6 +125,14 @@ class DatabasePool:
                 yield connection
                 with translated(sent=True):
                     transaction.commit()
+
+    def empty_log(self) -> None:
+        """Write what a SQLite file's log has into the file, unless another program reads the log.
+
+        Until then the log and the file have the text of removed rows.
+        """
+        with translated(), closing(self._engine.raw_connection()) as plain:
+            plain.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @property
     def is_shared(self) -> bool:
@@ -262,6 +270,7 @@ class Undecodable(bytes):
 def _prepare_foreign(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.text_factory = _decoded
+    connection.execute("PRAGMA secure_delete = ON")  # of what this connection removes
 
 
 def _decoded(text: bytes) -> str | Undecodable:

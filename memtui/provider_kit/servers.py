@@ -97,7 +97,9 @@ class HttpClient:
         seconds: float | None = None,
         is_all: Callable[[bytes], bool] | None = None,
     ) -> HttpReply:
-        """Send one request and return its reply, whatever the status. Raises `NoReply`.
+        """Send one request and return its reply, whatever the status.
+
+        Raises `NoReply`, or `Invalid` for an impossible address.
 
         `is_all` gets each piece of the body, and says whether the rest need not be read.
         """
@@ -119,7 +121,9 @@ class HttpClient:
             raise NoReply("unreachable", type(error).__name__) from error
         except (TimeoutError, httpx.TimeoutException) as error:
             raise NoReply("late") from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except httpx.InvalidURL as error:
+            raise Invalid("The request's address is too long; shorten what you ask for.") from error
+        except (httpx.HTTPError, httpx.StreamError) as error:
             raise NoReply("broken", type(error).__name__) from error
 
     async def _exchange(

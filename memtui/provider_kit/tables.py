@@ -6,6 +6,7 @@ record changes the row. The records are kept in memory, and those whose rows cha
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -355,8 +356,9 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         return Health(message=self.told_of(lacking) if lacking else "", records=records)
 
     async def erase(self, request: EraseRequest) -> EraseReply:
-        """Say who has to remove what the database keeps of deleted rows."""
-        del request
+        """Empty a file's log; say who has to remove what else is kept of deleted rows."""
+        if request.apply and not self.context.read_only and self.config.path is not None:
+            await asyncio.to_thread(self._database.empty_log)
         key, path = self.context.binding_key, self.config.path
         if path is None:
             return EraseReply(beyond=(KEPT_BY_POSTGRES.format(key),))
