@@ -106,8 +106,15 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
         """Those that were read last, in the order of loading."""
 
     def entry_files(self) -> Sequence[EntriesFile]:
-        """Return the files that were read last; without any, the one that a write makes."""
-        return self._files or (EntriesFile(self.config.path / PROJECT_FILES[0], "instruction"),)
+        """Return the files that are there, in the order of loading."""
+        self._load()
+        return self._files
+
+    def file_for(self, request: WriteRequest) -> EntriesFile:  # noqa: ARG002
+        """Return the folder's first file that holds for all of it, or else a new one."""
+        whole = {*PROJECT_FILES, OTHERS}
+        new = EntriesFile(self.config.path / PROJECT_FILES[0], "instruction")
+        return next((one for one in self.entry_files() if self.name_of(one) in whole), new)
 
     def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
         """Yield the sections of a file."""

@@ -342,3 +342,22 @@ async def test_what_memsearch_appends_meanwhile_stays(
     text = file.read_text()
     assert [n for n in range(count) if f"- theirs {n}.\n" not in text] == []
     assert [n for n in range(6) if f"- changed {n}\n" not in text] == []
+
+
+@INSTRUCTIONS
+async def test_a_new_section_goes_where_it_holds_for_all(
+    service: MemoryService, caller: Caller, provider: str, folder: Path
+) -> None:
+    (folder / "CLAUDE.md").unlink()
+    await bound(service, caller, provider, folder)
+    before = content(folder)
+    await service.write(caller, note("Ship on Fridays."))
+    assert {one for one, text in content(folder).items() if text != before[one]} == {"AGENTS.md"}
+    await service.undo(caller)
+    assert content(folder) == before
+    (folder / "AGENTS.md").unlink()
+    before = content(folder)
+    await service.write(caller, note("Ship on Mondays."))
+    assert content(folder) == before | {"CLAUDE.md": b"# Note\nShip on Mondays."}
+    await service.undo(caller)
+    assert content(folder) == before
