@@ -422,10 +422,17 @@ class Connections:
         `agreed` is the binding's. Raises `Invalid` for a config that does not fit.
         """
         checked = await self.check_config(provider_key, config)
-        command = await self.providers.within(
-            provider_key, lambda: self.providers.load(provider_key).starts(checked)
-        )
-        is_agreed = command is None or agreed_start(command) in agreed.split()
+
+        def find() -> tuple[str | None, bool]:
+            command = self.providers.load(provider_key).starts(checked)
+            return command, command is None or agreed_start(command) in agreed.split()
+
+        try:
+            command, is_agreed = await self.providers.within(provider_key, find)
+        except MemtuiError:
+            raise
+        except Exception as error:  # third-party code may fail in any way
+            raise unexpected(f"The provider {provider_key}", error) from error
         return None if is_agreed else command
 
     async def refuse_start(self, binding: BindingRow) -> None:

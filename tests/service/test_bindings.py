@@ -506,6 +506,21 @@ async def test_a_read_only_company_opens_its_adapter_once(
         await service.close()
 
 
+async def test_a_provider_that_cannot_say_what_it_starts_is_not_opened(
+    service: MemoryService,
+    caller: Caller,
+    broken: type[BrokenAdapter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(broken, "starts", fails)
+    with pytest.raises(Unavailable, match=r"broken failed unexpectedly \(ZeroDivisionError\)"):
+        await service.bindings.add(caller, "b", "broken", {})
+    assert not broken.opened
+
+
 async def test_a_trial_opens_once_and_leaves_nothing(
     paths: Paths, service: MemoryService, caller: Caller, broken: type[BrokenAdapter]
 ) -> None:
