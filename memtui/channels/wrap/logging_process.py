@@ -85,6 +85,8 @@ class LoggingProcess:
         """Why nothing can be logged now, as a sentence; empty: it can."""
         self.has_rules: bool | None = None
         """Whether the binding has rules of review; None: not known yet."""
+        self._is_unreadable = False
+        """Whether waiting for that is in vain."""
         self.reads: frozenset[str] = frozenset()
         """The tools that only read, by the mapping or by the server's word."""
         self.refusal = ""
@@ -140,12 +142,15 @@ class LoggingProcess:
             return self._number
 
     def wait_until_known(self) -> None:
-        """Wait until it is known whether there are rules, a few seconds at most.
+        """Wait until it is known whether there are rules; once, and a few seconds at most.
 
         Where that cannot be read, what was known last counts.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.has_rules is not None, _DECIDED_WITHIN_S)
+            self._changed.wait_for(
+                lambda: self.has_rules is not None or self._is_unreadable, _DECIDED_WITHIN_S
+            )
+            self._is_unreadable = True
             if self.has_rules is None and self._had_no_rules():
                 self.has_rules = False
 
@@ -316,9 +321,9 @@ class LoggingProcess:
         if "known" in state:  # for the next one, if this one ends early
             self._start["known"] = state["known"]
         self.trouble = state.get("trouble", self.trouble)
-        if self.trouble and self.has_rules is None and self._had_no_rules():
+        if self.trouble:
             with self._changed:
-                self.has_rules = False
+                self._is_unreadable = True
                 self._changed.notify_all()
         if sentence := state.get("refusal"):
             self.refusal = sentence

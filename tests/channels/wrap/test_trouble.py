@@ -9,10 +9,12 @@ import signal
 import sqlite3
 import time
 
+import pytest
+
 from memtui.config import Paths
 from memtui.contract import OperationStatus, OperationType
 from memtui.service import MemoryService
-from tests.channels.wrap.conftest import GIVEN_UP_S, Begin, Logged, Wrap
+from tests.channels.wrap.conftest import GIVEN_UP_S, KEY, Begin, Logged, Wrap
 
 AT_ONCE_S = 5.0
 """Far less than what a locked database is waited for."""
@@ -149,3 +151,22 @@ async def test_what_has_no_room_is_a_gap(wrap: Begin, logged: Logged) -> None:
     assert sum(one.request["calls"] for one in gaps) > 2
     answers = {one.error_message for one in found if one.status is OperationStatus.UNKNOWN}
     assert answers <= {"No answer was seen before the connection ended."}
+
+
+@pytest.mark.parametrize("had_no_rules", [False, True])
+def test_rules_that_cannot_be_read_at_the_start_are_those_of_last_time(
+    wrap: Begin, paths: Paths, bound: MemoryService, *, had_no_rules: bool
+) -> None:
+    (paths.data / "wrapped").mkdir(mode=0o700)
+    if had_no_rules:
+        (paths.data / "wrapped" / f"-.{KEY}").write_text("no rules\n")
+    paths.database.write_bytes(b"no database" * 1_000)
+    toy = wrap()
+    toy.begin()
+    while toy.call("find", n=1)["isError"]:  # what the server says of it is known soon
+        pass
+    kept = toy.call("keep", n=2)
+    assert kept["isError"] is not had_no_rules
+    if not had_no_rules:
+        assert "memtui refused this call" in kept["content"][0]["text"]
+    assert toy.end()[0] == 75
