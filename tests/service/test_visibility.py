@@ -624,7 +624,6 @@ OTHERWISE = {
     "agents.left": "says only that the caller is gone",
     "passed.terms": "says only whether there are rules, and what the tools are for",
     "passed.log": "logs what has happened already, and answers nothing",
-    "passed.log_gap": "as `passed.log`",
     "passed.weighed": "is `write`, `correct` or `forget`, which each is tried as",
     "passed.end": "puts an outcome into an operation, and asks nothing",
     "members.own_subject": "tells nobody anything but their own name",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -45,10 +46,12 @@ from memtui.channels.wrap.frames import (
 )
 from memtui.channels.wrap.logging_process import NO_RULES
 from memtui.channels.wrap.weighing import Weighing
-from memtui.contract import Json, MemtuiError, NotFound
+from memtui.contract import Invalid, Json, MemtuiError, NotFound
 from memtui.mcp_mapping import load_mapping
 from memtui.paths import Paths, make_private, replacing
 from memtui.service.operations.passed import CHANNEL, PassedCall, UnloggedCalls
+
+_logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
 """How often the rules are looked at."""
@@ -71,6 +74,15 @@ class KeptCall:
     """The numbers of its lines."""
     at: float
     what: PassedCall | Unlogged
+
+    @property
+    def entry(self) -> PassedCall | UnloggedCalls:
+        """What the log gets."""
+        if isinstance(self.what, PassedCall):
+            return self.what
+        count, *moments = self.what
+        since, until = (datetime.fromtimestamp(one, UTC) for one in moments)
+        return UnloggedCalls(count, since, until)
 
     @property
     def gap(self) -> Unlogged:
@@ -131,15 +143,19 @@ class Watch:
 
     def _read(self, incoming: Iterator[WireFrame]) -> None:
         """Take what comes, in a thread: a long line takes a while to read."""
-        for frame in incoming:
-            if frame.kind == END:
-                break
-            self._take(frame)
-        else:
-            self._was_cut_off = True
-        now = time.time()
-        for call in self._conversation.cut_off():
-            self._ended(call, None, now)
+        try:
+            for frame in incoming:
+                if frame.kind == END:
+                    break
+                self._take(frame)
+            else:
+                self._was_cut_off = True
+            now = time.time()
+            for call in self._conversation.cut_off():
+                self._ended(call, None, now)
+        except Exception:
+            _logger.exception("What passed could not be read")
+            os._exit(1)  # the passing process starts another one, and tells what is lost
         self._is_over = True
         self._loop.call_soon_threadsafe(self._news.set)
 
@@ -213,7 +229,8 @@ class Watch:
             await self._look(agent)
             gaps.open()
             for path, gap in gaps.earlier():
-                await self._log_gap(agent, gap)
+                entry = KeptCall((), gap.since, gap).entry
+                await session.service.passed.log(agent.caller, agent.scope, self._key, [entry])
                 path.unlink(missing_ok=True)
             while not self._is_over or self._has_more:
                 await self._log(agent)
@@ -234,8 +251,11 @@ class Watch:
             raise
         has_rules = terms.has_rules
         if terms.mapping and not self._conversation.is_mapping_chosen:
-            self._conversation.mapping = load_mapping(terms.mapping)
             self._conversation.is_mapping_chosen = self._conversation.is_new = True
+            try:
+                self._conversation.mapping = load_mapping(terms.mapping)
+            except Invalid as error:  # its calls count as without one
+                _logger.warning("%s", error)
         if self._tell({"has_rules": has_rules}):
             note = Path(self._start["note"])
             make_private(note.parent)
@@ -259,12 +279,9 @@ class Watch:
                 items.append(KeptCall(tuple(self._lost_lines), lost.since, lost))
                 self._kept.append(items[-1])
                 self._lost_lines = []
-            calls = [one.what for one in items if isinstance(one.what, PassedCall)]
-            if calls:
-                await agent.service.passed.log(agent.caller, agent.scope, self._key, calls)
+            what = [one.entry for one in items]
+            await agent.service.passed.log(agent.caller, agent.scope, self._key, what)
             for one in items:
-                if isinstance(one.what, Unlogged):
-                    await self._log_gap(agent, one.what)
                 self._kept.popleft()
                 for number in one.numbers:
                     self._logged(number)
@@ -272,11 +289,6 @@ class Watch:
             await agent.service.agents.seen(
                 agent.caller, agent.scope, self._conversation.client, may_vanish=False
             )
-
-    async def _log_gap(self, agent: Agent, gap: Unlogged) -> None:
-        since, until = (datetime.fromtimestamp(one, UTC) for one in (gap.since, gap.until))
-        unlogged = UnloggedCalls(gap.calls, since, until)
-        await agent.service.passed.log_gap(agent.caller, agent.scope, self._key, unlogged)
 
     def _logged(self, number: int) -> None:
         left = self._unlogged.get(number, 1) - 1

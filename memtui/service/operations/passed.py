@@ -183,9 +183,13 @@ class PassedCalls(ServiceModule):
         return await self._runtime.ask(find_binding, caller.company_id, key)
 
     async def log(
-        self, caller: Caller, scope: Scope, binding_key: str, calls: Sequence[PassedCall]
+        self,
+        caller: Caller,
+        scope: Scope,
+        binding_key: str,
+        calls: Sequence[PassedCall | UnloggedCalls],
     ) -> None:
-        """Log calls that have ended, all or none.
+        """Log calls that have ended, and that others passed and were not logged; all or none.
 
         Raises:
             NotFound: there is no such binding.
@@ -196,25 +200,16 @@ class PassedCalls(ServiceModule):
                    for one in calls]  # fmt: skip
         await asyncio.to_thread(self._runtime.recorder.log_ended, entries)
 
-    async def log_gap(
-        self, caller: Caller, scope: Scope, binding_key: str, gap: UnloggedCalls
-    ) -> None:
-        """Log that calls passed and were not logged.
-
-        Raises:
-            NotFound: there is no such binding.
-            Unavailable: it cannot be logged now.
-        """
+    def _gap(self, caller: Caller, scope: Scope, gap: UnloggedCalls) -> RunningOperation:
         count, since, until = gap.count, gap.since, gap.until
         asked = CallDetails(calls=count, since=since.isoformat(), until=until.isoformat())
         entry = self._running(OperationType.GAP, caller, scope, since, asked)
-        entry.binding = await self._binding(caller, binding_key)
         entry.status = OperationStatus.ERROR
         entry.error = NotLogged(
             f"{count:,} call{'s' * (count != 1)} between {since:%Y-%m-%d %H:%M:%S} and "
             f"{until:%Y-%m-%d %H:%M:%S} UTC were not logged."
         )
-        await asyncio.to_thread(self._runtime.recorder.log_ended, [entry])
+        return entry
 
     @asynccontextmanager
     async def weighed(
@@ -345,9 +340,13 @@ class PassedCalls(ServiceModule):
         )
 
     def _entry(
-        self, caller: Caller, scope: Scope, binding: BindingRow, call: PassedCall
+        self, caller: Caller, scope: Scope, binding: BindingRow, call: PassedCall | UnloggedCalls
     ) -> RunningOperation:
         """Return a call's operation. It counts tokens, which takes a while for a long text."""
+        if isinstance(call, UnloggedCalls):
+            gap = self._gap(caller, scope, call)
+            gap.binding = binding
+            return gap
         within = scope.model_copy(update={"run_id": call.run_id or caller.run_id})
         asked = _details(call.tool, call.hint)
         entry = self._running(call.operation_type, caller, within, call.started_at, asked)

@@ -148,7 +148,7 @@ async def test_rules_that_are_made_meanwhile_hold(
     assert keep(toy, "one") == (False, '{"kept": {"notes": [{"text": "one"}]}}')
     await bound.review.add_rule(caller, KEY, rule(RuleAction.HOLD, RuleTest.ALL))
     note = paths.data / "wrapped" / f"-.{KEY}"
-    while note.read_text() != "has rules\n":
+    while not note.exists() or note.read_text() != "has rules\n":
         await asyncio.sleep(0.05)
     assert keep(toy, "two")[0]
     [one] = await bound.review.waiting(caller)
