@@ -558,6 +558,10 @@ async def test_a_memory_in_the_place_of_another_keeps_its_owner(
     staged(hermes, action="replace", old_text="ill", content="Ana is well.")
     [one] = await service.review.waiting(caller)
     assert ana in one.owners
+    bad = folder.parent / "pending" / "memory" / "bad.json"
+    bad.write_text("Ana is ill.")
+    assert [ana in each.owners for each in await service.review.waiting(caller)] == [True, True]
+    bad.unlink()
     done = await service.review.accept(caller, one.pending_id)
     assert {text: record.scope for text, record in (await listed(service, caller)).items()} == {
         "Ana is well.": ana

@@ -106,6 +106,8 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
     def _proposal(self, one: WaitingFile, records: Iterable[Record]) -> Proposal:
         handle, refused = self._file_handle(one.path), one.refused
         owners, named = {self._scope: None}, list[str]()
+        if refused:  # it is shown as it is, and may quote any memory
+            owners.update((record.scope, None) for record in records)
         before, after, accepted = list[Record](), list[Record](), list[Snapshot]()
         for path, content in () if one.refused else one.written.items():
             there = self.read_file(path)
