@@ -19,6 +19,7 @@ _TYPES: dict[Kind, OperationType] = {
     "correct": OperationType.CORRECT,
     "delete": OperationType.FORGET,
 }
+_TELLING = frozenset({"initialize", "server/discover", "tools/list"})
 _CUT_OFF = "No answer was seen before the connection ended."
 
 
@@ -51,8 +52,8 @@ class Conversation:
     is_new: bool = True
     """Whether something was learnt that the passing process has to know."""
     _calls: dict[str, OpenCall] = field(default_factory=dict)
-    _others: dict[str, str] = field(default_factory=dict)
-    """The methods of other requests whose answers are read, by request id."""
+    _others: set[str] = field(default_factory=set)
+    """The ids of requests by whose answers a server tells of itself."""
 
     @property
     def reads(self) -> list[str]:
@@ -82,13 +83,12 @@ class Conversation:
     def _asked(self, frame: WireFrame, said: Json) -> OpenCall | None:
         method, params = said.get("method"), said.get("params")
         params = params if isinstance(params, dict) else {}
-        if method == "notifications/cancelled":
-            if call := self._calls.get(_key(params.get("requestId"))):
-                call.is_cancelled = True
-        elif method == "initialize":
-            self.client, self.is_new = _named(params.get("clientInfo")), True
-        if method in {"initialize", "tools/list"} and "id" in said:
-            self._others[_key(said["id"])] = method
+        cancels = method == "notifications/cancelled"
+        if cancels and (call := self._calls.get(_key(params.get("requestId")))):
+            call.is_cancelled = True
+        if isinstance(method, str) and method in _TELLING and "id" in said:
+            self.client = _named(_told(params, "clientInfo")) or self.client
+            self._others.add(_key(said["id"]))
         if method != "tools/call" or "id" not in said:
             return None
         tool, arguments = params.get("name"), params.get("arguments")
@@ -110,8 +110,9 @@ class Conversation:
                 continue
             key = _key(said["id"])
             result = said.get("result")
-            if (method := self._others.pop(key, None)) and isinstance(result, dict):
-                self._learn(method, result)
+            if key in self._others:
+                self._others.remove(key)
+                self._learn(result if isinstance(result, dict) else {})
             elif (call := self._calls.pop(key, None)) is not None:
                 yield call, said
 
@@ -120,15 +121,14 @@ class Conversation:
         left, self._calls = list(self._calls.values()), {}
         return left
 
-    def _learn(self, method: str, result: Json) -> None:
+    def _learn(self, result: Json) -> None:
+        """Take what a server says of itself and of its tools."""
         self.is_new = True
-        if method == "initialize":
-            info = result.get("serverInfo")
-            name = info.get("name") if isinstance(info, dict) else None
-            if not self.is_mapping_chosen:
-                each = (load_mapping(one) for one in bundled_mappings())
-                self.mapping = next((one for one in each if name in one.servers), self.mapping)
-            return
+        info = _told(result, "serverInfo")
+        name = info.get("name") if isinstance(info, dict) else None
+        if name is not None and not self.is_mapping_chosen:
+            each = (load_mapping(one) for one in bundled_mappings())
+            self.mapping = next((one for one in each if name in one.servers), self.mapping)
         tools = result.get("tools")
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
@@ -197,6 +197,13 @@ def messages(line: bytes) -> list[Json]:
 
 def _key(request_id: Any) -> str:
     return json.dumps(request_id, sort_keys=True)
+
+
+def _told(said: Json, name: str) -> Any:
+    """Return who one side says it is: of old in a field, since 2026 in each message's `_meta`."""
+    meta = said.get("_meta")
+    told = meta.get(f"io.modelcontextprotocol/{name}") if isinstance(meta, dict) else None
+    return said.get(name) or told
 
 
 def _named(info: Any) -> str | None:

@@ -1,0 +1,62 @@
+"""What is read of the two sides of a conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memtui.channels.wrap.conversation import Conversation
+from memtui.channels.wrap.frames import ANSWERED, ASKED, WireFrame
+from memtui.contract import OperationType
+
+
+def hear(one: Conversation, asked: dict[str, Any], result: dict[str, Any]) -> list[Any]:
+    """Let an agent ask and a server answer; returns the calls that ended."""
+    said = {"jsonrpc": "2.0", "id": "x", **asked}
+    for call in one.asked(WireFrame(ASKED, 1, 1.0, json.dumps(said).encode())):
+        one.open(call)
+    answer = {"jsonrpc": "2.0", "id": "x", "result": result}
+    line = json.dumps(answer).encode()
+    return [
+        one.passed(call, said, 2.0)
+        for call, said in one.answered(WireFrame(ANSWERED, 2, 2.0, line))
+    ]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_server_is_known_by_the_name_that_it_gives(is_new: bool) -> None:
+    """Of old in the answer to `initialize`, since 2026 in the `_meta` of each message."""
+    one = Conversation()
+    info = {"name": "memory-server", "version": "1"}
+    client = {"name": "tester", "version": "2"}
+    prefix = "io.modelcontextprotocol/"
+    if is_new:
+        params: dict[str, Any] = {"_meta": {f"{prefix}clientInfo": client}}
+        hear(one, {"method": "tools/list", "params": params},
+             {"tools": [], "_meta": {f"{prefix}serverInfo": info}})  # fmt: skip
+    else:
+        hear(one, {"method": "initialize", "params": {"clientInfo": client}}, {"serverInfo": info})
+    assert one.mapping is not None
+    assert one.mapping.name == "server-memory"
+    assert one.client == "tester 2"
+    graph = {"entities": [{"name": "Ana", "entityType": "x", "observations": ["likes tea"]}]}
+    asked = {"name": "search_nodes", "arguments": {"query": "tea"}}
+    [found] = hear(one, {"method": "tools/call", "params": asked}, {"structuredContent": graph})
+    assert found.operation_type is OperationType.QUERY
+    assert found.asked.start == "tea"
+    assert [name.partition("#")[0] for name, _ in found.records] == ["Ana"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"null", b"[1, [2]]", b"{" * 100_000, b'{"id": {}, "method": 3, "params": []}',
+             b'{"method": "tools/call", "id": [], "params": {"name": {}, "arguments": 1}}',
+             b'{"id": "x", "result": {"tools": [null, {"name": 1}]}}'])  # fmt: skip
+def test_odd_lines_are_read_without_a_fault(line: bytes) -> None:
+    one = Conversation()
+    for call in one.asked(WireFrame(ASKED, 1, 1.0, line)):
+        one.open(call)
+    assert list(one.answered(WireFrame(ANSWERED, 2, 2.0, line))) == []
+    for call in one.cut_off():
+        assert one.passed(call, None, 3.0).operation_type is OperationType.WRITE
