@@ -50,7 +50,7 @@ def test_a_server_is_known_by_the_name_that_it_gives(is_new: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"null", b"[1, [2]]", b"{" * 100_000, b'{"id": {}, "method": 3, "params": []}',
+    "line", [b"", b"null", b"[1, [2]]", b"{" * 100_000, b'{"id": {}, "method": [], "params": []}',
              b'{"method": "tools/call", "id": [], "params": {"name": {}, "arguments": 1}}',
              b'{"id": "x", "result": {"tools": [null, {"name": 1}]}}'])  # fmt: skip
 def test_odd_lines_are_read_without_a_fault(line: bytes) -> None:
