@@ -96,8 +96,6 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
 
     def waiting_paths(self) -> Iterable[Path]:
         """Return the patches in the inbox of a project; links are left alone."""
-        if not has_inbox(self.config.path):
-            return ()
         found = (one for kind in _KINDS for one in (self._inbox / kind).rglob("*.patch"))
         return (one for one in found if one.is_file() and not one.is_symlink())
 
