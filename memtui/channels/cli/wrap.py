@@ -19,7 +19,8 @@ from memtui.contract import Invalid
 
 if TYPE_CHECKING:
     from memtui.channels.wrap.frames import Unlogged
-    from memtui.channels.wrap.passing import Wrapped
+    from memtui.channels.wrap.over_http import WrappedUrl
+    from memtui.channels.wrap.passing import WrappedProcess
 
 
 def mcp_wrap(
@@ -103,7 +104,7 @@ def mcp_wrap(
         "run": run,
         "session": f"mcp-{uuid.uuid4().hex[:12]}",
     }
-    server: Wrapped
+    server: WrappedProcess | WrappedUrl
     if url is not None:
         from memtui.channels.wrap.over_http import WrappedUrl
 

@@ -106,7 +106,7 @@ class LoggingProcess:
         self._number = 0
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_ending = self._is_sending = False
+        self._is_ending = self._is_sending = self._is_dead = False
         Thread(target=self._feed, name="memtui-wrap-feed", daemon=True).start()
 
     def begin(self, start: dict[str, Any], note: Path | None) -> None:
@@ -178,14 +178,14 @@ class LoggingProcess:
             self._is_ending = True
             self._put(_Queued(END))
             left = -1
-            while self._process is not None and time.monotonic() < last:
+            while not self._is_dead and time.monotonic() < last:
                 before, left = left, len(self._open) + len(self._queue)
                 if left == before or not (left or self._gap or self._is_sending):
                     break
                 self._changed.wait_for(
                     lambda: (
                         not (self._open or self._gap or self._queue or self._is_sending)
-                        or self._process is None
+                        or self._is_dead
                     ),
                     _LAST_S,
                 )
@@ -193,7 +193,7 @@ class LoggingProcess:
         if process is not None and lost is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_LAST_S)
-        elif process is None and lost is not None:
+        elif self._is_dead and lost is not None:
             self._leave_note(lost)
         return lost
 
@@ -274,7 +274,7 @@ class LoggingProcess:
                 start_new_session=True,
             )  # fmt: skip
         with self._changed:
-            self._connection, self._process = ours, process
+            self._connection, self._process, self._is_dead = ours, process, False
         self._is_begun.wait()
         send(ours, WireFrame(START, at=time.time(), content=json.dumps(self._start).encode()))
         Thread(target=self._hear, args=[ours], name="memtui-wrap-hear", daemon=True).start()
@@ -287,6 +287,7 @@ class LoggingProcess:
                 self._lose(one)
             self._open.clear()
             self._connection, process, self._process = None, self._process, None
+            self._is_dead = True
             waiting = list(self._waiting)
             self._changed.notify_all()
         if process is not None:

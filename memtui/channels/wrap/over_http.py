@@ -44,6 +44,7 @@ class WrappedUrl:
     """A server that is reached by its address."""
 
     pid = None
+    """It is no process of this machine."""
 
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         """Pass on what comes.

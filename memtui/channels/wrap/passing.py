@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import RLock, Thread
-from typing import Any, Protocol
+from typing import Any
 
 from memtui.channels.helper.words import command_words
 from memtui.channels.wrap.frames import ANSWERED, ASKED
@@ -216,19 +216,6 @@ def write_to(target: int) -> Callable[[bytes], None]:
     return write
 
 
-class Wrapped(Protocol):
-    """A server behind standard input and output, with what is logged of it."""
-
-    log: LoggingProcess
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id; None: it is not a process of this machine."""
-
-    def wait(self) -> int:
-        """Return its exit code once it has ended: 128 and a signal's number if that killed it."""
-
-
 class WrappedProcess:
     """A server that is a child of this process."""
 
@@ -250,6 +237,7 @@ class WrappedProcess:
             signal.signal(one, lambda number, _: server.send_signal(number))
         self.log = LoggingProcess()
         self.log.refused = server.terminate
+        self.pid = server.pid
         self._passing = passing = Passing(write_to(stdin.fileno()), write_to(1), self.log)
 
         def from_agent() -> None:
@@ -265,11 +253,6 @@ class WrappedProcess:
         Thread(target=from_agent, name="memtui-wrap-agent", daemon=True).start()
         self._output = Thread(target=from_server, name="memtui-wrap-server", daemon=True)
         self._output.start()
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id."""
-        return self._server.pid
 
     def wait(self) -> int:
         """Return its exit code once it has ended: 128 and a signal's number if that killed it."""
