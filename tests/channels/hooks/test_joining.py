@@ -35,12 +35,12 @@ def test_shells_and_launchers_stand_between(words: tuple[str, ...], between: boo
 
 
 def test_a_run_is_noted_under_its_client_until_that_is_gone(paths: Paths) -> None:
-    own = joining._process(os.getpid())
+    own = joining.process_of(os.getpid())
     assert own is not None
     assert noted(paths, own) is None
     first, theirs, second = RunNote("first"), RunNote("theirs"), RunNote("second", compacted=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as started:
-        other = joining._process(started.pid)
+        other = joining.process_of(started.pid)
         assert other is not None
         assert other.parent == os.getpid()
         note_run(paths, other, theirs)
@@ -71,7 +71,7 @@ def client_of(pid: int) -> Process | None:
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")
 def test_ps_tells_what_proc_tells() -> None:
-    one, other = joining._of_ps(os.getpid()), joining._process(os.getpid())
+    one, other = joining._of_ps(os.getpid()), joining.process_of(os.getpid())
     assert one is not None
     assert other is not None
     assert (one.pid, one.parent) == (other.pid, other.parent)
