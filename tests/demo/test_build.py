@@ -121,6 +121,7 @@ async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> No
         OperationType.REPAIR,
         OperationType.REVIEW,
         OperationType.EMBED,
+        OperationType.GAP,
     }
     assert {one.operation_type for one in log} >= set(OperationType) - unused
     assert {one.source.kind for one in log if one.source} == set(SourceKind)
