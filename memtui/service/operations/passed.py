@@ -202,11 +202,13 @@ class PassedCalls(ServiceModule):
 
     def _gap(self, caller: Caller, scope: Scope, gap: UnloggedCalls) -> RunningOperation:
         count, since, until = gap.count, gap.since, gap.until
-        asked = CallDetails(calls=count, since=since.isoformat(), until=until.isoformat())
+        calls = f"{count:,} call{'s' * (count != 1)}"
+        asked = CallDetails(text=f"{calls} not logged", calls=count, since=since.isoformat(),
+                            until=until.isoformat())  # fmt: skip
         entry = self._running(OperationType.GAP, caller, scope, since, asked)
         entry.status = OperationStatus.ERROR
         entry.error = NotLogged(
-            f"{count:,} call{'s' * (count != 1)} between {since:%Y-%m-%d %H:%M:%S} and "
+            f"{calls} between {since:%Y-%m-%d %H:%M:%S} and "
             f"{until:%Y-%m-%d %H:%M:%S} UTC were not logged."
         )
         return entry
