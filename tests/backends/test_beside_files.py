@@ -37,6 +37,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit.files.reading import FileReader, ParsedFile
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.provider_kit.known import KnownFile
 
 ACME = Scope(company_id="acme")
 ANA, BEN = (Scope(company_id="acme", subject_id=one) for one in ("ana", "ben"))
@@ -495,7 +496,9 @@ async def test_what_another_process_writes_during_a_read_is_shown_with_its_owner
     assert await reading.get(written[0], ANA)
 
 
-async def test_a_read_during_a_change_does_not_bring_the_old_owners_back(opened: Opened) -> None:
+async def test_a_read_during_a_change_does_not_bring_the_old_owners_back(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Racing(HermesAdapter):
         reads: Thread | None = None
 
@@ -516,14 +519,16 @@ async def test_a_read_during_a_change_does_not_bring_the_old_owners_back(opened:
             self.is_kept.set()
             self.reads.join()
 
-        def _read_known(self) -> dict[str, WrittenRecord]:
-            known = super()._read_known()
+        def read_slowly(self) -> dict[str, WrittenRecord]:
+            known = KnownFile(self._context.data_dir, WrittenRecord, "the memories").read()
             if current_thread() is self.reads:
                 self.has_read.set()
                 self.is_kept.wait()
             return known
 
     adapter = await opened(Racing)
+    assert isinstance(adapter, Racing)
+    monkeypatch.setattr(adapter._known_file, "read", adapter.read_slowly)
     old = await write(adapter, "Ana sleeps at noon.", scope=ANA)
     request = CorrectRequest(scope=ANA, handle=old, text="Ana sleeps at one.")
     new = (await adapter.correct(request)).handle
