@@ -90,9 +90,13 @@ def settle(
 ) -> None:
     """Log the result of a check, and rewrite the checked operation's journal rows to match.
 
-    `seq` is the check's. An operation that proved to have happened can be undone from now on.
+    `seq` is the check's. An operation that proved to have happened can be undone from now on. If
+    another check found it out meanwhile, that finding stands.
     """
     asked = finding.checked
+    known = found_of(connection, asked.scope.company_id, asked.operation_id)
+    if known is not None and known.happened is not None:
+        return
     logged = check.model_copy(update={"undoes": asked.operation_id})
     found = {"happened": finding.happened, "sentence": finding.sentence}
     keep(connection, logged, seq, [(SETTINGS, {"found": found}, None)])

@@ -715,8 +715,11 @@ async def test_a_write_that_is_stored_later_shows_what_was_kept_once_it_is_there
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await until(pilot, lambda: "Its provider stores it later." in screen_text(app))
+        assert "? write" in screen_text(app)
         platform.ingest("event-1", "Deploys come from release", "No deploys on Fridays")
         await until(pilot, lambda: current(app).operation_type == "check")
         await pilot.press("j")
         await until(pilot, lambda: "kept  2 texts" in screen_text(app))
+        await until(pilot, lambda: "? write" not in screen_text(app))
+        assert "✓ write" in screen_text(app)
         assert "given" in screen_text(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -10,6 +11,7 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    BindingContext,
     Conflict,
     CorrectRequest,
     Filter,
@@ -249,3 +251,85 @@ async def test_an_accepted_write_leaves_the_queue_once_it_is_stored(
     await service.undo(caller, accepted.operation_id)
     assert later.last.held == {}
     assert [one.pending_id for one in await service.review.waiting(caller)] == [held.pending_id]
+
+
+async def test_a_binding_that_cannot_be_opened_is_asked_less_and_less_often(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    answer = await service.write(caller, SAID)
+    for enabled in (False, True):  # it is opened again
+        await service.bindings.update(caller, "later", enabled=enabled)
+
+    async def fails(_context: BindingContext) -> LaterAdapter:
+        raise Invalid("There is no secret MEM0_API_KEY.")
+
+    monkeypatch.setattr(later, "open", fails)
+    for _ in range(100):
+        clock.wait(2)
+        await service.ask_later(caller)
+    page = await service.log.page(caller, Filter())
+    assert {str(one.operation_type) for one in page.operations} == {"write", "configure"}
+    assert 5 <= page.left_out <= 8
+    told = await service.log.found_outcome(caller, answer.operation_id)
+    assert told is not None
+    assert (told.happened, told.sentence) == (
+        None, "later could not be asked: There is no secret MEM0_API_KEY.",
+    )  # fmt: skip
+
+
+async def test_a_look_at_the_log_does_not_wait_for_each_write_in_turn(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("memtui.service.operations.undo._LOOK_SECONDS", 0.05)
+    for _ in range(3):
+        answer = await service.write(caller, SAID)
+    clock.wait(3)
+    later.delay = 60
+    assert await service.ask_later(caller) == ()
+    assert later.calls.count("ingested") == 1
+    told = await service.log.found_outcome(caller, answer.operation_id)
+    assert told is not None
+    assert told.sentence == "later could not be asked: It did not answer within 0.05 s."
+
+
+@ON_BOTH
+async def test_of_two_checks_at_once_the_first_finding_stands(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller,
+    later: type[LaterAdapter], clock: Clock, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    answer = await service.write(caller, SAID)
+    other = await start(paths, settings, clock)
+    asking, go_on = asyncio.Event(), asyncio.Event()
+    plain = later.ingested
+
+    async def fails_late(adapter: LaterAdapter, event: str, scope: Scope) -> WriteReply | None:
+        monkeypatch.setattr(later, "ingested", plain)
+        asking.set()
+        await go_on.wait()
+        raise Invalid("The model refused the text.")
+
+    monkeypatch.setattr(later, "ingested", fails_late)
+    slow = asyncio.create_task(service.check_outcome(caller, answer.operation_id))
+    await asking.wait()
+    ids = later.store("event-1")
+    found = await other.check_outcome(caller, answer.operation_id)
+    go_on.set()
+    await slow
+    assert await service.log.found_outcome(caller, answer.operation_id) == found
+    changes = await service.log.changes(caller, answer.operation_id)
+    assert [one.after.handle.provider_record_id for one in changes if one.after] == ids
+    await other.close()
+
+
+async def test_the_past_does_not_know_what_came_of_it_later(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter], clock: Clock
+) -> None:
+    answer = await service.write(caller, SAID)
+    clock.wait(10)
+    past = caller.at(clock.now)
+    later.store("event-1")
+    assert await service.ask_later(caller) == (answer.operation_id,)
+    assert await service.log.changes(past, answer.operation_id) == ()
+    assert len(await service.log.changes(caller.at(clock.now), answer.operation_id)) == 2

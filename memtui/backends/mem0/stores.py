@@ -261,7 +261,10 @@ class PlatformStore(Mem0Store):
     async def ingested(self, event: str) -> Added | None:
         """Return what the platform's event says."""
         path = f"/v1/event/{path_segment(event, what='The event')}/"
-        reply = await self.api.ask("GET", path, read_object, changes=False)
+        try:
+            reply = await self.api.ask("GET", path, read_object, changes=False)
+        except Invalid as error:  # the question was refused, which says nothing of the write
+            raise Unavailable(str(error)) from error
         status = str(reply.get("status")).upper()
         if status in _FAILED:
             why = reply.get("error") or reply.get("message") or f"its event {event} says no more"

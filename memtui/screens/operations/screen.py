@@ -105,6 +105,7 @@ class OperationsScreen(ListScreen[Operation]):
         """The operations of questions over several bindings, by the row that stands for them."""
         self._journal = Background(self, "operation-changes")
         self._undoing = Background(self, "undone-operations")
+        self._checking = Background(self, "checked-operations")
         self._gathering = Background(self, "parts-of-operations")
         self._texts = Background(self, "operation-texts")
         self._agents = Background(self, "agent-writes")
@@ -119,8 +120,9 @@ class OperationsScreen(ListScreen[Operation]):
     def make_list(self) -> VirtualList[Operation]:
         """Return the list, the newest operations first."""
         columns = operation_columns(
-            self.state.clock, self._is_typed, self.marks, self._undone, self._parts
-        )
+            self.state.clock, self._is_typed, self.marks, self._undone, self._parts,
+            found=self._found,
+        )  # fmt: skip
         log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
         log.sort = NEWEST_FIRST
         log.hidden = _HIDDEN
@@ -209,7 +211,7 @@ class OperationsScreen(ListScreen[Operation]):
             self.read_marks(row for _, row in self.rows_list.rows.held())
 
     def read_marks(self, rows: Iterable[Operation]) -> None:
-        """Read in the background the risks of the records of rows, and what was undone of them.
+        """Read in the background what later operations say of rows, and the risks of their records.
 
         Also the other operations that they stand for.
         """
@@ -226,9 +228,16 @@ class OperationsScreen(ListScreen[Operation]):
                     self.rows_list.redraw()
                     self.draw_detail()
 
+        def show_found(found: Mapping[str, OutcomeCheck]) -> None:
+            if session is self.state.session and found:
+                self._found.update(found)
+                self.rows_list.redraw()
+                self.draw_detail()
+
         if session is not None and asked:
-            read = partial(session.service.log.undone, session.caller, asked)
-            self._undoing.every(read, show, self.fail)
+            log, caller = session.service.log, session.caller
+            self._undoing.every(partial(log.undone, caller, asked), show, self.fail)
+            self._checking.every(partial(log.found_outcomes, caller, rows), show_found, self.fail)
 
     def _gather(self, rows: Sequence[Operation]) -> None:
         """Read the operations of the questions over several bindings among rows."""
@@ -271,6 +280,8 @@ class OperationsScreen(ListScreen[Operation]):
     def forget(self) -> None:
         """Clear the operations and the texts of their records."""
         self._records.clear()
+        self._changes.clear()
+        self._found.clear()
         self._undone.clear()
         self._parts.clear()
         self._apart = None, 0

@@ -93,12 +93,15 @@ def operation_columns(
     marks: Mapping[RecordName, RiskMark] = MappingProxyType({}),
     undone: Mapping[str, TakenBackBy] = MappingProxyType({}),
     parts: Mapping[str, Parts] = MappingProxyType({}),
+    *,
+    found: Mapping[str, OutcomeCheck | None] = MappingProxyType({}),
 ) -> list[Column[Operation]]:
     """Return the columns; relative times count from `now`.
 
     Without `is_typed` the filter says the type, and its column has only the outcome's sign.
     `marks`: what is known of the risks of their records; `undone`: what was undone, by operation.
     `parts`: the operations of questions over several bindings, by the one that stands for them.
+    `found`: what checks of unknown outcomes found, by operation.
     """
 
     def lead(one: Operation) -> Operation:
@@ -114,8 +117,8 @@ def operation_columns(
         Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
         Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
                tone="muted"),
-        Column("type", "type", lambda one: _type(lead(one), undone, is_named=is_typed()), 11,
-               keep=100),
+        Column("type", "type", lambda one: _type(lead(one), undone, found, is_named=is_typed()),
+               11, keep=100),
         Column("status", "status", lambda one: lead(one).status.value, 8, keep=45),
         Column("binding", "binding", lambda one: alone(one, one.binding_key, "several"), 9,
                keep=40),
@@ -167,8 +170,15 @@ def _what(
     return Cell(f"{fmt.undone(back)}: {cell.text}", cell.tone or "muted")
 
 
-def _type(operation: Operation, undone: Mapping[str, TakenBackBy], *, is_named: bool) -> Cell:
-    ended, back = fmt.outcome(operation.status), undone.get(operation.operation_id)
+def _type(
+    operation: Operation,
+    undone: Mapping[str, TakenBackBy],
+    found: Mapping[str, OutcomeCheck | None],
+    *,
+    is_named: bool,
+) -> Cell:
+    wanted = operation.operation_id
+    ended, back = fmt.outcome(operation.status, found.get(wanted)), undone.get(wanted)
     tone: Any = "" if ended.tone == "success" else ended.tone
     tone = "muted" if back and back.whole else tone
     name = f" {operation.operation_type.value}" if is_named else ""

@@ -149,6 +149,10 @@ class LoggedOperations(ServiceModule):
         found = self._get(caller, operation_id)
         with self._runtime.database.read() as database:
             steps = journal.record_steps(database, found)
+            if caller.as_of is not None and found.status is OperationStatus.UNKNOWN:
+                check = _found_of(database, caller, found)
+                if check is None or check.happened is None:  # a later one found what it changed
+                    steps = [(before, None) for before, _ in steps if before.record is not None]
         visibility = self._runtime.visibility(caller)
         return tuple(received(caller, change_of(found, step, visibility)) for step in steps)
 

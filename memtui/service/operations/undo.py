@@ -11,6 +11,7 @@ from contextlib import closing, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
+from time import monotonic
 
 from memtui.contract import (
     BrowseRequest,
@@ -28,7 +29,6 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
-    Unavailable,
     WriteRequest,
 )
 from memtui.patterns import late_pattern
@@ -577,12 +577,12 @@ class Undo(ServiceModule):
         there = {row.key for row in rows if row.enabled}
         seen = await self._runtime.module(LoggedOperations).by_ids(caller, list(due))
         ended: list[str] = []
+        until = monotonic() + _LOOK_SECONDS
         for one in seen:
-            if due[one.operation_id] not in there:
+            if due[one.operation_id] not in there or monotonic() >= until:
                 continue
-            with suppress(MemtuiError, TimeoutError):  # the check is logged with its failure
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    found = await self.check_outcome(caller, one.operation_id, by_itself=True)
+            with suppress(MemtuiError):  # such as a log that cannot be written now
+                found = await self.check_outcome(caller, one.operation_id, by_itself=True)
                 if found.happened is not None:
                     ended.append(one.operation_id)
         return tuple(ended)
@@ -595,7 +595,8 @@ class Undo(ServiceModule):
 
         The finding is logged as a separate operation; a change found can then be undone. An earlier
         finding stands, since the records may have changed for other reasons since. `by_itself`:
-        memtui asks again, which the log hides while nothing is found.
+        memtui asks again about a write that is stored later. It does not wait long, a failure is
+        a finding, and the log hides the check while nothing is found.
 
         Raises:
             Invalid: the operation's status is not unknown.
@@ -609,22 +610,20 @@ class Undo(ServiceModule):
         )
         if known is not None and known.happened is not None:
             return known
-        request = UndoDetails(checks=asked.operation_id)
-        event, scope = asked.request.get("event"), asked.asked_scope
+        if "event" in asked.request:
+            return await self._check_later(caller, asked, by_itself=by_itself)
         async with self._runtime.connected(
             OperationType.CHECK,
             caller,
-            scope.outside_run() if event else scope,  # a run ends before its texts are stored
-            request,
+            asked.asked_scope,
+            UndoDetails(checks=asked.operation_id),
             asked.binding_key,
             source=asked.source,
         ) as (entry, connection):
             await self._refuse_other_binding(asked)
             place = caller.company_id, asked.operation_id
             before = [state for state, _ in await self._runtime.ask(journal.steps, *place)]
-            if event:
-                finding = await self._ask_for(entry, connection, asked, event, by_itself=by_itself)
-            elif before:
+            if before:
                 finding = await self._look_for_changed(connection, asked, before)
             else:
                 finding = await self._look_for_written(connection, asked)
@@ -640,25 +639,36 @@ class Undo(ServiceModule):
                 finding = await self._with_what_came_back(
                     connection, asked, before, finding, entry.links
                 )
-            entry.finding = finding
-            entry.to_show = by_itself and finding.happened is None
-            entry.request["happened"], entry.request["found"] = finding.happened, finding.sentence
-            entry.about([before.handle for before, _ in finding.steps])
-        return OutcomeCheck(
-            check_id=entry.operation_id, happened=finding.happened, sentence=finding.sentence
-        )
+            return _concluded(entry, finding)
 
-    async def _ask_for(
-        self,
-        entry: RunningOperation,
-        connection: Connection,
-        asked: Operation,
-        event: str,
-        *,
-        by_itself: bool,
-    ) -> OutcomeFinding:
+    async def _check_later(
+        self, caller: Caller, asked: Operation, *, by_itself: bool
+    ) -> OutcomeCheck:
         """Ask the provider what came of a write that it stores later."""
-        scope, key = asked.asked_scope, connection.binding.key
+        scope = asked.asked_scope.outside_run()  # a run ends before its texts are stored
+        request = UndoDetails(checks=asked.operation_id)
+        async with self._runtime.recorder.recorded(
+            OperationType.CHECK, caller, scope, request, asked.source
+        ) as entry:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS if by_itself else None):
+                    connection = await self._runtime.connect(entry, asked.binding_key)
+                    await self._refuse_other_binding(asked)
+                    finding = await self._came_of(entry, connection, asked)
+            except (MemtuiError, TimeoutError) as error:
+                if not by_itself:
+                    raise
+                why = str(error) or f"It did not answer within {_LOOK_SECONDS:g} s."
+                sentence = f"{asked.binding_key} could not be asked: {why}"
+                finding = OutcomeFinding(asked, happened=None, sentence=sentence, steps=())
+            entry.to_show = by_itself and finding.happened is None
+            return _concluded(entry, finding)
+
+    async def _came_of(
+        self, entry: RunningOperation, connection: Connection, asked: Operation
+    ) -> OutcomeFinding:
+        """Return what the provider says of a write that it stores later."""
+        scope, key, event = asked.asked_scope, connection.binding.key, asked.request["event"]
         unknown = OutcomeFinding(asked, happened=None, sentence="", steps=())
         try:
             reply = await connection.read(partial(connection.adapter.ingested, event, scope))
@@ -668,17 +678,14 @@ class Undo(ServiceModule):
             return found if found.happened else unknown._replace(sentence=lost)
         except Invalid as error:
             return unknown._replace(happened=False, sentence=f"It did not happen: {error}")
-        except Unavailable as error:
-            if not by_itself:
-                raise
-            return unknown._replace(sentence=f"{key} could not be asked: {error}")
         if reply is None:
             return unknown._replace(sentence=f"{key} has not stored it yet; memtui asks again.")
         entry.usage += reply.usage
         known = {one.handle: one for one in reply.before}
         befores = [known.get(one, Snapshot(handle=one, record=None)) for one in reply.records]
-        since = await self._runtime.ask(_found_since, asked, befores)
         now = await connection.snapshots(reply.records, scope)
+        # Asked after the records were read, so that a change which came meanwhile is found too.
+        since = await self._runtime.ask(_found_since, asked, befores)
         left = [then or one for one, (_, then) in zip(now, since, strict=True)]
         kept = "1 record" if len(left) == 1 else f"{len(left):,} records"
         sentence = f"It happened: {key} stored {kept if left else 'nothing of it'}."
@@ -812,6 +819,16 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
         count += len(changes) - pending_writes
         waiting += 0 if changed else pending_writes  # a record that waits again is counted
     return Together(records=records, bindings=len(keys), settings=count, waiting=waiting)
+
+
+def _concluded(entry: RunningOperation, finding: OutcomeFinding) -> OutcomeCheck:
+    """Log what a check found, and return it."""
+    entry.finding = finding
+    entry.request["happened"], entry.request["found"] = finding.happened, finding.sentence
+    entry.about([before.handle for before, _ in finding.steps])
+    return OutcomeCheck(
+        check_id=entry.operation_id, happened=finding.happened, sentence=finding.sentence
+    )
 
 
 def _is_gone(steps: Sequence[Step]) -> bool:

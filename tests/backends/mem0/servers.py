@@ -104,6 +104,7 @@ class Platform(Loopback):
         self.profiles: dict[str, Any] = {}
         self.events: dict[str, dict[str, Any]] = {}
         """What its client shows of them: `said`, which is ours, is the body of the write."""
+        self.refuses_events = False
         self.tick = itertools.count()
         super().__init__()
 
@@ -132,6 +133,8 @@ class Platform(Loopback):
 
     def _told(self, rest: list[str]) -> Answer:
         match rest:
+            case ["v1", "event", _] if self.refuses_events:
+                return 400, {"detail": "The project was moved."}
             case ["v1", "event", name] if name in self.events:
                 shown = {key: one for key, one in self.events[name].items() if key != "said"}
                 return 200, shown

@@ -366,6 +366,9 @@ async def test_what_the_platform_infers_comes_later(platform: Platform) -> None:
     platform.events["event-2"] |= {"status": "FAILED", "error": "The model is away."}
     with pytest.raises(Invalid, match="mem0 could not store it: The model is away"):
         await adapter.ingested("event-2", WORK)
+    platform.refuses_events = True  # which says nothing of the write
+    with pytest.raises(Unavailable, match="The project was moved"):
+        await adapter.ingested("event-2", WORK)
     await adapter.close()
 
 
