@@ -8,7 +8,7 @@ are the links of the observations of their note. The notes as a whole are opened
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from memtui.backends.markdown import fenced_lines, read_document
@@ -26,7 +26,7 @@ from memtui.contract import (
 from memtui.provider_kit import blocking
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry, record_id
-from memtui.provider_kit.files.reading import FileReader, ParsedFile, ParsedRecord, first_line
+from memtui.provider_kit.files.reading import FileReader, ParsedRecord, first_line
 
 KIND = "observation"
 _DEPTH = 20
@@ -55,23 +55,13 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
     config_model = BasicMemoryConfig
     holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"links": True})
-    separator = "\n"
-    on_lines = True
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the notes."""
-        return self._notes(FileReader())
-
-    def _notes(self, reader: FileReader) -> list[EntriesFile]:
         files = reader.files(self.config.path, ".md", depth=_DEPTH)
         return [EntriesFile(one, kind=KIND) for one in files]
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read the notes, and list the folders that cannot be read."""
-        self._notes(reader)
-        return super().parse_all(reader)
-
-    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry]:
         """Yield the observations of a note."""
         name = self.name_of(file)
         for start, begin, end, category in observations_of(content):
@@ -90,30 +80,18 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
             )
             yield FileEntry(start, end, text, record, (begin, end))
 
-    def as_written(self, text: str) -> str:
-        """Return the text as a line. Raises `Invalid` if basic-memory would read another one."""
-        return self._line(text, "note")
-
-    def _line(self, text: str, category: str) -> str:
-        written = f"- [{category}] {text}"
-        read = [written[begin:end] for _, begin, end, _ in observations_of(written)]
-        if read != [text] or "\r" in text:
-            raise Invalid("An observation is one line, without blanks at its ends; change it.")
-        return written
-
     def file_for(self, request: WriteRequest) -> EntriesFile:  # noqa: ARG002
         """Return the note that new observations are added to."""
         return EntriesFile(self.config.path / f"{self.config.new}.md", kind=KIND)
 
-    def place_of_new(self, content: str) -> int:
-        """Return the end of the note."""
-        return len(content)
-
     def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
         """Return an observation of the topic's category, or else `note`."""
-        topic = request.topic or ""
+        topic, text = request.topic or "", request.content
         is_one = _WORDS.fullmatch(topic) and not _NO_CATEGORY.fullmatch(topic)
-        written = self._line(request.content, topic if is_one else "note")
+        written = f"- [{topic if is_one else 'note'}] {text}"
+        read = [written[begin:end] for _, begin, end, _ in observations_of(written)]
+        if read != [text] or "\r" in text:
+            raise Invalid("An observation is one line, without blanks at its ends; change it.")
         return record_id(self.name_of(file), written.removeprefix("- ")), written
 
     @blocking

@@ -11,9 +11,8 @@ Codex writes all of these itself. A person's additions and corrections are notes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 from memtui.backends.markdown import MarkdownSection, sections
@@ -64,14 +63,9 @@ class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
     key = "codex-memory"
     config_model = CodexMemoryConfig
     holds = "folder"
-    separator = "\n"
-    on_lines = True
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the file that sessions load first, those it was distilled from, and notes."""
-        return self._files(FileReader())
-
-    def _files(self, reader: FileReader) -> list[EntriesFile]:
         folder = self.config.path
         sessions, notes = (reader.files(folder / one, ".md") for one in (ROLLOUTS, NOTES))
         return [
@@ -82,12 +76,7 @@ class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
             *(EntriesFile(one, goes_when_empty=True) for one in notes),
         ]
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read the files, and list the folders that cannot be read."""
-        self._files(reader)
-        return super().parse_all(reader)
-
-    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry | Flaw]:
         """Yield the sections, sessions or the note of a file."""
         name, text = self.name_of(file), content.replace("\r\n", "\n")
         if name in {SUMMARY, MEMORY}:
@@ -98,15 +87,6 @@ class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
             parsed = parse_rollout(text, name) if name.startswith(ROLLOUTS) else _note(text, name)
         return entries_at_lines(content, parsed)
 
-    def as_written(self, text: str) -> str:
-        """Return the text of a note. Raises `Invalid` if it would be read otherwise."""
-        if [one.text for one in _note(text, "").records] != [text] or "\r" in text:
-            raise Invalid(
-                "A note would lose the blank lines at the ends of this text, or its carriage "
-                "returns; remove them."
-            )
-        return text
-
     def file_for(self, request: WriteRequest) -> EntriesFile:
         """Return a new note, named as Codex names its own: its time, and words of its text."""
         now, words = self._context.now(), re.findall(r"[a-z0-9]+", request.content.lower())
@@ -116,7 +96,13 @@ class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
 
     def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
         """Return the name of the note, and its text."""
-        return self.name_of(file), self.as_written(request.content)
+        text = request.content
+        if [one.text for one in _note(text, "").records] != [text] or "\r" in text:
+            raise Invalid(
+                "A note would lose the blank lines at the ends of this text, or its carriage "
+                "returns; remove them."
+            )
+        return self.name_of(file), text
 
 
 def _note(text: str, name: str) -> ParsedFile:

@@ -19,11 +19,10 @@ from pathlib import Path
 from memtui.backends.markdown import fenced_lines
 from memtui.backends.patches import NOWHERE, FilePatch, apply_patch, read_patch
 from memtui.contract import Invalid, MemtuiError, OperationType
-from memtui.provider_kit import refused_by_system
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesFile, FileEntry
 from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
-from memtui.provider_kit.files.reading import is_folder
+from memtui.provider_kit.files.reading import FileReader, is_folder
 
 GLOBAL, INDEX = "GEMINI.md", "MEMORY.md"
 _FOLDER, _INBOX = "memory", ".inbox"
@@ -50,31 +49,22 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
     key = "gemini"
     config_model = GeminiConfig
     holds = "folder"
-    separator = "\n"
-    on_lines = True
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return a project's index and the other files of its folder, or the global file."""
         folder = self.config.path
-        try:
-            names = [one.name for one in folder.iterdir()]
-        except OSError as error:
-            raise refused_by_system(str(folder), error) from error
-        first, *others = memory_files(folder, names)
+        found = reader.files(folder, ".md") if folder.name == _FOLDER else []
+        first, *others = memory_files(folder, [one.name for one in found])
         return (EntriesFile(first), *(EntriesFile(one, kind=one.stem) for one in others))
 
-    def entries(self, content: str) -> Iterator[FileEntry]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry]:  # noqa: ARG002
         """Yield items of lists, with what is indented under them, and paragraphs."""
         return entries_of(content)
 
-    def as_written(self, text: str) -> str:
-        """Return the text as an item. Raises `Invalid` if it would be read otherwise."""
-        return _written("- ", text, "")
-
-    def rewritten(self, written: str, text: str) -> str:
-        """Return an item with the same mark, or a paragraph."""
-        mark = _BULLET.match(written)
-        return _written(mark[0] if mark else "", text, written)
+    def as_written(self, text: str, before: str = "", was: str = "") -> str:  # noqa: ARG002
+        """Return an item with the mark that it had, or a paragraph."""
+        mark, new = _BULLET.match(was), "" if was else "- "
+        return _written(mark[0] if mark else new, text, was)
 
     def place_of_new(self, content: str) -> int | None:
         """Return the end of the section that older versions wrote, else of what is in none."""

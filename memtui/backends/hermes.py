@@ -21,6 +21,7 @@ from memtui.contract import Invalid, MemtuiError, Model, OperationType
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesFile, FileEntry
 from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
+from memtui.provider_kit.files.reading import FileReader
 
 MEMORY, USER = "MEMORY.md", "USER.md"
 FACTS = "memory_store.db"
@@ -48,7 +49,7 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
     holds = "folder"
     separator = _MARK
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:  # noqa: ARG002
         """Return the agent's notes, and what it knows of its user."""
         folder, config = self.config.path, self.config
         return (
@@ -56,11 +57,11 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
             EntriesFile(folder / USER, kind="user", most_chars=config.user_chars),
         )
 
-    def entries(self, content: str) -> Iterator[FileEntry]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry]:  # noqa: ARG002
         """Yield the texts between the lines `§`."""
         return entries_of(content)
 
-    def as_written(self, text: str) -> str:
+    def as_written(self, text: str, before: str = "", was: str = "") -> str:  # noqa: ARG002
         """Return the text. Raises `Invalid` if Hermes would read another one."""
         if not text.strip() or text != text.strip():
             raise Invalid("Hermes takes the blanks around a memory away; remove them.")
@@ -81,7 +82,7 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
     def is_held(self, path: Path) -> bool:
         """Whether a file is a staged write, or has memories."""
         is_staged = path.parent == self._pending and path.suffix == ".json"
-        return is_staged or path in {one.path for one in self.entry_files()}
+        return is_staged or path in {one.path for one in self.entry_files(FileReader())}
 
     @property
     def _pending(self) -> Path:
@@ -96,7 +97,7 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
         asked, refused = staged.payload, ""
         if staged.id != path.stem:
             refused = f"It names itself {staged.id}, so Hermes would remove another file."
-        file = self.entry_files()[asked.target == "user"]
+        file = self.entry_files(FileReader())[asked.target == "user"]
         written: dict[Path, bytes] = {}
         try:
             written[file.path] = _applied(asked, self.read_file(file.path) or b"", file)

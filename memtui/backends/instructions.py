@@ -97,15 +97,13 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
     config_model = InstructionsConfig
     holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"people_only": True})
-    separator = "\n"
-    on_lines = True
 
     def __init__(self, context: BindingContext, config: InstructionsConfig) -> None:
         super().__init__(context, config)
         self._files: tuple[EntriesFile, ...] = ()
         """Those that were read last, in the order of loading."""
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:  # noqa: ARG002
         """Return the files that are there, in the order of loading."""
         self._load()
         return self._files
@@ -114,29 +112,22 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
         """Return the folder's first file that holds for all of it, or else a new one."""
         whole = {*PROJECT_FILES, OTHERS}
         new = EntriesFile(self.config.path / PROJECT_FILES[0], "instruction")
-        return next((one for one in self.entry_files() if self.name_of(one) in whole), new)
+        self._load()
+        return next((one for one in self._files if self.name_of(one) in whole), new)
 
-    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry | Flaw]:
         """Yield the sections of a file."""
         plain = content.replace("\r\n", "\n")
         return entries_at_lines(content, _parse_sheet(plain, self.name_of(file), file.kind).parsed)
 
-    def as_written(self, text: str) -> str:
-        """Return the text, which stands before any heading."""
-        return text
-
-    def within(self, text: str, before: str, was: str) -> str:
+    def as_written(self, text: str, before: str = "", was: str = "") -> str:
         """Return the text. Raises `Invalid` where a comment would be lost."""
         if _without_comments(was) != was:
             raise Invalid(
                 "This section holds a comment that agents do not see, and that a correction would "
                 "remove; change the file itself."
             )
-        return super().within(text, before, was)
-
-    def place_of_new(self, content: str) -> int:
-        """Return the end of the file."""
-        return len(content)
+        return super().as_written(text, before, was)
 
     def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
         """Return a section of its own, under a heading that the file has not."""

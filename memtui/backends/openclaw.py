@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,6 @@ from memtui.provider_kit.files.lock_file import lock_file
 from memtui.provider_kit.files.reading import (
     FileReader,
     Flaw,
-    ParsedFile,
     ParsedRecord,
     first_line,
     parse_moment,
@@ -73,21 +72,14 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
     key = "openclaw"
     config_model = OpenclawConfig
     holds = "folder"
-    separator = "\n"
-    on_lines = True
 
     def __init__(self, context: BindingContext, config: OpenclawConfig) -> None:
         super().__init__(context, config)
         self.settle_seconds = config.settle_ms / 1000
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the files of the root and those of `memory`."""
-        return memory_files(self.config.path, FileReader())
-
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read the files, and list the folders that cannot be read."""
-        memory_files(self.config.path, reader)
-        return super().parse_all(reader)
+        return memory_files(self.config.path, reader)
 
     def file_for(self, request: WriteRequest) -> EntriesFile:
         """Return the file of a write's kind; a daily note goes into the file of today."""
@@ -96,11 +88,7 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
         today = self._context.now().astimezone().date()
         return EntriesFile(self.config.path / DAILY / f"{today}.md", kind="daily")
 
-    def place_of_new(self, content: str) -> int:
-        """Return the end of the file."""
-        return len(content)
-
-    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry | Flaw]:
         """Yield the list items and paragraphs."""
         name = self.name_of(file)
         most = _GIVEN.get(name)
@@ -123,22 +111,21 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
             )
             yield FileEntry(block.start, block.end, block.text, record, (start, end))
 
-    def as_written(self, text: str) -> str:
-        """Return the text as a list item. Raises `Invalid` if OpenClaw would read another one."""
-        written = f"- {self.within(text, '- ', '')}"
+    def as_written(self, text: str, before: str = "", was: str = "") -> str:
+        """Return the text, indented in a list item; a new entry is one."""
+        if was and not _BULLET.search(before):
+            return text
+        first, *rest = text.split("\n")
+        indented = "\n".join([first, *(f"  {one}" if one else one for one in rest)])
+        if was:
+            return indented
+        written = f"- {indented}"
         if [one.text for one in blocks_of(written)] != [text]:
             raise Invalid(
                 "OpenClaw would read this text otherwise: it has blanks or comments at its ends, "
                 "or carriage returns; change it."
             )
         return written
-
-    def within(self, text: str, before: str, was: str) -> str:  # noqa: ARG002
-        """Return the text with the lines of a list item indented."""
-        if not _BULLET.search(before):
-            return text
-        first, *rest = text.split("\n")
-        return "\n".join([first, *(f"  {one}" if one else one for one in rest)])
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:

@@ -17,7 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from memtui.backends.hermes import HermesAdapter
+from memtui.backends.hermes import HermesAdapter, entries_of
 from memtui.config import Paths
 from memtui.contract import (
     FILE,
@@ -293,8 +293,7 @@ _TEXTS = st.lists(st.text("ab §\r\n\ufeff", max_size=6), max_size=6)
 
 
 def apart(content: str) -> _Content:
-    adapter: HermesAdapter = object.__new__(HermesAdapter)
-    return _Content(content, [*adapter.entries(content)], "MEMORY.md")
+    return _Content(content, [*entries_of(content)], "MEMORY.md")
 
 
 @given(st.data(), _TEXTS, st.sampled_from(["\n§\n", "\r\n§\r\n", "\n§\n\n"]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -100,8 +100,6 @@ class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
     config_model = MemsearchConfig
     holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"agents_search": True})
-    separator = "\n"
-    on_lines = True
     settle_seconds = 0.05
     _stale: Problem | None = None
 
@@ -151,20 +149,12 @@ class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
         stale = self._stale
         return [*known, stale] if stale and sees(scope, self._scope) else known
 
-    def entry_files(self) -> Sequence[EntriesFile]:
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the logs of all days."""
-        return self._days(FileReader())
-
-    def _days(self, reader: FileReader) -> list[EntriesFile]:
         files = reader.files(self.config.path, ".md", depth=_DEPTH)
         return [EntriesFile(one, kind=_TURN) for one in files]
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
-        """Read every day, and list the folders that cannot be read."""
-        self._days(reader)
-        return super().parse_all(reader)
-
-    def entries_in(self, file: EntriesFile, content: str) -> Iterator[FileEntry | Flaw]:
+    def entries(self, content: str, file: EntriesFile) -> Iterator[FileEntry | Flaw]:
         """Yield the turns of a day."""
         name = self.name_of(file).removesuffix(".md")
         return entries_at_lines(content, parse_day(content.replace("\r\n", "\n"), name))
@@ -173,14 +163,6 @@ class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
         """Return the log of today."""
         today = self._context.now().astimezone().date()
         return EntriesFile(self.config.path / f"{today}.md", kind=_TURN)
-
-    def as_written(self, text: str) -> str:
-        """Return the text: it stands alone where it has no heading."""
-        return text
-
-    def place_of_new(self, content: str) -> int:
-        """Return the end of the log."""
-        return len(content)
 
     def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
         """Return the id of a turn of its own, and its entry."""

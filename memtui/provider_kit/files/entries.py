@@ -85,7 +85,15 @@ class FileEntry(NamedTuple):
     record: ParsedRecord | None = None
     """Its record, where it has an id or fields of its own."""
     inner: tuple[int, int] | None = None
-    """The place of the text in the entry, whose other parts a correction leaves as they are."""
+    """The place of the text in the entry, whose other parts a correction leaves as they are.
+
+    None: a correction writes the whole entry anew.
+    """
+
+    def around(self, content: str) -> tuple[str, str]:
+        """Return what is before the text in the entry, and after it."""
+        start, end = self.inner or (self.start, self.end)
+        return content[self.start : start], content[end : self.end]
 
 
 @dataclass(slots=True)
@@ -97,8 +105,8 @@ class _Part:
     gap: str
     own_id: str | None = None
     """Its id before equal ones are numbered; None: not known before it is read again."""
-    around: tuple[str, str] | None = None
-    """What is written in the entry before its text, and after it; None: it is all text."""
+    around: tuple[str, str] = ("", "")
+    """What is written in the entry before its text, and after it."""
 
 
 class _Around(Model):
@@ -125,7 +133,7 @@ class _Content:
                 one.text,
                 content[one.end : end],
                 one.record.id if one.record else record_id(name, one.text),
-                one.inner and (content[one.start : one.inner[0]], content[one.inner[1] : one.end]),
+                one.around(content),
             )
             for one, end in zip(entries, ends, strict=False)
         ]
@@ -288,10 +296,11 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     already is refused: the other program would keep only one of the two.
     """
 
-    separator: ClassVar[str]
-    """What the other program writes between two entries."""
-    on_lines: ClassVar[bool] = False
-    """Entries stand on lines of their own, and what is between them, such as headings, stays."""
+    separator: ClassVar[str] = ""
+    """What the other program writes between two entries.
+
+    Empty: entries stand on lines of their own, and what is between them, such as headings, stays.
+    """
     settle_seconds: float = 0.0
     """How long a change is watched, and repeated where another program overwrites it."""
     capabilities = Capabilities(
@@ -299,46 +308,36 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     )
 
     @abstractmethod
-    def entry_files(self) -> Sequence[EntriesFile]:
-        """Return the files; records of other kinds are written into the first."""
+    def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
+        """Return the files; records of other kinds are written into the first.
 
-    def entries(self, content: str) -> Iterable[FileEntry | Flaw]:
-        """Yield the entries of a file's content in order. Line ends may be CRLF."""
-        raise NotImplementedError
-
-    def entries_in(self, file: EntriesFile, content: str) -> Iterable[FileEntry | Flaw]:  # noqa: ARG002
-        """Yield the entries and unreadable parts of a file; by default `entries`, for any file."""
-        return self.entries(content)
-
-    @abstractmethod
-    def as_written(self, text: str) -> str:
-        """Return a text as an entry is written.
-
-        Raises:
-            Invalid: the other program would read another text.
+        `reader` looks into folders, and lists those that cannot be read.
         """
 
-    def within(self, text: str, before: str, was: str) -> str:  # noqa: ARG002
-        """Return a text as it stands after `before` in an entry that has more than its text.
+    @abstractmethod
+    def entries(self, content: str, file: EntriesFile) -> Iterable[FileEntry | Flaw]:
+        """Yield the entries and unreadable parts of a file in order. Line ends may be CRLF."""
 
-        `was`: what stood there. Raises `Invalid` if a part of that would be lost.
+    def as_written(self, text: str, before: str = "", was: str = "") -> str:  # noqa: ARG002
+        """Return a text as it is written in an entry, after `before` and in the place of `was`.
+
+        Both are empty for a new entry; `was` is the whole entry where that has no `inner`.
+
+        Raises:
+            Invalid: the other program would read another text, or lose a part of the entry.
         """
         return text
 
-    def rewritten(self, written: str, text: str) -> str:  # noqa: ARG002
-        """Return an entry with another text; `written`: as it was. Raises as `as_written`."""
-        return self.as_written(text)
-
-    def place_of_new(self, content: str) -> int | None:  # noqa: ARG002
+    def place_of_new(self, content: str) -> int | None:
         """Return the line, by its place, before which a new entry is added; None: after the last.
 
         For entries on lines of their own.
         """
-        return None
+        return None if self.separator else len(content)
 
     def file_for(self, request: WriteRequest) -> EntriesFile:
         """Return the file of a write: the one of its kind, or else the first."""
-        files = self.entry_files()
+        files = self.entry_files(FileReader())
         return next((one for one in files if one.kind == request.kind), files[0])
 
     def made(self, request: WriteRequest, file: EntriesFile) -> tuple[str, str]:
@@ -356,7 +355,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the files."""
         reader.look(self.config.path)  # a folder, to notice new files
-        for file in self.entry_files():
+        for file in self.entry_files(reader):
             if reader.look(file.path) is None:
                 continue
             parsed = reader.parse(file.path, partial(self._parsed, file=file))
@@ -379,7 +378,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         return self.config.path if self.holds == "folder" else self.config.path.parent
 
     def _parsed(self, content: str, file: EntriesFile) -> ParsedFile:
-        found = [*self.entries_in(file, content)]
+        found = [*self.entries(content, file)]
         entries = [one for one in found if isinstance(one, FileEntry)]
         return ParsedFile(
             tuple(
@@ -466,12 +465,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         place = content.places().get(name)
         part = None if place is None else content.parts[place]
         if part is not None and part.text == before:
-            if part.around is not None:
-                lead, tail = part.around
-                was = part.written[len(lead) : len(part.written) - len(tail)]
-                new = lead + self.within(text, lead, was) + tail
-            else:
-                new = self.rewritten(part.written, text)
+            lead, tail = part.around
+            was = part.written[len(lead) : len(part.written) - len(tail)]
+            new = lead + self.as_written(text, lead, was) + tail
             part.written, part.text, part.own_id = new.replace("\n", content.line_end), text, None
         elif text not in content.texts:
             raise Conflict("Another program changed the entry at this moment; read it again.")
@@ -523,7 +519,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put entries back into their places; remove those whose snapshot has no record."""
-        files = {self.name_of(file): file for file in self.entry_files()}
+        files = {self.name_of(file): file for file in self.entry_files(FileReader())}
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
             away: dict[EntriesFile, list[str]] = {}
@@ -567,7 +563,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _file_of(self, record: Record) -> EntriesFile:
         path = record.location.path if record.location else ""
-        return next(one for one in self.entry_files() if str(one.path) == path)
+        return next(one for one in self.entry_files(FileReader()) if str(one.path) == path)
 
     def _content(self, file: EntriesFile) -> bytes:
         try:
@@ -584,8 +580,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         except UnicodeDecodeError as error:
             raise _not_text(file.path) from error
         text = content.removeprefix(_MARK)
-        found = [one for one in self.entries_in(file, text) if isinstance(one, FileEntry)]
-        apart = _Content(text, found, self.name_of(file), on_lines=self.on_lines)
+        found = [one for one in self.entries(text, file) if isinstance(one, FileEntry)]
+        apart = _Content(text, found, self.name_of(file), on_lines=not self.separator)
         apart.head = content[: len(content) - len(text)] + apart.head
         return apart
 

@@ -35,7 +35,7 @@ from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import blocking, refused_by_system
 from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, remove_if
-from memtui.provider_kit.files.reading import FileRefused, read_whole, sign
+from memtui.provider_kit.files.reading import FileReader, FileRefused, read_whole, sign
 from memtui.provider_kit.files.shared import SharedFile
 
 
@@ -192,7 +192,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
                 path = self._path_of(one.handle)
                 if path is None or path.is_symlink():
                     raise Invalid(f"{one.handle.provider_record_id} is no file to change here.")
-                if path in {file.path for file in self.entry_files()}:
+                if path in {file.path for file in self.entry_files(FileReader())}:
                     locks.enter_context(self.locked(path))
                 there = self.read_file(path)
                 if _revision(there) != one.replaces:
