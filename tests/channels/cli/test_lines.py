@@ -37,7 +37,9 @@ FIELDS: dict[str, tuple[Any, str]] = {
     "expires_at": (NOW + timedelta(days=2), "2026-03-03"), "pinned": (True, "yes"),
     "valid_to": (NOW + timedelta(days=3), "2026-03-04"), "revision": ("rev7", "rev7"),
     "location": (Location(path="notes/a.md", line=9), "notes/a.md:9"),
-    "problem": ("It is torn", "It is torn"), "metadata": ({"build": 7}, '{"build": 7}'),
+    "problem": ("It is torn", "It is torn"),
+    "caution": ("It is written again each night", "It is written again each night"),
+    "metadata": ({"build": 7}, '{"build": 7}'),
 }  # fmt: skip
 UNTOLD = {"handle", "text", "scope", "valid_from", "read_only"}
 
