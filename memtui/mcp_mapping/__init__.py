@@ -207,6 +207,11 @@ class Mapping(Model):
         ]  # fmt: skip
         return [(kind, one) for kind, one in found if one] + [(one.kind, one) for one in self.other]
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether a memory can be read by its id."""
+        return self.get is not None or self.listing is not None
+
     @cached_property
     def tools(self) -> frozenset[str]:
         """The names of the tools that memtui calls."""

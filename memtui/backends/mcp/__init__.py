@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -33,13 +34,16 @@ from memtui.contract import (
     Invalid,
     Json,
     Matching,
+    MemtuiError,
     NotFound,
     QueryRequest,
     Record,
+    RecordHandle,
     Scope,
     Unavailable,
     Unsupported,
     WriteRequest,
+    owner_of,
     place_of_path,
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
@@ -58,6 +62,11 @@ from memtui.provider_kit.server_provider import (
 _PAGED = {"offset", "page"}
 
 
+def _mark(text: str) -> str:
+    """Return the name in `known.json` of a memory whose id is not known."""
+    return f"text:{sha256(' '.join(text.split()).encode()).hexdigest()}"
+
+
 class McpAdapter(ServerProvider[Json]):
     """Calls the tools of one server; a row of a reply is a memory.
 
@@ -69,6 +78,7 @@ class McpAdapter(ServerProvider[Json]):
     who = "The MCP server"
     config_model = McpConfig
     capabilities = Capabilities(chosen_owners=True)
+    cut_hint = "the server's list has no pages, so there may be more."
     api: Any
 
     def __init__(self, context: BindingContext, config: McpConfig, mapping: ToolMapping) -> None:
@@ -76,7 +86,8 @@ class McpAdapter(ServerProvider[Json]):
         self._config, self._mapping = config, mapping
         self._client: ToolClient = self.api
         self._tools: dict[str, bool | None] = {}
-        self._kept_here = mapping.add is None or "metadata" not in mapping.add.names
+        has_place = mapping.add is not None and "metadata" in mapping.add.names
+        self._kept_here = not (has_place and mapping.record.metadata)
         self._known = KnownFile(context.data_dir, KeptFields, f"the memories of {self.key}")
 
     @classmethod
@@ -172,7 +183,8 @@ class McpAdapter(ServerProvider[Json]):
         there = {row["id"]: row for row in rows if row["id"] and row["text"]}
         broken = sum(not (row["id"] and row["text"]) for row in rows)
         for row_id, row in there.items():
-            row["kept"] = known.get(row_id) or KeptFields.found_in(row.get("metadata"))
+            own = known.get(row_id) or known.get(_mark(row["text"]))
+            row["kept"] = own or KeptFields.found_in(row.get("metadata"))
 
         async def whole(item: Json) -> Json | None:
             if are_whole and not item.get("cut"):
@@ -197,7 +209,10 @@ class McpAdapter(ServerProvider[Json]):
         """Read the list, page by page where the tool has pages."""
         call = self._mapping.listing
         if call is None:
-            raise Unsupported(f"{self.who} has no tool that lists memories.")
+            raise Unsupported(
+                f"{self.who} has no tool that lists memories or reads one, so memtui cannot show, "
+                "change or forget what is there."
+            )
         has_pages = bool(call.names & _PAGED)
         size = min(call.page_size, most) if has_pages else most
         rows: list[Json] = []
@@ -212,8 +227,8 @@ class McpAdapter(ServerProvider[Json]):
             if not has_pages or len(seen) > most:
                 break
         found = await self._items(rows)
-        is_cut = "limit" in call.names and not has_pages and len(rows) >= size
-        is_more = is_cut or len(found.items) > most
+        may_be_cut = "limit" in call.names and not has_pages
+        is_more = may_be_cut or len(found.items) > most
         return ServerRows(found.items[:most], is_more, found.unreadable)
 
     async def search(self, query: str, most: int) -> ServerRows[Json]:
@@ -252,6 +267,10 @@ class McpAdapter(ServerProvider[Json]):
         found = [item for item, record in self._visible(rows, request) if may_be(record)]
         return found, not rows.more
 
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one memory; None too where no tool lists memories or reads one."""
+        return await super().get(handle, scope) if self._mapping.reads_again else None
+
     async def fetch(self, record_id: str) -> Json | None:
         """Return one memory by the tool for it, or else out of the list."""
         call = self._mapping.get
@@ -268,6 +287,15 @@ class McpAdapter(ServerProvider[Json]):
         """Add a memory; one with an id that is there already is a `Conflict`."""
         add = self._mapping.add
         is_flat = add is not None and add.flat
+        if (
+            self._kept_here
+            and self._mapping.extracts
+            and owner_of(request.scope)[0] != "company_id"
+        ):
+            raise Unsupported(
+                f"{self.who} makes memories of its own from a text and has no place for the owner; "
+                "write what everybody may see, or use another binding."
+            )
         odd = {
             name
             for name, value in request.metadata.items()
@@ -290,23 +318,27 @@ class McpAdapter(ServerProvider[Json]):
         known_id = self._mapping.id_given(values)
         if known_id:
             await self._refuse_double(known_id, text)
-            await self._keep({known_id: kept})
-        rows = await self._rows(add.first, values, changes=True) if add.first else []
-        rows = rows or await self._rows(add, values, changes=True)
-        ids = [row["id"] for row in rows if row["id"]] or ([known_id] if known_id else [])
-        if not (ids or self.capabilities.async_ingestion or self._mapping.extracts):
-            raise Unavailable(
-                f"{self.who} does not say what it stored; list the memories to see it.", sent=True
-            )
-        await self._keep(dict.fromkeys(ids, kept))
-        if not (self._mapping.extracts or self._mapping.late):
+        async with self._keeping(kept, text, known_id) as ids:
+            rows = await self._rows(add.first, values, changes=True) if add.first else []
+            rows = rows or await self._rows(add, values, changes=True)
+            ids.extend([row["id"] for row in rows if row["id"]] or filter(None, [known_id]))
+            if not (ids or self.capabilities.async_ingestion or self._mapping.extracts):
+                said = f"{self.who} does not say what it stored; list the memories to see it."
+                raise Unavailable(said, sent=True)
+        if self._mapping.reads_again and not (self._mapping.extracts or self._mapping.late):
             await self._refuse_changed(ids, text)
         return ids
 
     async def _refuse_changed(self, ids: Sequence[str], text: str) -> None:
         """Take out a memory that the server does not keep as it was written. Raises `Invalid`."""
-        for one in filter(None, [await self.fetch(each) for each in ids]):
-            if one["text"] != text:
+        for each in ids:
+            try:
+                one = await self.fetch(each)
+            except NotFound:
+                continue
+            except Invalid as error:  # of the read: the memory is stored
+                raise Unavailable(str(error), sent=True) from error
+            if one is not None and one["text"] != text:
                 await self.remove(one)
                 raise Invalid(
                     f"{self.who} does not keep this text as it is, so it was taken out again; "
@@ -344,8 +376,10 @@ class McpAdapter(ServerProvider[Json]):
         is_kept_alone = new.text == record.text and self._kept_here and "tags" not in taken
         if call is not None and not is_kept_alone:
             values |= self._metadata(kept, metadata)
-            rows = await self._rows(call, values, changes=True)
-            new_id = next((row["id"] for row in rows if row["id"]), new_id)
+            async with self._keeping(kept, new.text) as ids:
+                rows = await self._rows(call, values, changes=True)
+                new_id = next((row["id"] for row in rows if row["id"]), new_id)
+                ids.append(new_id)
         elif new.text != record.text:
             kept = kept.model_copy(
                 update={"created_at": record.created_at, "created_by": record.created_by}
@@ -354,6 +388,26 @@ class McpAdapter(ServerProvider[Json]):
             await self.remove_replaced(item, new_id)
         await self._keep({item["id"]: None, new_id: kept})
         return new_id
+
+    @asynccontextmanager
+    async def _keeping(
+        self, kept: KeptFields, text: str, known_id: str = ""
+    ) -> AsyncIterator[list[str]]:
+        """Keep what belongs to a memory while it is stored; the body fills in its ids.
+
+        It is kept by the text at first, so that the memory is never everybody's, and stays so if
+        nobody learns the id.
+        """
+        mark, ids = known_id or _mark(text), list[str]()
+        await self._keep({mark: kept})
+        try:
+            yield ids
+        except MemtuiError as error:
+            if not (isinstance(error, Unavailable) and error.sent):
+                await self._keep({mark: None})
+            raise
+        if ids:
+            await self._keep({mark: None, **dict.fromkeys(ids, kept)})
 
     async def remove(self, item: Json) -> bool:
         """Delete a memory."""
@@ -372,9 +426,12 @@ class McpAdapter(ServerProvider[Json]):
 
     async def erase(self, request: EraseRequest) -> EraseReply:
         """Erase what `known.json` has of memories that are gone."""
-        if not (self._kept_here and self.capabilities.browse):
+        if not self._kept_here:
             return EraseReply()
-        rows = await self.list_items(self._max_listed)
+        can_list = self._mapping.listing is not None
+        rows = (
+            await self.list_items(self._max_listed) if can_list else ServerRows[Json]([], more=True)
+        )
         if rows.more or rows.unreadable:
             why = (
                 f"What {KNOWN} has of deleted memories stays: the list of the others is not whole."
@@ -383,7 +440,8 @@ class McpAdapter(ServerProvider[Json]):
         company = {"company_id": self.context.company_id}
         known = (await asyncio.to_thread(self._known.read)).items()
         owners = {name: Scope(**one.ids | company) for name, one in known}
-        gone = remains(owners, {one["id"] for one in rows.items}, request)
+        there = {name for one in rows.items for name in (one["id"], _mark(one["text"]))}
+        gone = remains(owners, there, request)
         if request.apply and gone:
             await self._keep(dict.fromkeys(gone))
         return EraseReply(kept={KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))

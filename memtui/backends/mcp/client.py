@@ -8,6 +8,7 @@ calls, so a server that floods waits at its full pipe.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ _VERSION = "2025-06-18"
 """The protocol version that is asked for; a server may answer with another one."""
 _NOT_CARRIED_OUT = frozenset({-32700, -32600, -32601, -32602})
 """JSON-RPC errors of requests that the server did not begin."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _THREAD_BYTES = 500_000
 _SAID_CHARS = 300
 _START_SECONDS = 60.0
@@ -42,6 +44,8 @@ class ToolClient:
         self._ids = count(1)
         self.changes = 0
         """How many calls that change something the server has carried out."""
+        self._numbers: dict[str, set[str]] = {}
+        """The arguments of each tool that are whole numbers."""
         self.server: Json = {}
         """What the server says of itself: `name` and `version`."""
 
@@ -60,14 +64,24 @@ class ToolClient:
                 if isinstance(one, dict) and isinstance(name := one.get("name"), str):
                     hints = one.get("annotations")
                     found[name] = hints.get("readOnlyHint") if isinstance(hints, dict) else None
+                    self._numbers[name] = _numbers_of(one.get("inputSchema"))
             if not page or not reply.get("nextCursor"):
                 break
             params = {"cursor": reply["nextCursor"]}
         return found
 
     async def call(self, tool: str, arguments: Json, *, changes: bool) -> Json:
-        """Call a tool and return its result, which may say `isError`."""
-        params = {"name": tool, "arguments": arguments}
+        """Call a tool and return its result, which may say `isError`.
+
+        An id is a text in memtui, and is sent as a number where the tool takes one.
+        """
+        words = {name: arguments.get(name) for name in self._numbers.get(tool, ())}
+        numbers = {
+            name: int(word)
+            for name, word in words.items()
+            if isinstance(word, str) and _NUMBER.fullmatch(word)
+        }
+        params = {"name": tool, "arguments": {**arguments, **numbers}}
         result = await self.ask("tools/call", params, changes=changes)
         self.changes += changes
         return result
@@ -117,6 +131,14 @@ class ToolClient:
             said = f"{self._who} answered something unreadable: it has no result."
             raise Unavailable(said, sent=changes)
         return result
+
+
+def _numbers_of(schema: object) -> set[str]:
+    """Return the names of the arguments that a tool's schema says are numbers."""
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    arguments = found.items() if isinstance(found, dict) else ()
+    kinds = {name: one.get("type") for name, one in arguments if isinstance(one, dict)}
+    return {name for name, kind in kinds.items() if kind in ("integer", "number")}
 
 
 def shortened(said: object) -> str:

@@ -42,7 +42,7 @@ def abilities_of(mapping: ToolMapping) -> Capabilities:
     tells_ids = add is not None and (add.rows is not None or ids[:1] == (mapping.record.title,))
     return Capabilities(
         browse=mapping.listing is not None,
-        correction=mapping.update is not None or can_replace,
+        correction=mapping.reads_again and (mapping.update is not None or can_replace),
         async_ingestion=mapping.late or not tells_ids,
         provider_managed_extraction=mapping.extracts,
         writable=add is not None,

@@ -36,6 +36,12 @@ def _shown() -> str:
 MAPPING = _shown()
 
 
+def without(*sections: str) -> str:
+    """Return the text of the notes' mapping without some sections."""
+    names = "|".join(sections)
+    return re.sub(rf"\[({names})\]\n(.+\n)*", "", Path(MAPPING).read_text())
+
+
 def notes_command(file: Path) -> str:
     return shlex.join([sys.executable, str(NOTES), str(file)])
 

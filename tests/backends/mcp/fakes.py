@@ -64,6 +64,8 @@ def result_of(how, tool, arguments):
         return {"structuredContent": {"notes": []}}
     if how == "is_error":
         return {"isError": True, "content": [{"type": "text", "text": f"It {ESCAPE} failed."}]}
+    if how == "is_missing":
+        return {"isError": True, "content": [{"type": "text", "text": "Note k1 not found."}]}
     if how == "odd_result":
         return {"structuredContent": 7, "content": {"type": "text"}}
     if how == "escapes":
@@ -121,7 +123,10 @@ def main():  # noqa: C901
         elif method == "tools/list":
             hint = behaviours.get("hint") != "writes"
             names = TOOLS[: int(behaviours.get("tools", len(TOOLS)))]
-            tools = [{"name": one, "annotations": {"readOnlyHint": hint}} for one in names]
+            kind = "integer" if behaviours.get("keys") == "numbers" else "string"
+            schema = {"type": "object", "properties": {"key": {"type": kind}, "box": True}}
+            notes = {"annotations": {"readOnlyHint": hint}, "inputSchema": schema}
+            tools = [{"name": one, **notes} for one in names]
             send({"jsonrpc": "2.0", "id": wanted, "result": {"tools": [7, {}, *tools]}})
         else:
             send(

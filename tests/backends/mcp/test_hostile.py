@@ -22,9 +22,10 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Unavailable,
+    Unsupported,
     WriteRequest,
 )
-from tests.backends.mcp.conftest import MAPPING, Opened
+from tests.backends.mcp.conftest import MAPPING, Opened, without
 from tests.backends.mcp.fakes import FAKE
 
 SCOPE = Scope(company_id="acme")
@@ -253,3 +254,96 @@ async def test_what_is_known_is_erased_only_beside_a_whole_list(
 async def test_the_path_of_a_mapping_is_absolute(opened: Opened, mapping: str) -> None:
     with pytest.raises(Invalid, match=r"mapping of the binding notes does not fit: .*absolute"):
         await opened(mapping=mapping)
+
+
+@pytest.fixture(params=[', extra = "{metadata}"', 'metadata = "extra"'])
+def bare(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A mapping of the notes' server that writes no metadata, or does not read it."""
+    mapping = tmp_path / "bare.toml"
+    mapping.write_text(Path(MAPPING).read_text().replace(request.param, ""))
+    return str(mapping)
+
+
+def of_agent(agent: str) -> Scope:
+    return Scope(company_id="acme", agent_id=agent)
+
+
+@pytest.mark.parametrize("how", ["dies", "fails", "odd_result"])
+async def test_a_memory_is_its_writers_if_its_id_never_came(
+    opened: Opened, bare: str, tmp_path: Path, how: str
+) -> None:
+    adapter = await opened(f"add_note={how}", mapping=bare)
+    request = WriteRequest(scope=of_agent("ana"), source=None, content="An otter.")
+    with pytest.raises(Unavailable):
+        await adapter.write(request)
+    again = await opened(mapping=bare)
+    assert not (await again.browse(BrowseRequest(scope=of_agent("ben")))).records
+    [found] = (await again.browse(BrowseRequest(scope=of_agent("ana")))).records
+    assert found.scope == of_agent("ana")
+    # What is known of it is erased with it, and not before.
+    asked = EraseRequest(scope=of_agent("ana"), apply=True)
+    assert not (await again.erase(asked)).record_ids
+    gone = await opened("list_notes=empty", mapping=bare)
+    assert len((await gone.erase(asked)).record_ids) == 1
+    assert json.loads((tmp_path / "data" / "known.json").read_text()) == {}
+
+
+async def test_nothing_is_kept_of_a_write_that_was_refused(
+    opened: Opened, bare: str, tmp_path: Path
+) -> None:
+    adapter = await opened("add_note=refuses", mapping=bare)
+    with pytest.raises(Invalid):
+        await adapter.write(write("An otter."))
+    assert json.loads((tmp_path / "data" / "known.json").read_text()) == {}
+    stored = await opened(mapping=bare)
+    await stored.write(write("An otter."))
+    assert [*json.loads((tmp_path / "data" / "known.json").read_text())] == ["k1"]
+
+
+async def test_an_owner_for_whom_there_is_no_place_is_refused(
+    opened: Opened, bare: str, tmp_path: Path
+) -> None:
+    file = Path(bare)
+    file.write_text(f"extracts = true\n{file.read_text()}")
+    adapter = await opened(mapping=bare)
+    request = WriteRequest(scope=of_agent("ana"), source=None, content="An otter.")
+    with pytest.raises(Unsupported, match="no place for the owner"):
+        await adapter.write(request)
+    assert not (tmp_path / "calls").exists()
+    await adapter.write(write("An otter."))
+
+
+async def test_a_memory_that_nothing_reads_again_is_written_and_not_corrected(
+    opened: Opened, tmp_path: Path
+) -> None:
+    (tmp_path / "blind.toml").write_text(without("list", "get"))
+    adapter = await opened(mapping=str(tmp_path / "blind.toml"))
+    assert len((await adapter.write(write())).records) == 1
+    assert not adapter.capabilities.correction
+    with pytest.raises(Unsupported, match="lists memories or reads one"):
+        await adapter.forget(ForgetRequest(scope=SCOPE, handles=(HANDLE,)))
+
+
+@pytest.mark.parametrize("how", ["refuses", "is_error", "is_missing"])
+async def test_a_written_memory_that_cannot_be_read_again_is_no_failed_write(
+    opened: Opened, how: str
+) -> None:
+    adapter = await opened(f"get_note={how}")
+    if how == "is_missing":
+        assert len((await adapter.write(write("An otter."))).records) == 1
+        return
+    with pytest.raises(Unavailable) as unknown:
+        await adapter.write(write("An otter."))
+    assert unknown.value.sent
+
+
+async def test_a_number_is_sent_where_the_tool_takes_one(opened: Opened, tmp_path: Path) -> None:
+    adapter = await opened(
+        "keys=numbers",
+    )
+    handle = RecordHandle(provider_key="mcp", provider_record_id="7")
+    await adapter.get(handle, SCOPE)
+    odd = RecordHandle(provider_key="mcp", provider_record_id="\u00b2")
+    await adapter.get(odd, SCOPE)
+    calls = map(json.loads, (tmp_path / "calls").read_text().splitlines())
+    assert [given["key"] for _, given in calls] == [7, "\u00b2"]

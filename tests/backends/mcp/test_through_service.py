@@ -20,6 +20,7 @@ from memtui.contract import (
     OperationStatus,
     QueryRequest,
     Record,
+    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
@@ -27,7 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
-from tests.backends.mcp.conftest import MAPPING, notes_command
+from tests.backends.mcp.conftest import MAPPING, notes_command, without
 from tests.backends.mcp.fakes import FAKE
 from tests.node import NodeProgram
 
@@ -100,6 +101,32 @@ async def test_a_change_whose_outcome_is_unknown_is_logged_so(
     assert unknown.value.operation_id is not None
     logged = await service.log.get(caller, unknown.value.operation_id)
     assert logged.status is OperationStatus.UNKNOWN
+
+
+async def test_a_write_to_a_server_that_reads_nothing_again_is_no_failure(
+    service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "blind.toml"
+    mapping.write_text(without("list", "get"))
+    await add(service, caller, {**fake(tmp_path), "mapping": str(mapping)})
+    written = await service.write(caller, write("A badger."))
+    assert (await service.log.get(caller, written.operation_id)).status is OperationStatus.OK
+
+
+@pytest.mark.parametrize("tool", ["add_note", "delete_note"])
+async def test_a_refused_change_is_settled_by_a_check(
+    service: MemoryService, caller: Caller, tmp_path: Path, tool: str
+) -> None:
+    await add(service, caller, fake(tmp_path, f"{tool}=is_error"))
+    handle = RecordHandle(provider_key="mcp", provider_record_id="k1")
+    gone = ForgetRequest(binding_key="notes", scope=SCOPE, handles=(handle,))
+    writes = tool == "add_note"
+    change = service.write(caller, write("A badger.")) if writes else service.forget(caller, gone)
+    with pytest.raises(Unavailable) as unknown:
+        await change
+    assert unknown.value.operation_id is not None
+    found = await service.check_outcome(caller, unknown.value.operation_id)
+    assert found.happened is False
 
 
 async def test_a_server_is_stopped_with_its_binding(
