@@ -92,11 +92,12 @@ def unwritable(target: Path, error: OSError) -> Exception:
 
 
 @contextmanager
-def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Iterator[Path]:
+def replacing(target: Path, mode: int | None = 0o600, *, is_new: bool = False) -> Iterator[Path]:
     """Yield a private file to write; it durably replaces `target` if the block succeeds.
 
-    It then has `mode`. With `is_new`, an existing `target` is an error. The file of a killed
-    process is removed by the next call (`memtui.scratch`).
+    It then has `mode`; None: the one that the writer or the system gave it. With `is_new`, an
+    existing `target` is an error. The file of a killed process is removed by the next call
+    (`memtui.scratch`).
 
     Raises `OSError`.
     """
@@ -104,9 +105,10 @@ def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Itera
 
     with closing(Scratch(target.parent)) as scratch:
         fresh = scratch.path / target.name
-        fresh.touch(0o600)
+        fresh.touch(0o666 if mode is None else 0o600)
         yield fresh
-        fresh.chmod(mode)  # the writer may have created it anew
+        if mode is not None:
+            fresh.chmod(mode)  # the writer may have created it anew
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         if is_new:

@@ -27,6 +27,7 @@ from memtui.provider_kit import blocking
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry, record_id
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, first_line
+from memtui.provider_kit.files.shared import content_of
 
 KIND = "observation"
 _DEPTH = 20
@@ -109,7 +110,7 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
         return {name: one for name, one in found.items() if one.links}
 
     def _links_in(self, path: Path) -> Links:
-        document = read_document(self._content(EntriesFile(path)).decode("utf-8", "replace"))
+        document = read_document((content_of(path) or b"").decode("utf-8", "replace"))
         return Links(
             links=tuple(
                 Link(

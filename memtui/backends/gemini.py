@@ -23,6 +23,7 @@ from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesFile, FileEntry
 from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
 from memtui.provider_kit.files.reading import FileReader, is_folder
+from memtui.provider_kit.files.shared import content_of, text_of
 
 GLOBAL, INDEX = "GEMINI.md", "MEMORY.md"
 _FOLDER, _INBOX = "memory", ".inbox"
@@ -108,7 +109,7 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
 
     def waiting(self, path: Path, content: bytes, since: datetime) -> WaitingFile:
         """Return a patch, with the files as Gemini would write them."""
-        text = _decoded(content, path)
+        text = text_of(content, path)
         patches, kind = read_patch(text), path.relative_to(self._inbox).parts[0]
         written: dict[Path, str] = {}
         made: list[Path] = []
@@ -150,12 +151,12 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
         if target is None:
             raise Invalid(f"{patch.new} is none of the files that a {kind} patch may change.")
         if target not in written:
-            there = self.read_file(target)
+            there = content_of(target)
             if is_new and there is not None:
                 raise Invalid(f"It would make {target}, which is there already.")
             if not is_new and there is None:
                 raise Invalid(f"{target}, which it would change, is gone.")
-            written[target] = _decoded(there or b"", target)
+            written[target] = text_of(there or b"", target)
         new = apply_patch(written[target], patch)
         if new is None:
             raise Invalid(f"It does not fit {target} any more.")
@@ -167,8 +168,8 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
         index = self.config.path / INDEX
         there = written.get(index)
         if there is None:
-            content = self.read_file(index)
-            there = "# Project Memory\n" if content is None else _decoded(content, index)
+            content = content_of(index)
+            there = "# Project Memory\n" if content is None else text_of(content, index)
         before = there
         for path in made:
             real = _real(path)
@@ -184,13 +185,6 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
 def _real(path: Path) -> Path:
     """Return a path without links, also where its file is missing."""
     return Path(os.path.realpath(path))
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{path.name} is not UTF-8.") from error
 
 
 def memory_files(folder: Path, names: Iterable[str]) -> list[Path]:

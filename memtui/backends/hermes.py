@@ -22,6 +22,7 @@ from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesFile, FileEntry
 from memtui.provider_kit.files.proposals import ProposingAdapter, WaitingFile
 from memtui.provider_kit.files.reading import FileReader
+from memtui.provider_kit.files.shared import content_of
 
 MEMORY, USER = "MEMORY.md", "USER.md"
 FACTS = "memory_store.db"
@@ -100,7 +101,7 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
         file = self.entry_files(FileReader())[asked.target == "user"]
         written: dict[Path, bytes] = {}
         try:
-            written[file.path] = _applied(asked, self.read_file(file.path) or b"", file)
+            written[file.path] = _applied(asked, content_of(file.path) or b"", file)
         except MemtuiError as error:
             refused = refused or str(error)
         return WaitingFile(

@@ -55,7 +55,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.paths import replacing, sync_folder
+from memtui.paths import sync_folder
 from memtui.provider_kit import (
     blocking,
     check_revision,
@@ -65,16 +65,21 @@ from memtui.provider_kit import (
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.reading import (
     FileReader,
-    FileRefused,
     ParsedFile,
     ParsedRecord,
     first_line,
-    read_whole,
     resolved,
     slug,
 )
-from memtui.provider_kit.files.shared import SharedFile
-from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.provider_kit.files.shared import (
+    FileRights,
+    SharedFile,
+    content_of,
+    create,
+    rights_in,
+    text_of,
+)
+from memtui.provider_kit.files.writing import WritableFilesAdapter, known_then
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")
@@ -290,6 +295,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 else:
                     file = self._file_of(record)
                     state |= {"file": file, "content": self._content(file)}
+                    state["rights"] = FileRights.of(self._place(file))
                     state["lines"] = entries.get(file, [])
             taken.append(Snapshot(handle=handle, record=record, state=state))
         return taken
@@ -313,7 +319,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             for place in [self._place(one.state["file"]) for one in files]:
                 require_unprotected(place, str(place))
             # A file needs its source beside it; a change of the source alone looks like the undo.
-            known = {one.handle.provider_record_id: _known_then(one) for one in back}
+            known = {one.handle.provider_record_id: known_then(one) for one in back}
             gone = [one.handle for one in back if self._find(one.handle, scope) is None]
             first = {one.provider_record_id for one in gone}
             self.keep_known({one: known[one] for one in first})
@@ -339,7 +345,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def _put_file_back(self, taken: Snapshot, scope: Scope) -> None:
         name, content = taken.state["file"], str(taken.state["content"])
         if self._find(taken.handle, scope) is None:
-            self._create(name, content)
+            self._create(name, content, rights_in(taken.state))
         else:
             self._change(name, lambda _: content)
 
@@ -352,25 +358,15 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return self.config.path / name
 
     def _index_text(self) -> str:
-        return self._content(INDEX) if self._place(INDEX).exists() else ""
+        return self._content(INDEX)
 
     def _content(self, name: str) -> str:
-        """Return a file's exact text. Raises `Invalid` if it is not UTF-8."""
-        try:
-            return read_whole(self._place(name))[0].decode()
-        except UnicodeDecodeError as error:
-            raise self._not_text(name) from error
-        except (OSError, FileRefused) as error:
-            raise self._cannot(name, error) from error
+        """Return a file's exact text; empty: there is none. Raises `Invalid` if it is not UTF-8."""
+        return text_of(content_of(self._place(name)) or b"", self._place(name))
 
-    def _create(self, name: str, content: str) -> None:
-        path = self._place(name)
+    def _create(self, name: str, content: str, rights: FileRights | None = None) -> None:
         try:
-            written = content.encode()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, is_new=True) as fresh:
-                fresh.write_bytes(written)
-            sync_folder(path.parent)
+            create(self._place(name), content.encode(), rights)
         except UnicodeEncodeError as error:
             problem = (
                 "The text contains half a character (a lone surrogate), which no file can store; "
@@ -378,7 +374,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             )
             raise Invalid(problem) from error
         except OSError as error:
-            raise self._cannot(name, error) from error
+            raise refused_by_system(str(self._place(name)), error) from error
 
     def _check_index(self) -> None:
         """Raise `Denied` if the index is write-protected, before any file is changed."""
@@ -407,18 +403,6 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     def _not_text(self, name: str) -> Invalid:
         return Invalid(f"{self._place(name)} or the new text is not UTF-8; fix it first.")
-
-    def _cannot(self, name: str, error: Exception) -> MemtuiError:
-        path = self._place(name)
-        if isinstance(error, OSError):
-            return refused_by_system(str(path), error)
-        why = str(error).rstrip(".")
-        return Unavailable(f"{path} cannot be changed ({why}); check its permissions.")
-
-
-def _known_then(taken: Snapshot) -> WrittenRecord | None:
-    known = taken.state["known"]
-    return None if known is None else WrittenRecord.model_validate(known)
 
 
 def _with_lines_of(content: str, taken: Sequence[Snapshot]) -> str:

@@ -35,7 +35,8 @@ from memtui.provider_kit.files.reading import (
     read_whole,
     slug,
 )
-from memtui.provider_kit.files.whole import WholeFilesAdapter, exact
+from memtui.provider_kit.files.shared import text_of
+from memtui.provider_kit.files.whole import WholeFilesAdapter
 
 _POLICY = ".git/letta-memory-layout-policy"
 _LIMITS = ".memfs.config.json"
@@ -113,7 +114,7 @@ class LettaAdapter(WholeFilesAdapter[LettaConfig]):
         is_root, given = self._has_root_layout(), self.files.content(_LIMITS)
         if not (is_root or given):
             return
-        place, text = self.config.path / _LIMITS, exact(content)
+        place, text = self.config.path / _LIMITS, text_of(content, self.config.path / name)
         try:
             limits = MemoryLimits.read(given, is_root=is_root)
         except (ValueError, TypeError) as error:

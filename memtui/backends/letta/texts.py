@@ -19,7 +19,7 @@ from memtui.provider_kit.files.reading import (
     ParsedRecord,
     first_line,
 )
-from memtui.provider_kit.files.whole import exact
+from memtui.provider_kit.files.shared import text_of
 
 INDEX = "MEMORY.md"
 SYSTEM, REFERENCE, SKILLS = "system", "reference", "skills"
@@ -99,7 +99,7 @@ def with_text(content: bytes, old: str, text: str, *, name: str, is_root: bool) 
         Conflict: its text is no longer the old one.
         Invalid: it would not read back as this text.
     """
-    whole = exact(content)
+    whole = text_of(content, Path(name))
     head, fields = _head_of("" if is_index(name, is_root=is_root) else whole)
     body = whole[len(head) :]
     now = body.replace("\r\n", "\n")

@@ -11,8 +11,8 @@ from memtui.contract import Conflict, Invalid, MemtuiError, Model, Unavailable
 from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
 from memtui.provider_kit.files.git import GitRepository, repository
-from memtui.provider_kit.files.reading import FileRefused, digest, read_whole, resolved
-from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.reading import digest, resolved
+from memtui.provider_kit.files.shared import FileRights, SharedFile, content_of, create
 
 
 class ContentChange(NamedTuple):
@@ -20,6 +20,8 @@ class ContentChange(NamedTuple):
 
     before: bytes | None
     after: bytes | None
+    rights: FileRights | None = None
+    """Those of a file that is made; None: as the other program makes its files."""
 
 
 class _Uncommitted(Model):
@@ -58,14 +60,8 @@ class CommittedFiles:
             yield git
 
     def content(self, path: str) -> bytes | None:
-        """Return a file's content; None: there is none. Raises `Unavailable`."""
-        try:
-            return read_whole(self._folder / path)[0]
-        except FileNotFoundError:
-            return None
-        except (OSError, FileRefused) as error:
-            why = getattr(error, "strerror", None) or str(error).rstrip(".")
-            raise Unavailable(f"{self._folder / path} cannot be read ({why}).") from error
+        """Return a file's content; None: there is none. Raises `Denied`, `Unavailable`."""
+        return content_of(self._folder / path)
 
     def change(
         self, changes: Mapping[str, ContentChange], message: str, author: str | None = None
@@ -91,8 +87,9 @@ class CommittedFiles:
                 if git is not None:
                     self._take_note(after, message, author)
                 for path, change in changes.items():
+                    rights = FileRights.of(self._folder / path)
                     self._swap(path, change)
-                    done[path] = change
+                    done[path] = ContentChange(change.after, change.before, rights)
                 if git is not None:
                     git.commit(after, message, author)
             except MemtuiError:
@@ -147,7 +144,7 @@ class CommittedFiles:
         for path, change in done.items():
             try:
                 with suppress(Conflict):  # another program has changed it since
-                    self._swap(path, ContentChange(change.after, change.before))
+                    self._swap(path, change)
             except MemtuiError as error:
                 problem = f"{self._folder / path} stays changed and is not committed: {error}"
                 raise Unavailable(problem, sent=True) from error
@@ -156,22 +153,19 @@ class CommittedFiles:
         place = self._folder / path
 
         def swapped(now: bytes | None) -> bytes:
-            if now not in change:
+            if now not in {change.before, change.after}:
                 raise Conflict(f"Another program changed {place} at this moment; read it again.")
             return change.after or b""
 
         try:
             if change.before is None and change.after is not None:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with replacing(place, 0o644, is_new=True) as fresh:
-                    fresh.write_bytes(change.after)
+                create(place, change.after, change.rights)
             elif change.after is None:
                 swapped(self.content(path))
                 place.unlink(missing_ok=True)
+                sync_folder(place.parent)
             else:
                 SharedFile(place, marker=self._marker).change(swapped)
-                return
-            sync_folder(place.parent)
         except FileExistsError:
             swapped(self.content(path))
         except OSError as error:

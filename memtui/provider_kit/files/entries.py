@@ -35,12 +35,11 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.paths import replacing, sync_folder
+from memtui.paths import sync_folder
 from memtui.provider_kit import blocking, check_revision, refused_by_system
 from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.reading import (
     FileReader,
-    FileRefused,
     Flaw,
     ParsedFile,
     ParsedRecord,
@@ -51,8 +50,15 @@ from memtui.provider_kit.files.reading import (
     read_whole,
     resolved,
 )
-from memtui.provider_kit.files.shared import SharedFile
-from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.provider_kit.files.shared import (
+    FileRights,
+    SharedFile,
+    content_of,
+    create,
+    rights_in,
+    text_of,
+)
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord, known_then
 from memtui.scratch import Scratch
 
 _LOCK_SECONDS = 10.0
@@ -74,6 +80,8 @@ class EntriesFile:
     """The most characters, from the first entry to the last, that the other program takes."""
     goes_when_empty: bool = field(default=False, compare=False)
     """It is removed once nothing is left in it."""
+    rights: FileRights | None = field(default=None, compare=False)
+    """Those that it gets where it is made; None: as the other program makes its files."""
 
 
 class FileEntry(NamedTuple):
@@ -447,7 +455,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 return CorrectReply(handle=request.handle)
             file = self._file_of(record)
             edit = partial(self._with_text, name=old, before=record.text, text=text)
-            content = self._content(file)
+            content = content_of(file.path) or b""
             place = self._taken_apart(file, content).places().get(old)
             if place is None:
                 raise _changed_meanwhile(file.path)
@@ -499,13 +507,14 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             if record is not None:
                 file = self._file_of(record)
                 if file not in files:
-                    files[file] = self._taken_apart(file, self._content(file))
+                    files[file] = self._taken_apart(file, content_of(file.path) or b"")
                 content = files[file]
                 if (place := content.places().get(name)) is None:
                     raise _changed_meanwhile(file.path)
                 part = content.parts[place]
                 state = {
                     "file": self.name_of(file),
+                    "rights": FileRights.of(file.path),
                     "place": place,
                     "written": part.written,
                     "own_id": part.own_id,
@@ -532,12 +541,13 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             stays: dict[EntriesFile, list[Snapshot]] = {}
             for one in sorted(back, key=lambda one: int(one.state["place"])):
                 file = files.get(one.state["file"]) or self.file_of_name(one.state["file"])
+                file = replace(file, rights=rights_in(one.state))
                 stays.setdefault(file, []).append(one)
             edits = {
                 file: partial(self._as_before, gone=away.get(file, []), back=stays.get(file, []))
                 for file in {**away, **stays}
             }
-            known = {one.handle.provider_record_id: _known_then(one) for one in back}
+            known = {one.handle.provider_record_id: known_then(one) for one in back}
             self._change(edits, known)
             self.keep_known(dict.fromkeys(name for names in away.values() for name in names))
         return WriteReply(records=tuple(one.handle for one in back))
@@ -565,20 +575,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         path = record.location.path if record.location else ""
         return next(one for one in self.entry_files(FileReader()) if str(one.path) == path)
 
-    def _content(self, file: EntriesFile) -> bytes:
-        try:
-            return read_whole(file.path)[0]
-        except FileNotFoundError:
-            return b""
-        except (OSError, FileRefused) as error:
-            raise self._cannot(file.path, error) from error
-
     def _taken_apart(self, file: EntriesFile, read: bytes) -> _Content:
-        """Raises `Invalid` if the file is not UTF-8."""
-        try:
-            content = read.decode()
-        except UnicodeDecodeError as error:
-            raise _not_text(file.path) from error
+        content = text_of(read, file.path)
         text = content.removeprefix(_MARK)
         found = [one for one in self.entries(text, file) if isinstance(one, FileEntry)]
         apart = _Content(text, found, self.name_of(file), on_lines=not self.separator)
@@ -602,7 +600,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 for file in edits:
                     locks.enter_context(self.locked(file.path))
                 for file, edit in edits.items():  # what is refused leaves all files as they were
-                    self._edited(file, edit, self._content(file))
+                    self._edited(file, edit, content_of(file.path) or b"")
                 for file, edit in edits.items():
                     self._change_one(file, edit)
                     is_changed = True
@@ -620,7 +618,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         try:
             changed = str(apart).encode()
         except UnicodeEncodeError as error:
-            raise _not_text(file.path) from error
+            raise Invalid("The new text is not UTF-8; fix it first.") from error
         if not apart.is_read_back(self._taken_apart(file, changed)):
             raise Invalid(
                 f"After this change, other entries would be read from {file.path}; make it in "
@@ -646,22 +644,16 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 "here; change it there, or replace the link with a file."
             )
         if is_new:
-            self._create(file.path, edited(b""))
+            try:
+                create(file.path, edited(b""), file.rights)
+            except OSError as error:
+                raise refused_by_system(str(file.path), error) from error
             return
         left = SharedFile(real, marker=self.marker, settle_seconds=self.settle_seconds).change(
             edited
         )
         if file.goes_when_empty and not left.strip():
             remove_if(real, lambda content: not content.strip())
-
-    def _create(self, path: Path, content: bytes) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, is_new=True) as fresh:
-                fresh.write_bytes(content)
-            sync_folder(path.parent)
-        except OSError as error:
-            raise refused_by_system(str(path), error) from error
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
@@ -680,15 +672,6 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             raise refused_by_system(str(place), error) from error
         with locked:
             yield
-
-    def _cannot(self, path: Path, error: Exception) -> MemtuiError:
-        if isinstance(error, OSError):
-            return refused_by_system(str(path), error)
-        return Unavailable(f"{path} cannot be read ({str(error).rstrip('.')}).")
-
-
-def _not_text(path: Path) -> Invalid:
-    return Invalid(f"{path} or the new text is not UTF-8; fix it first.")
 
 
 def _changed_meanwhile(path: Path) -> Conflict:
@@ -715,8 +698,3 @@ def _without(content: _Content, names: Sequence[str]) -> None:
     there = content.places()
     for place in sorted((there[name] for name in names if name in there), reverse=True):
         content.remove(place)
-
-
-def _known_then(taken: Snapshot) -> WrittenRecord | None:
-    known = taken.state["known"]
-    return None if known is None else WrittenRecord.model_validate(known)

@@ -31,12 +31,11 @@ from memtui.contract import (
     Unavailable,
     WriteReply,
 )
-from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import blocking, refused_by_system
 from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, remove_if
-from memtui.provider_kit.files.reading import FileReader, FileRefused, read_whole, sign
-from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.reading import FileReader, sign
+from memtui.provider_kit.files.shared import FileRights, SharedFile, content_of, create, rights_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
             paths = sorted(self.waiting_paths())
         except OSError as error:
             raise refused_by_system(str(error.filename), error) from error
-        read = ((path, self.read_file(path)) for path in paths)
+        read = ((path, content_of(path)) for path in paths)
         return [
             self._proposal(self._waiting(path, content), records)
             for path, content in read
@@ -110,7 +109,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
             owners.update((record.scope, None) for record in records)
         before, after, accepted = list[Record](), list[Record](), list[Snapshot]()
         for path, content in () if one.refused else one.written.items():
-            there = self.read_file(path)
+            there = content_of(path)
             if there == content:
                 continue
             try:
@@ -173,8 +172,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
     def _files_taken(self, handles: Sequence[RecordHandle]) -> list[Snapshot]:
         paths = [(one, self._path_of(one)) for one in handles]
         return [
-            self._file_state(one, None if path is None else self.read_file(path))
-            for one, path in paths
+            self._file_state(one, None if path is None else content_of(path)) for one, path in paths
         ]
 
     async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
@@ -194,7 +192,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
                     raise Invalid(f"{one.handle.provider_record_id} is no file to change here.")
                 if path in {file.path for file in self.entry_files(FileReader())}:
                     locks.enter_context(self.locked(path))
-                there = self.read_file(path)
+                there = content_of(path)
                 if _revision(there) != one.replaces:
                     raise _changed(path)
                 fresh = b64decode(one.state["content"]) if one.record else None
@@ -204,7 +202,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
                 try:
                     if fresh is not None:
                         self._keep_owners(path, there, fresh)
-                    _put(path, there, fresh, int(one.state.get("mode", 0o644)), self.marker)
+                    _put(path, there, fresh, rights_in(one.state), self.marker)
                 except MemtuiError as error:
                     raise Unavailable(str(error), sent=True) if done else error from error
                 done = True
@@ -222,7 +220,6 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
         path = self._path_of(handle)
         if content is None or path is None:
             return Snapshot(handle=handle, record=None)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
         record = Record(
             handle=handle,
             text=str(path),
@@ -231,7 +228,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
             revision=_revision(content),
             location=Location(path=str(path), line=1),
         )
-        state = {"content": b64encode(content).decode(), "mode": mode}
+        state = {"content": b64encode(content).decode(), "rights": FileRights.of(path)}
         return Snapshot(handle=handle, record=record, state=state)
 
     def _file_handle(self, path: Path) -> RecordHandle:
@@ -243,17 +240,10 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
         path = Path(os.path.normpath(self.config.path / within))
         return path if "\0" not in within and self.is_held(path) else None
 
-    def read_file(self, path: Path) -> bytes | None:
-        """Return a file's content; None: it is not there."""
-        try:
-            return read_whole(path)[0]
-        except FileNotFoundError:
-            return None
-        except (OSError, FileRefused) as error:
-            raise self._cannot(path, error) from error
 
-
-def _put(path: Path, there: bytes | None, fresh: bytes | None, mode: int, marker: Path) -> None:
+def _put(
+    path: Path, there: bytes | None, fresh: bytes | None, rights: FileRights | None, marker: Path
+) -> None:
     """Write, make or remove a file that has a content, or is missing."""
 
     def edit(content: bytes) -> bytes:
@@ -266,10 +256,7 @@ def _put(path: Path, there: bytes | None, fresh: bytes | None, mode: int, marker
             if there is not None and not remove_if(path, lambda content: content == there):
                 raise _changed(path)
         elif there is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, mode, is_new=True) as new:
-                new.write_bytes(fresh)
-            sync_folder(path.parent)
+            create(path, fresh, rights)
         else:
             SharedFile(path, marker=marker).change(edit)
     except (FileExistsError, FileNotFoundError) as error:

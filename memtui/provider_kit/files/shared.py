@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from memtui.contract import Conflict, Unavailable
-from memtui.paths import sync_folder
+from memtui.contract import Conflict, Invalid, Json, Unavailable
+from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
-from memtui.provider_kit.files.reading import FileRefused, read_whole
+from memtui.provider_kit.files.reading import FileRefused, is_file, read_whole
 from memtui.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -36,6 +36,84 @@ _BUSY_SETTLE_SECONDS = 1.0
 
 _State = tuple[int, int, int, int]
 """A file's device, inode, size and modification time."""
+
+
+class FileRights(NamedTuple):
+    """A file's mode and owner."""
+
+    mode: int
+    uid: int
+    gid: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self | None:
+        """Return those of a file; None: there is none."""
+        with suppress(OSError):
+            found = path.stat()
+            return cls(found.st_mode & 0o7777, found.st_uid, found.st_gid)
+        return None
+
+    def give(self, path: Path) -> None:
+        """Give them to a file, its owner as far as the system lets this user. Raises `OSError`."""
+        if (self.uid, self.gid) != (os.geteuid(), os.getegid()):
+            with suppress(PermissionError):
+                os.chown(path, self.uid, self.gid)
+        path.chmod(self.mode)
+
+
+def rights_in(state: Json) -> FileRights | None:
+    """Return the rights in the state of a snapshot; None: it has none."""
+    return FileRights(*state["rights"]) if state.get("rights") else None
+
+
+def create(path: Path, content: bytes, rights: FileRights | None = None) -> None:
+    """Make a file with the rights that it had.
+
+    A new one gets those of the file beside it that was changed last, as the other program made
+    that one, or else the system's.
+
+    Raises:
+        OSError: the system refuses; `FileExistsError` where it is there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rights = rights or _rights_beside(path)
+    with replacing(path, None, is_new=True) as fresh:
+        fresh.write_bytes(content)
+        if rights is not None:
+            rights.give(fresh)
+    sync_folder(path.parent)
+
+
+def _rights_beside(path: Path) -> FileRights | None:
+    beside = [one for one in path.parent.glob(f"*{path.suffix}") if is_file(one)]
+    last = max(beside, key=lambda one: one.stat().st_mtime_ns, default=None)
+    rights = None if last is None else FileRights.of(last)
+    return rights and rights._replace(mode=rights.mode & 0o666 | 0o600)
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return a file's content; None: there is none.
+
+    Raises:
+        Denied: the system refuses.
+        Unavailable: it is too large, or no file.
+    """
+    try:
+        return read_whole(path)[0]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused_by_system(str(path), error) from error
+    except FileRefused as error:
+        raise Unavailable(f"{path} cannot be read ({str(error).rstrip('.')}).") from error
+
+
+def text_of(content: bytes, path: Path) -> str:
+    """Return a file's text with its line ends. Raises `Invalid` if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{path} is not UTF-8; fix it first.") from error
 
 
 class SharedFile:
@@ -165,22 +243,19 @@ class SharedFile:
 
     @contextmanager
     def _spare(self, content: bytes) -> Iterator[tuple[int, Path]]:
-        """Yield a new file near the target, as descriptor and path, with the target's permissions.
+        """Yield a new file near the target, as descriptor and path, with the target's rights.
 
         The next change removes files that a killed process left behind.
         """
         with closing(Scratch(self._path.parent)) as scratch:
             spare = scratch.path / self._path.name
             with spare.open("xb", buffering=0) as file:
-                handle, rights = file.fileno(), self._path.stat()
-                os.fchmod(handle, rights.st_mode & 0o7777)
-                if (rights.st_uid, rights.st_gid) != (os.geteuid(), os.getegid()):
-                    with suppress(PermissionError):
-                        os.fchown(handle, rights.st_uid, rights.st_gid)
+                if (rights := FileRights.of(self._path)) is not None:
+                    rights.give(spare)
                 left = memoryview(content)
                 while left:
                     left = left[file.write(left) :]
-                yield handle, spare
+                yield file.fileno(), spare
 
     def _read(self) -> tuple[_State, bytes]:
         while True:

@@ -25,7 +25,6 @@ from memtui.contract import (
     EraseRequest,
     ForgetReply,
     ForgetRequest,
-    Invalid,
     Json,
     MemtuiError,
     Record,
@@ -42,7 +41,8 @@ from memtui.provider_kit import blocking, check_revision, require_unprotected
 from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.committed import CommittedFiles, ContentChange
 from memtui.provider_kit.files.reading import FileReader, ParsedFile, printable_id
-from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
+from memtui.provider_kit.files.shared import FileRights, rights_in, text_of
+from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord, known_then
 
 
 class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
@@ -217,7 +217,9 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
                         refused[name] = reason
                     else:
                         gone[name] = record
-            self._change(self._to(dict.fromkeys(map(self.file_of, gone.values()))), {}, "forget")
+            names = map(self.file_of, gone.values())
+            away = {one: ContentChange(self.files.content(one), None) for one in names}
+            self._change(away, {}, "forget")
             self.keep_known(dict.fromkeys(gone))
         missing = tuple(one for one, record in there.items() if record is None)
         return ForgetReply(missing=missing, refused=refused)
@@ -239,9 +241,11 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
             record, state = there[handle], Json()
             if record is not None:
                 name = self.file_of(record)
+                path = self.config.path / name
                 state = {
                     "file": name,
-                    "content": exact(self.files.content(name) or b""),
+                    "content": text_of(self.files.content(name) or b"", path),
+                    "rights": FileRights.of(path),
                     "known": self.known_json(handle.provider_record_id),
                 }
             taken.append(Snapshot(handle=handle, record=record, state=state))
@@ -252,18 +256,22 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         """Put files back as they were; remove those whose snapshot has no record."""
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
-            files: dict[str, bytes | None] = {}
+            changes: dict[str, ContentChange] = {}
             away: list[str] = []
             gone = [one.handle for one in snapshots if one.record is None]
             for handle, record in self._find_all(gone, scope).items():
                 if record is not None:
                     if reason := self._stays(record):
                         raise Denied(reason)
-                    files[self.file_of(record)] = None
+                    name = self.file_of(record)
+                    changes[name] = ContentChange(self.files.content(name), None)
                     away.append(handle.provider_record_id)
-            files |= {one.state["file"]: str(one.state["content"]).encode() for one in back}
-            known = {one.handle.provider_record_id: _known_then(one) for one in back}
-            self._change(self._to(files), known, "undo a change of")
+            for one in back:
+                name, then = one.state["file"], str(one.state["content"]).encode()
+                before = self.files.content(name)
+                changes[name] = ContentChange(before, then, rights_in(one.state))
+            known = {one.handle.provider_record_id: known_then(one) for one in back}
+            self._change(changes, known, "undo a change of")
             self.keep_known(dict.fromkeys(away))
         return WriteReply(records=tuple(one.handle for one in back))
 
@@ -271,9 +279,6 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         """Return a record's path in the folder."""
         place = Path(record.location.path if record.location else "")
         return place.relative_to(self.config.path).as_posix()
-
-    def _to(self, files: Mapping[str, bytes | None]) -> dict[str, ContentChange]:
-        return {name: ContentChange(self.files.content(name), one) for name, one in files.items()}
 
     def _change(
         self,
@@ -300,16 +305,3 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         except MemtuiError:
             self.keep_known(before)
             raise
-
-
-def exact(content: bytes) -> str:
-    """Return a file's text with its line ends. Raises `Invalid` if it is not UTF-8."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid("The file is not UTF-8; fix it first.") from error
-
-
-def _known_then(taken: Snapshot) -> WrittenRecord | None:
-    known = taken.state["known"]
-    return None if known is None else WrittenRecord.model_validate(known)

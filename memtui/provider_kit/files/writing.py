@@ -26,6 +26,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    Snapshot,
     SourceRef,
     Unavailable,
     UtcDatetime,
@@ -59,6 +60,12 @@ class WrittenRecord(Model):
     updated_at: UtcDatetime | None = None
     created_by: str | None = None
     metadata: Json = {}
+
+
+def known_then(taken: Snapshot) -> WrittenRecord | None:
+    """Return a record's metadata as it was; None: there was none."""
+    known = taken.state["known"]
+    return None if known is None else WrittenRecord.model_validate(known)
 
 
 class WritableFilesAdapter(FilesAdapter[ConfigT]):
