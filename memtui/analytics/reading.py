@@ -43,6 +43,8 @@ class Appended(NamedTuple):
     """Oldest first."""
     left_out: int
     """How many of memtui's own were appended too."""
+    folded: int
+    """How many matching ones are part of another one, and not among `operations`."""
     logged: int
     """How many visible ones were appended, matching or not (`LogView.logged`)."""
     last: int
@@ -364,11 +366,12 @@ class LogView:
         last = max([after, *(one.seq for one in found), *([head] if len(found) < TAIL else [])])
         internal = {one.seq for one in found if one.internal} if not self._every.internal else set()
         shown = tuple(one for one in found if one.seq not in internal)
+        matching = len(shown)
         if self.folded and any(one.part_of for one in shown):
             listed = {one.seq for one in self._log.newer(self._chosen, after, TAIL)}
             shown = tuple(one for one in shown if one.seq in listed)
         logged = self._log.count(self._every, after=after, through=last) if last > after else 0
-        return Appended(shown, len(internal), logged, last)
+        return Appended(shown, len(internal), matching - len(shown), logged, last)
 
     def close(self) -> None:
         """Free the view's table."""

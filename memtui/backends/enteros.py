@@ -99,7 +99,9 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
 
     def _namespace(self, row: Row) -> str:
         """Return the namespace of a row. Raises `ValueError` where it cannot be told."""
-        own = str(row["workspace_id"])
+        own = str(row["workspace_id"] or "")
+        if not own:
+            raise ValueError("it names no workspace")
         if row["scope"] == "LOCAL":
             return f"workspace:{own}"
         chain = [own]
@@ -136,9 +138,10 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
         try:
             kind, _, name = self._namespace(row).partition(":")
         except ValueError:
-            kind, name = "workspace", str(row["workspace_id"])
+            kind, name = "workspace", row["workspace_id"]
         field = {"workspace": "project_id", "team": "agent_id"}.get(kind)
-        return Scope(company_id=self.context.company_id, **({field: name} if field else {}))
+        own = {field: name} if field and name else {}
+        return Scope(company_id=self.context.company_id, **own)
 
     def record_of(self, row: Row) -> Json:
         """Return the record in a row; columns that memtui does not know are its metadata."""

@@ -160,6 +160,8 @@ class UndoDetails(CommonDetails, total=False):
     """The type of the operation that is undone."""
     set: list[str]
     """The fields that the undone correction had set."""
+    lacking: str
+    """A sentence on what a restored record lacks, such as a vector."""
     checks: str
     """The operation whose outcome was checked."""
     happened: bool | None

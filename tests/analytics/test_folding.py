@@ -175,6 +175,8 @@ def test_the_tail_of_a_view_is_that_of_the_model(
         newer = [one for one in expected if one.seq > view.last]
         assert seqs(tail.operations)[::-1] == seqs(newer)
         assert view.count + len(newer) == len(expected)
+        parts = view.folded_count + tail.folded
+        assert len(expected) + parts == len(log.page(chosen, limit=1_000).operations)
         every = Filter(internal=not chosen.excludes_internal)
         logged = folded(log.page(every, limit=1_000).operations, sealed)
         assert view.logged + tail.logged == len(logged)

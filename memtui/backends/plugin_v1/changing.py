@@ -491,6 +491,7 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
             for one, (stored, _) in zip(back, posted, strict=True)
         ),
         usage=tuple(usage for _, embedded in posted for usage in embedded.usage),
+        lacking=next((embedded.lacking for _, embedded in posted if embedded.lacking), ""),
     )
 
 

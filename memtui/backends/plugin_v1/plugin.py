@@ -131,8 +131,9 @@ class Plugin:
     ) -> None:
         self.config = config
         self.embedder = embedder
-        self._refused = (0.0, trouble)
-        """When the model last failed, and why; with no embedder, why there is none."""
+        self.trouble = trouble
+        """Why the model could last not be used; empty: it could, or the binding has none."""
+        self._rests_until = 0.0
         self.client = PluginClient(config)
         self.cache = cache
         self.namespaces = NamespaceMap(config.templates, context.company_id)
@@ -166,35 +167,23 @@ class Plugin:
 
         A model that is not reachable does not stop a write or a query: it is done without.
         """
-        if not self.embeds or not self.abilities.has("embedding") or not text.strip():
+        if not self.abilities.has("embedding") or not text.strip():
             return Embedded()
-        since, trouble = self._refused
-        if self.embedder is None or (trouble and monotonic() - since < _REST_SECONDS):
-            return Embedded(lacking=f"It has no vector: {trouble}")
-        work = partial(self.embedder.embed, [text[:_EMBEDDED_CHARS]], is_query=is_query)
-        try:
-            async with asyncio.timeout(_EMBED_SECONDS):
-                found = await asyncio.to_thread(work)
-        except (Unavailable, Invalid, Denied) as error:
-            trouble = str(error)
-        except TimeoutError:
-            trouble = f"{self.embedder.name} did not answer within {_EMBED_SECONDS:g} s."
-        else:
-            self._refused = 0.0, ""
-            is_known = bool(found.vectors[0].any())
-            return Embedded(found.vectors[0].tolist() if is_known else None, found.usage)
-        self._refused = monotonic(), trouble
-        return Embedded(lacking=f"It has no vector: {trouble}")
-
-    @property
-    def trouble(self) -> str:
-        """Why the model could last not be used; empty: it could."""
-        return self._refused[1]
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the binding has a model, also one that cannot be used."""
-        return self.embedder is not None or bool(self._refused[1])
+        if self.embedder is not None and monotonic() >= self._rests_until:
+            work = partial(self.embedder.embed, [text[:_EMBEDDED_CHARS]], is_query=is_query)
+            try:
+                async with asyncio.timeout(_EMBED_SECONDS):
+                    found = await asyncio.to_thread(work)
+            except (Unavailable, Invalid, Denied) as error:
+                self.trouble = str(error)
+            except TimeoutError:
+                self.trouble = f"{self.embedder.name} did not answer within {_EMBED_SECONDS:g} s."
+            else:
+                self.trouble = ""
+                is_known = bool(found.vectors[0].any())
+                return Embedded(found.vectors[0].tolist() if is_known else None, found.usage)
+            self._rests_until = monotonic() + _REST_SECONDS
+        return Embedded(lacking=self.trouble and f"It has no vector: {self.trouble}")
 
     # Abilities
 

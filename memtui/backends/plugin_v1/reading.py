@@ -18,6 +18,7 @@ from memtui.contract import (
     Record,
     Scope,
     Snippet,
+    Unavailable,
 )
 from memtui.provider_kit.matching import has_metadata, matcher
 from memtui.provider_kit.pages import page
@@ -52,8 +53,13 @@ async def query(
     embedded = await plugin.embed(asked, is_query=True) if given is None else Embedded()
     hits = await plugin.search(names, query=asked, limit=limit, embedding=given)
     if embedded.vector is not None:
-        embedded, near = await _near(plugin, names, asked, limit, embedded)
-        hits = _fused(hits, near) if plugin.abilities.has("fts") else near
+        try:
+            near = await plugin.search(names, query=asked, limit=limit, embedding=embedded.vector)
+        except (Invalid, Unavailable) as error:  # what the words found is left
+            lacking = f"The plugin did not search by the query's vector: {error}"
+            embedded = Embedded(None, embedded.usage, lacking)
+        else:
+            hits = _fused(hits, near) if plugin.abilities.has("fts") else near
     by_vector = bool(given or embedded.vector)
     trusted = plugin.abilities.has("fts") or by_vector or not asked
     stages = [_reach(plugin, names), _served(hits, limit, by_vector=by_vector)]
@@ -86,18 +92,6 @@ async def query(
     top = tuple(found[: request.top_k])
     is_capped = capped or len(found) > len(top)
     return ContextBundle(snippets=top, capped=is_capped, usage=embedded.usage), tuple(stages)
-
-
-async def _near(
-    plugin: Plugin, names: Sequence[str], asked: str, limit: int, embedded: Embedded
-) -> tuple[Embedded, Hits]:
-    """Search by a query's vector; without it where the plugin refuses the vector."""
-    try:
-        vector = embedded.vector
-        return embedded, await plugin.search(names, query=asked, limit=limit, embedding=vector)
-    except Invalid as error:
-        lacking = f"The plugin took no vector of the query: {error}"
-        return Embedded(None, embedded.usage, lacking), Hits()
 
 
 def _fused(words: Hits, near: Hits) -> Hits:

@@ -75,6 +75,8 @@ class LogFeed:
         self._arrived: list[Operation] = []
         """Operations newer than the view; collected only in the natural order."""
         self._came_since = 0
+        self._folded = 0
+        """Number of matching operations that are part of another one."""
         self._left_out = 0
         """Number of matching operations hidden as memtui's own."""
         self._logged = 0
@@ -98,7 +100,7 @@ class LogFeed:
     @property
     def each(self) -> int:
         """Number of matching operations, each of a question over several bindings included."""
-        return self.count + (self._view.folded_count if self._view else 0)
+        return self.count + self._folded
 
     @property
     def folded(self) -> bool:
@@ -184,6 +186,7 @@ class LogFeed:
 
     def _take_counts(self, view: LogView) -> None:
         self._left_out, self._logged, self._last_seq = view.left_out, view.logged, view.last
+        self._folded = view.folded_count
 
     def _show_early(self, found: Sequence[Operation]) -> None:
         """Show the newest matches while older ones are being searched."""
@@ -338,8 +341,9 @@ class LogFeed:
 
     def _came(self, tail: Appended) -> None:
         self._problem = ""
-        rows, left_out, logged, self._last_seq = tail
+        rows, left_out, folded, logged, self._last_seq = tail
         self._left_out += left_out
+        self._folded += folded
         self._logged += logged
         if rows:
             self._came_since += len(rows)

@@ -98,10 +98,9 @@ class Undo(ServiceModule):
             Conflict: it was undone already, or something that it changed has changed since.
             NotFound: there is no such operation, or nothing to undo.
         """
-        scope = Scope(company_id=caller.company_id)
         asked = UndoDetails(operation_id=operation_id) if operation_id else UndoDetails()
         async with self._runtime.recorder.recorded(
-            OperationType.UNDO, caller, scope, asked
+            OperationType.UNDO, caller, Scope(company_id=caller.company_id), asked
         ) as entry:
             if operation_id is not None:
                 for one in await asyncio.to_thread(self._unsettled, caller, operation_id):
@@ -155,6 +154,7 @@ class Undo(ServiceModule):
                     records=len(befores),
                 )
                 entry.usage = reply.usage
+                entry.lacks(reply.lacking)
                 if (pair := journal.exchanged(operation.operation_type, steps)) is not None:
                     (back, _), (gone, _) = pair
                     entry.links[gone.handle.provider_record_id] = back.handle.provider_record_id
@@ -174,6 +174,7 @@ class Undo(ServiceModule):
             records=for_caller(caller, [step.record for step in after if step.record]),
             linked=entry.links,
             undoes=operation.operation_id,
+            lacking=entry.request.get("lacking", ""),
             settings=tuple(entry.settings),
         )
 

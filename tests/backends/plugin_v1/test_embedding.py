@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memtui.contract import CorrectRequest, QueryRequest, Unsupported, WriteRequest
+from memtui.contract import CorrectRequest, ForgetRequest, QueryRequest, Unsupported, WriteRequest
 from tests.loopback import DIMENSIONS, Embeddings
 
 from .conftest import SCOPE, SOURCE, Open, Serve, Server
@@ -113,6 +113,42 @@ async def test_a_vector_of_another_length_loses_no_write_and_doubles_none(
     assert (len(server.rows), posts.count(True)) == (1, 1)
     found = await adapter.query(ask("deploy"))
     assert [one.text for one in found.snippets] == ["We deploy from release"]
+
+
+@pytest.mark.parametrize("capabilities", [["embedding", "fts", "propagation"], ["embedding"]])
+async def test_a_search_by_vector_that_fails_leaves_what_the_words_found(
+    open_plugin: Open, model: Embeddings, serving: Serve, monkeypatch: pytest.MonkeyPatch,
+    capabilities: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("tests.backends.plugin_v1.servers.reference.CAPABILITIES", capabilities)
+    server = Reference()
+
+    def busy(request: Request) -> Answer:
+        body = request.json() if request.method == "POST" else {}
+        if request.path.endswith("/search") and body.get("embedding"):
+            return error(503, "internal", "The index is built at the moment.")
+        return server(request)
+
+    url = await serving(talk(busy))
+    adapter = await open_plugin(url, embedding=model.embedding)
+    await adapter.write(note("We deploy from release"))
+    bundle, stages = await adapter._query(ask("deploy"))
+    assert [one.text for one in bundle.snippets] == ["We deploy from release"]
+    assert any("did not search by the query's vector" in one.detail for one in stages)
+
+
+async def test_an_undo_says_of_what_it_restored_that_it_has_no_vector(
+    reference: Server, open_plugin: Open, model: Embeddings
+) -> None:
+    server, url = reference
+    adapter = await open_plugin(url, embedding=model.embedding)
+    [handle] = (await adapter.write(note("We deploy from release"))).records
+    snapshots = await adapter.snapshot([handle], SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
+    model.refusals += [503] * 3
+    reply = await adapter.restore(snapshots, SCOPE)
+    assert reply.lacking.startswith("It has no vector: The embedding server 127.0.0.1")
+    assert [row["embedding"] for row in server.rows.values()] == [None]
 
 
 async def test_a_plugin_that_lists_none_is_sent_none(

@@ -123,6 +123,12 @@ async def test_a_place_that_cannot_be_told_is_not_guessed(
         records = await everything(adapter)
         assert [one.problem is None for one in records] == [True, False, False] * 4
         circle, missing = records[8], records[11]
+        connection.execute("ALTER TABLE agent_memories ALTER workspace_id DROP NOT NULL")
+        connection.execute("INSERT INTO agent_memories (content, scope) VALUES ('?', 'LOCAL')")
+        [lone] = [one for one in await everything(adapter) if one.text == "?"]
+        assert lone.problem == "Whose memory it is cannot be told: it names no workspace."
+        assert lone.scope == COMPANY
+        connection.execute("DELETE FROM agent_memories WHERE content = '?'")
         assert (circle.text, circle.scope.project_id) == ("Memory 8", WORKER)
         assert circle.handle.provider_record_id == memory_id(8)
         assert circle.problem == (
