@@ -28,7 +28,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from memtui.contract import (
     Adapter,
@@ -93,8 +93,20 @@ _KEPT_SECONDS = 60.0
 _TRIES = 3
 
 
+def _limits_last(schema: Json) -> None:
+    fields = schema["properties"]
+    for name in ("allow_http", "timeout_seconds", "max_body_mb", "max_listed"):
+        if name in fields:
+            fields[name] = fields.pop(name)
+
+
 class ServerLimits(Model):
-    """The address of a server and the limits of its calls."""
+    """The address of a server and the limits of its calls.
+
+    In a form the limits come after the settings of the provider's own.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_limits_last)
 
     url: str
     """The server's address, `https://host` with the path before its API, if there is one."""

@@ -85,7 +85,8 @@ class McpAdapter(ServerProvider[Json]):
         super().__init__(context, config)
         self._config, self._mapping = config, mapping
         self._client: ToolClient = self.api
-        self._tools: dict[str, bool | None] = {}
+        self._lacking: list[str] = []
+        """The tools of the mapping that the server does not have."""
         has_place = mapping.add is not None and "metadata" in mapping.add.names
         self._kept_here = not (has_place and mapping.record.metadata)
         self._known = KnownFile(context.data_dir, KeptFields, f"the memories of {self.key}")
@@ -141,11 +142,11 @@ class McpAdapter(ServerProvider[Json]):
 
     async def look(self) -> None:
         """Read the server's tools; an ability is there if its tool is. Raises `Invalid`."""
-        self._tools = await self._client.tools()
-        if not self._mapping.title:
-            name = str(self._client.server.get("name") or "nothing")
-            raise Invalid(proposal(name, self._tools))
-        self._mapping = mapping_within(self._mapping, self._tools)
+        tools = await self._client.tools()
+        if not self._mapping.tools & tools.keys():
+            raise Invalid(proposal(str(self._client.server.get("name") or "nothing"), tools))
+        self._lacking = sorted(self._mapping.tools - tools.keys())
+        self._mapping = mapping_within(self._mapping, tools)
         self.capabilities = abilities_in(self.context, abilities_of(self._mapping))
 
     def connect(self, context: BindingContext, config: McpConfig) -> ToolClient:
@@ -448,10 +449,11 @@ class McpAdapter(ServerProvider[Json]):
 
     async def check(self) -> Health:
         """Return the server's name, its tools and the abilities that the mapping makes of them."""
-        self._tools = await self._client.tools()
-        server = self._client.server
+        tools, server = await self._client.tools(), self._client.server
+        uses = ", ".join(uses_of(self._mapping))
+        lacks = f"; the server has no {', '.join(self._lacking)}" if self._lacking else ""
         return Health(
-            message=f"{server.get('name') or 'The server'} has {len(self._tools)} tools; the "
-            f"mapping {self._mapping.name} uses them to {', '.join(uses_of(self._mapping))}.",
+            message=f"{server.get('name') or 'The server'} has {len(tools)} tools; the "
+            f"mapping {self._mapping.name} uses them to {uses}{lacks}.",
             version=str(server.get("version") or "")[:100] or None,
         )

@@ -62,8 +62,10 @@ class ToolClient:
             page = reply.get("tools")
             for one in page if isinstance(page, list) else ():
                 if isinstance(one, dict) and isinstance(name := one.get("name"), str):
-                    hints = one.get("annotations")
-                    found[name] = hints.get("readOnlyHint") if isinstance(hints, dict) else None
+                    said = one.get("annotations")
+                    hints = said if isinstance(said, dict) else {}
+                    destroys = hints.get("destructiveHint") is True
+                    found[name] = hints.get("readOnlyHint", False if destroys else None)
                     self._numbers[name] = _numbers_of(one.get("inputSchema"))
             if not page or not reply.get("nextCursor"):
                 break

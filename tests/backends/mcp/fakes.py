@@ -122,10 +122,13 @@ def main():  # noqa: C901
             send({"jsonrpc": "2.0", "id": wanted, "result": {"serverInfo": server}})
         elif method == "tools/list":
             hint = behaviours.get("hint") != "writes"
+            hints = {"readOnlyHint": hint}
+            if behaviours.get("hint") == "destroys":
+                hints = {"destructiveHint": True}
             names = TOOLS[: int(behaviours.get("tools", len(TOOLS)))]
             kind = "integer" if behaviours.get("keys") == "numbers" else "string"
             schema = {"type": "object", "properties": {"key": {"type": kind}, "box": True}}
-            notes = {"annotations": {"readOnlyHint": hint}, "inputSchema": schema}
+            notes = {"annotations": hints, "inputSchema": schema}
             tools = [{"name": one, **notes} for one in names]
             send({"jsonrpc": "2.0", "id": wanted, "result": {"tools": [7, {}, *tools]}})
         else:

@@ -153,9 +153,19 @@ async def test_a_missing_tool_is_a_missing_ability(opened: Opened) -> None:
     assert not (await opened("tools=3")).capabilities.writable
 
 
-async def test_a_mapping_reads_with_no_tool_that_changes_something(opened: Opened) -> None:
+@pytest.mark.parametrize("hint", ["writes", "destroys"])
+async def test_a_mapping_reads_with_no_tool_that_changes_something(
+    opened: Opened, hint: str
+) -> None:
     with pytest.raises(Invalid, match="reads with the tool search_notes, of which the server says"):
-        await opened("hint=writes")
+        await opened(f"hint={hint}")
+
+
+async def test_a_tool_that_the_server_lacks_is_named(opened: Opened) -> None:
+    health = await (await opened("tools=5")).health()
+    assert health.message.endswith("update; the server has no delete_note.")
+    with pytest.raises(Invalid, match=r"calls itself notes and has the tools : .* set mapping"):
+        await opened("tools=0")
 
 
 async def test_without_a_mapping_the_tools_are_named(opened: Opened) -> None:

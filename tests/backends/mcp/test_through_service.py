@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.backends.mcp import McpAdapter
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -28,6 +29,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
+from memtui.service.home.provider_views import class_view
 from tests.backends.mcp.conftest import MAPPING, notes_command, without
 from tests.backends.mcp.fakes import FAKE
 from tests.node import NodeProgram
@@ -235,3 +237,9 @@ async def test_a_thousand_observations_of_server_memory(
         caller, QueryRequest(binding_key="notes", scope=SCOPE, query="note 517")
     )
     assert hits.snippets[0].text == "Note 517."
+
+
+def test_what_is_needed_first_stands_before_the_limits() -> None:
+    names = [one.name for one in class_view(McpAdapter)["config"]]
+    assert names[:4] == ["url", "token_secret", "command", "mapping"]
+    assert names[-4:] == ["allow_http", "timeout_seconds", "max_body_mb", "max_listed"]
