@@ -175,6 +175,18 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
     assert offer((broken,), "1") == ""
 
 
+def test_a_place_that_two_providers_open_is_added_once() -> None:
+    notes, lines = (
+        DiscoveredMemory(
+            provider=one, key=one, title="Notes", path="/n", config={"path": "/n"}, why="w"
+        )
+        for one in ("vault", "basic-memory")
+    )
+    view = BindingsView(findings=(notes, lines))
+    assert [row.finding for row in rows_of(view, state()) if row.finding] == [notes, lines]
+    assert view.addable == (notes,)
+
+
 def test_a_finding_that_was_added_stands_as_its_binding() -> None:
     found = DiscoveredMemory(
         provider="vault",

@@ -93,8 +93,10 @@ class BindingsView:
 
     @property
     def addable(self) -> tuple[DiscoveredMemory, ...]:
-        """Unbound findings that can be added as bindings."""
-        return tuple(one for one in self.unbound if one.usable)
+        """Unbound findings that can be added as bindings; of several of one place the first."""
+        usable = [one for one in self.unbound if one.usable]
+        places = {one.path: one for one in reversed(usable)}
+        return tuple(one for one in usable if places[one.path] is one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,20 @@ def test_all_that_was_found_is_added_read_only_by_one_command(here: Run, person:
     assert here("bindings", "discover", "--add-all", "--json").document["added"] == []
 
 
+def test_notes_with_observations_are_added_once_and_the_observations_by_their_key(
+    here: Run, person: Path
+) -> None:
+    notes, config = person / "notes", person / ".basic-memory" / "config.json"
+    notes.mkdir()
+    (notes / "a.md").write_text("# Shop\n\n- [tech] It uses SQLite. #db\n")
+    config.parent.mkdir()
+    config.write_text(json.dumps({"projects": {"main": str(notes)}}))
+    done = here("bindings", "discover", "--add-all", "--json").document
+    assert [one["provider"] for one in done["findings"]] == ["vault", "basic-memory"]
+    assert done["added"] == ["vault-basic-main"]
+    assert here("bindings", "discover", "--add", "basic-memory-main").code == 0
+
+
 def test_an_added_binding_serves_whom_the_person_says(
     here: Run, person: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
