@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -58,10 +59,10 @@ class Conversation:
     @property
     def reads(self) -> list[str]:
         """The tools that surely only read, whatever their arguments."""
-        tools = {call.tool for _, call in self.mapping.calls} if self.mapping else set()
-        named = {one: self.mapping.classify(one, {}) for one in tools} if self.mapping else {}
-        hinted = {tool for tool, only_reads in self.hints.items() if only_reads} - tools
-        return sorted(hinted | {tool for tool, kind in named.items() if kind == "read"})
+        calls = self.mapping.calls if self.mapping else []
+        changing = {call.tool for kind, call in calls if kind != "read"}
+        hinted = {tool for tool, only_reads in self.hints.items() if only_reads}
+        return sorted((hinted | {call.tool for _, call in calls}) - changing)
 
     @property
     def known(self) -> Json:
@@ -89,12 +90,12 @@ class Conversation:
         if isinstance(method, str) and method in _TELLING and "id" in said:
             self.client = _named(_told(params, "clientInfo")) or self.client
             self._others.add(_key(said["id"]))
-        if method != "tools/call" or "id" not in said:
+        if method != "tools/call":
             return None
         tool, arguments = params.get("name"), params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}
         return OpenCall(
-            frame.number, frame.at, tool if isinstance(tool, str) else "", arguments, said["id"]
+            frame.number, frame.at, tool if isinstance(tool, str) else "", arguments, said.get("id")
         )
 
     def open(self, call: OpenCall) -> OpenCall | None:
@@ -134,6 +135,7 @@ class Conversation:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
                 notes = tool.get("annotations")
                 hint = notes.get("readOnlyHint") if isinstance(notes, dict) else None
+                self.hints.pop(tool["name"], None)  # it may have had another one before
                 if isinstance(hint, bool):
                     self.hints[tool["name"]] = hint
                 if isinstance(tool.get("outputSchema"), dict):
@@ -187,12 +189,18 @@ class Conversation:
 
 
 def messages(line: bytes) -> list[Json]:
-    """Return the JSON-RPC messages of a line, several of a batch; none where it is no JSON."""
-    try:
-        said = lenient_json(line)
-    except (ValueError, RecursionError):
-        return []
-    return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict)]
+    """Return the JSON-RPC messages of a line, several of a batch; none where it is no JSON.
+
+    Some servers end a line at a carriage return too, and some read names in any case.
+    """
+    text, found = line.strip(), list[Json]()
+    for part in (text, *(text.split(b"\r") if b"\r" in text else ())):
+        with suppress(ValueError, RecursionError):
+            said = lenient_json(part)
+            each = said if isinstance(said, list) else [said]
+            found += [{name.casefold(): value for name, value in one.items()}
+                      for one in each if isinstance(one, dict)]  # fmt: skip
+    return found
 
 
 def _key(request_id: Any) -> str:

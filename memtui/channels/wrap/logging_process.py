@@ -362,8 +362,9 @@ class LoggingProcess:
                 return
             self._put(_Queued(STOPPED, number, time.time()))
             self._deciding += 1
-        self._decide(waiting, None if self.is_free else refused(waiting.line, NOT_READ))
-        if self.is_free:
+        is_free = self.is_free
+        self._decide(waiting, None if is_free else refused(waiting.line, NOT_READ))
+        if is_free:
             self.tell(ASKED, [waiting.line])
 
     def _had_no_rules(self) -> bool:
@@ -393,18 +394,20 @@ NOT_READ = (
 
 
 def refused(line: bytes, sentence: str) -> bytes:
-    """Return the lines that answer each call in a line of the agent with a tool's error."""
-    try:
+    """Return the lines that answer each request in a line of the agent with a tool's error.
+
+    A line without a request is answered with one error of JSON-RPC.
+    """
+    said: Any = None
+    with suppress(ValueError, RecursionError):
         said = json.loads(line)
-    except (ValueError, RecursionError):
-        error = {"code": -32700, "message": sentence}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\n"
-    each = said if isinstance(said, list) else [said]
-    return b"".join(
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": sentence}}
+    answers = (
         tool_answer(one["id"], sentence, is_error=True)
-        for one in each
+        for one in (said if isinstance(said, list) else [said])
         if isinstance(one, dict) and "id" in one and "method" in one
     )
+    return b"".join(answers) or json.dumps(error).encode() + b"\n"
 
 
 def tool_answer(request_id: Any, sentence: str, *, is_error: bool, **more: Any) -> bytes:

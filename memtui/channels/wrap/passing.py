@@ -6,19 +6,19 @@ has rules of review, a line of the agent that may write waits for them.
 
 from __future__ import annotations
 
-import json
 import os
 import posix
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import BytesIO
 from threading import RLock, Thread
-from typing import Any
 
 from memtui.channels.helper.words import command_words
 from memtui.channels.wrap.frames import ANSWERED, ASKED
-from memtui.channels.wrap.logging_process import MOST_LINE_BYTES, LoggingProcess
+from memtui.channels.wrap.logging_process import MOST_LINE_BYTES, LoggingProcess, refused
+from memtui.channels.wrap.plain import is_harmless
 
 CHUNK = 1 << 16
 ORIGINAL = b"WRAPPED_BY_MEMTUI"
@@ -56,27 +56,30 @@ class Outlet:
             self._write(self._own.pop(0))
 
 
-class Lines:
-    """Cuts bytes into lines, and copies nothing: a line is its parts."""
+class Line:
+    """The line that has not ended yet, in parts; of a long one only the beginning."""
 
     def __init__(self) -> None:
-        self.rest: list[bytes] = []
-        """The line that has not ended."""
+        self._clear()
 
-    def cut(self, chunk: bytes) -> list[list[bytes]]:
-        """Return the lines that a chunk ends."""
-        found, begin = [], 0
-        while (end := chunk.find(b"\n", begin) + 1) > 0:
-            found.append([*self.rest, chunk[begin:end]])
-            self.rest, begin = [], end
-        if begin < len(chunk):
-            self.rest.append(chunk[begin:])
-        return found
+    def _clear(self) -> None:
+        self.parts: list[bytes] = []
+        self._size = 0
+        self.is_cut = False
 
-    def last(self) -> list[bytes]:
-        """Return the last line, which has no end."""
-        left, self.rest = self.rest, []
-        return left
+    def add(self, part: bytes, *, keeps_all: bool = False) -> None:
+        """Take its next part, up to a line end."""
+        if keeps_all or self._size <= MOST_LINE_BYTES:
+            self.parts.append(part)
+            self._size += len(part)
+        else:
+            self.is_cut = True
+
+    def taken(self) -> list[bytes]:
+        """Return its parts, and begin the next line."""
+        parts = self.parts
+        self._clear()
+        return parts
 
 
 class Passing:
@@ -93,61 +96,68 @@ class Passing:
         """Take what writes to both; `by_line`: the server takes whole lines only."""
         self._to_server, self._to_agent = Outlet(to_server), Outlet(to_agent)
         self._log, self._by_line = log, by_line
-        self._asked, self._answered = Lines(), Lines()
-        self._passed_parts = 0
-        """How many parts of the agent's line that has not ended were passed on."""
+        self._asked, self._answered = Line(), Line()
+        self._has_begun = False
+        """Whether the beginning of the agent's line has passed."""
 
     def from_agent(self, chunk: bytes) -> None:
         """Take what the agent wrote."""
         if self._log.has_rules is None and not is_harmless(chunk, frozenset()):
             self._log.wait_until_known()
-        passes = self._log.is_free and not self._by_line
-        passed = self._passed_parts
-        data = b"".join([*self._asked.rest[passed:], chunk]) if passes else b""
-        for line in self._asked.cut(chunk):
-            if passes:  # told before it passes: its answer may come at once
-                self._log.tell(ASKED, line)
-            elif passed:
-                self._pass(line, line[passed:])
+        for part in BytesIO(chunk):
+            self._part(part)
+
+    def _part(self, part: bytes) -> None:
+        line, is_free = self._asked, self._log.is_free
+        if self._has_begun and not is_free and part.strip():
+            # There are rules since: what has passed ends here, and the whole line is weighed.
+            self._pass([*line.parts, b"\n"], b"\n")
+            self._has_begun = False
+        line.add(part, keeps_all=is_free and self._by_line)
+        is_whole = part.endswith(b"\n")
+        if self._has_begun or (is_free and not self._by_line and not line.is_cut):
+            data = part if self._has_begun else b"".join(line.parts)
+            self._has_begun = not is_whole
+            if is_whole:
+                self._pass(line.taken(), data)
             else:
-                self._gate(line)
-            passed = 0
-        self._to_server.pass_on(data)
-        self._passed_parts = len(self._asked.rest) if passes else passed
+                self._to_server.pass_on(data)
+        elif is_whole:
+            self._gate()
 
     def from_server(self, chunk: bytes) -> None:
         """Take what the server wrote."""
         self._to_agent.pass_on(chunk)
-        for line in self._answered.cut(chunk):
-            self._log.tell(ANSWERED, line)
+        for part in BytesIO(chunk):
+            self._answered.add(part)
+            if part.endswith(b"\n"):
+                self._log.tell(ANSWERED, self._answered.taken())
 
     def agent_ended(self) -> None:
         """Take the agent's last line, and wait until none waits for the rules."""
-        passed, self._passed_parts = self._passed_parts, 0
-        if line := self._asked.last():
-            if passed or self._log.is_free:
-                self._pass(line, line[passed:])
-            else:
-                self._gate(line)
+        if self._has_begun:
+            self._log.tell(ASKED, self._asked.taken())
+        elif self._asked.parts:
+            self._gate()
         self._log.settle()
 
     def server_ended(self) -> None:
         """Take the server's last line."""
-        if line := self._answered.last():
+        if line := self._answered.taken():
             self._log.tell(ANSWERED, line)
 
-    def _pass(self, line: list[bytes], rest: list[bytes]) -> None:
-        self._log.tell(ASKED, line)
-        self._to_server.pass_on(b"".join(rest))
+    def _pass(self, line: list[bytes], data: bytes) -> None:
+        self._log.tell(ASKED, line)  # first: its answer may come at once
+        self._to_server.pass_on(data)
 
-    def _gate(self, parts: list[bytes]) -> None:
-        """Pass a line that only reads, or where there are no rules; let another wait."""
-        line = b"".join(parts)
-        if self._log.is_free or is_harmless(line, self._log.reads):
-            self._pass([line], [line])
-            return
-        if len(line) > MOST_LINE_BYTES:
+    def _gate(self) -> None:
+        """Pass a line that changes nothing, or where there are no rules; let another wait."""
+        is_cut, line = self._asked.is_cut, b"".join(self._asked.taken())
+        if is_cut:
             self._to_agent.put(_TOO_LONG)
+            return
+        if self._log.is_free or is_harmless(line, self._log.reads):
+            self._pass([line], line)
             return
 
         def decide(answer: bytes | None, passes: bytes) -> None:
@@ -159,43 +169,7 @@ class Passing:
         self._log.ask(line, decide)
 
 
-_TOO_LONG = (
-    json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": None,
-            "error": {
-                "code": -32600,
-                "message": f"memtui weighs lines of {MOST_LINE_BYTES:,} bytes at most; send less.",
-            },
-        }
-    ).encode()
-    + b"\n"
-)
-
-
-def is_harmless(line: bytes, reads: frozenset[str]) -> bool:
-    """Whether a line of the agent surely calls no tool that may write."""
-    if not line.strip():
-        return True
-    try:
-        said = json.loads(line, object_pairs_hook=once_each)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(said, dict):
-        return False
-    if said.get("method") != "tools/call":
-        return True
-    params = said.get("params")
-    return isinstance(params, dict) and params.get("name") in reads
-
-
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; a name that is there twice may mean something else to the server."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
+_TOO_LONG = refused(b"", f"memtui weighs lines of {MOST_LINE_BYTES:,} bytes at most; send less.")
 
 
 def pump(source: int, take: Callable[[bytes], None]) -> None:

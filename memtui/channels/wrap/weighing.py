@@ -12,7 +12,7 @@ from memtui.channels.agent import Agent
 from memtui.channels.wrap.conversation import Conversation, OpenCall
 from memtui.channels.wrap.frames import ANSWER, LOGGED, PASS, WireFrame
 from memtui.channels.wrap.logging_process import NOT_READ, refused, tool_answer
-from memtui.channels.wrap.passing import once_each
+from memtui.channels.wrap.plain import is_harmless, plain_json
 from memtui.contract import Denied, Invalid, MemtuiError, Unavailable
 from memtui.service.operations.passed import AskedCall, PassedCall, WeighedCall
 
@@ -23,7 +23,14 @@ _ONE_BY_ONE = (
     "memtui weighs one call at a time by the rules of review here; send the calls of this batch "
     "one by one."
 )
-_UNREADABLE = "memtui weighs calls by the rules of review here, and this line is not plain JSON."
+_UNREADABLE = (
+    "memtui weighs calls by the rules of review here, and this line is not plain JSON: send one "
+    "message in UTF-8 without a line end within it, each name once and in the protocol's case."
+)
+_UNKNOWN = (
+    "memtui weighs calls by the rules of review here, and does not know what this method changes; "
+    "call a tool instead."
+)
 
 
 class Weighing:
@@ -73,17 +80,15 @@ class Weighing:
         while self._waiting:
             frame = self._waiting.popleft()
             calls = self._conversation.asked(frame)
-            writes = [one for one in calls if self._conversation.kind(one) != "read"]
-            if not has_rules:
+            reads = frozenset(self._conversation.reads)
+            if not has_rules or is_harmless(frame.content, reads):
                 self._pass(frame, calls, opened)
-            elif (is_batch := _is_batch(frame.content)) is None:
-                self._answer(frame, refused(b"", _UNREADABLE))
-            elif not writes:
+            elif (why := _unweighable(frame.content)) is not None:
+                self._answer(frame, refused(b"" if why is _UNREADABLE else frame.content, why))
+            elif self._conversation.kind(calls[0]) == "read":
                 self._pass(frame, calls, opened)
-            elif is_batch:
-                self._answer(frame, refused(frame.content, _ONE_BY_ONE))
             else:
-                task = asyncio.create_task(self._weigh(agent, frame, writes[0], opened))
+                task = asyncio.create_task(self._weigh(agent, frame, calls[0], opened))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -163,10 +168,13 @@ class _Refused(Unavailable):
         super().__init__("It did not pass, as the rules of review were not read in time.")
 
 
-def _is_batch(line: bytes) -> bool | None:
-    """Whether a line is a batch; None: a server may read it in another way than memtui."""
+def _unweighable(line: bytes) -> str | None:
+    """Return why a line cannot be weighed, as a sentence; None: it is one call of a tool."""
     try:
-        said = json.loads(line, object_pairs_hook=once_each)
+        said = plain_json(line)
     except (ValueError, RecursionError):
-        return None
-    return isinstance(said, list)
+        return _UNREADABLE
+    if isinstance(said, list):
+        return _ONE_BY_ONE
+    is_call = isinstance(said, dict) and said.get("method") == "tools/call"
+    return None if is_call else _UNKNOWN

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from memtui.channels.wrap.over_http import events
-from memtui.channels.wrap.passing import Lines
+from memtui.channels.wrap.passing import Line, Passing
 from tests.channels.wrap.conftest import HERE, KEY, Begin
 
 CALLS = 10_000
@@ -87,14 +87,70 @@ def test_ten_thousand_calls_pass_with_no_byte_changed(wrap: Begin, tmp_path: Pat
     assert process.wait() == 7
 
 
+class Told:
+    """What a log is given, in place of a process."""
+
+    has_rules: bool | None = False
+    reads: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.asked: list[bytes] = []
+
+    @property
+    def is_free(self) -> bool:
+        return self.has_rules is False
+
+    def tell(self, _kind: bytes, line: list[bytes]) -> None:
+        self.lines.append(b"".join(line))
+
+    def ask(self, line: bytes, _decide: object) -> None:
+        self.asked.append(line)
+
+    def settle(self) -> None:
+        """Nothing waits."""
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_lines_are_cut_wherever_chunks_end(size: int) -> None:
     text = b"\n\nab\r\n" + b"c" * 20 + b"\n" + b"last"
-    lines = Lines()
-    cut = [one for at in range(0, len(text), size) for one in lines.cut(text[at : at + size])]
-    found = [b"".join(parts) for parts in (*cut, lines.last())]
-    assert found == text.splitlines(keepends=True)
-    assert lines.last() == []
+    told, agent = Told(), list[bytes]()
+    passing = Passing(agent.append, agent.append, told)  # type: ignore[arg-type]
+    for at in range(0, len(text), size):
+        passing.from_server(text[at : at + size])
+    passing.server_ended()
+    passing.server_ended()
+    assert b"".join(agent) == text
+    assert told.lines == text.splitlines(keepends=True)
+
+
+def test_of_a_line_without_an_end_no_more_is_kept_than_is_weighed() -> None:
+    line, part = Line(), b"x" * (1 << 20)
+    for _ in range(100):
+        line.add(part)
+    assert line.is_cut
+    assert sum(map(len, line.parts)) < 40 << 20
+
+
+def test_a_line_that_began_before_the_rules_waits_for_them() -> None:
+    told, server = Told(), list[bytes]()
+    passing = Passing(server.append, list[bytes]().append, told)  # type: ignore[arg-type]
+    passing.from_agent(b" ")
+    told.has_rules = True
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"keep"}}'
+    passing.from_agent(call + b"\r" + call + b"\n")
+    assert b"".join(server) == b" \n"
+    assert told.asked == [b" " + call + b"\r" + call + b"\n"]
+
+
+def test_a_line_that_lacked_only_its_end_as_the_rules_came_passes_once() -> None:
+    told, server = Told(), list[bytes]()
+    passing = Passing(server.append, list[bytes]().append, told)  # type: ignore[arg-type]
+    passing.from_agent(b'{"id":1}')
+    told.has_rules = True
+    passing.from_agent(b'\n{"method":"ping"}\n')
+    assert b"".join(server) == b'{"id":1}\n{"method":"ping"}\n'
+    assert told.asked == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])

@@ -10,6 +10,7 @@ import pytest
 from memtui.channels.wrap.conversation import Conversation
 from memtui.channels.wrap.frames import ANSWERED, ASKED, WireFrame
 from memtui.contract import OperationType
+from memtui.mcp_mapping import Mapping
 
 
 def hear(one: Conversation, asked: dict[str, Any], result: dict[str, Any]) -> list[Any]:
@@ -60,3 +61,26 @@ def test_odd_lines_are_read_without_a_fault(line: bytes) -> None:
     assert list(one.answered(WireFrame(ANSWERED, 2, 2.0, line))) == []
     for call in one.cut_off():
         assert one.passed(call, None, 3.0).operation_type is OperationType.WRITE
+
+
+def test_a_hint_that_a_server_takes_back_counts_no_more() -> None:
+    one = Conversation()
+    hear(one, {"method": "tools/list"},
+         {"tools": [{"name": "x", "annotations": {"readOnlyHint": True}}]})  # fmt: skip
+    assert one.reads == ["x"]
+    hear(one, {"method": "tools/list"}, {"tools": [{"name": "x"}]})
+    assert one.reads == []
+
+
+def test_a_tool_that_reads_or_adds_by_an_argument_does_not_surely_read() -> None:
+    search = {"tool": "memory", "arguments": {"query": "{query}"}}
+    add = {"tool": "memory", "arguments": {"action": "add", "text": "{text}"}}
+    mapping = Mapping.model_validate({"title": "x", "search": search, "add": add})
+    assert Conversation(mapping=mapping).reads == []
+
+
+def test_a_call_beside_carriage_returns_is_seen() -> None:
+    """Servers in Python end a line there too."""
+    call = b'{"id": 1, "method": "tools/call", "params": {"name": "keep"}}'
+    line = b'{"id": 2, "method": "ping", "params":\r' + call + b"\r}\r\n"
+    assert [one.tool for one in Conversation().asked(WireFrame(ASKED, 1, 1.0, line))] == ["keep"]

@@ -155,19 +155,51 @@ async def test_rules_that_are_made_meanwhile_hold(
     assert one.text == "two"
 
 
+_KEEP = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"keep"}}'
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "why"),
     [
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","method":"ping","params":{"name":"keep"}}',
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"keep",}}',
-        b"\xff\xfe",
+        (_KEEP.replace(b'"params"', b'"method":"ping","params"'), "not plain JSON"),
+        (_KEEP.replace(b'"params"', b'"Method":"ping","params"'), "not plain JSON"),
+        (_KEEP.replace(b'"method"', b'"METHOD"'), "not plain JSON"),
+        (_KEEP.replace(b'"keep"', b'"find","Name":"keep"'), "not plain JSON"),
+        (_KEEP.replace(b"}}", b",}}"), "not plain JSON"),
+        (b'{"method":"ping","params":\r' + _KEEP + b"\r}", "not plain JSON"),
+        (b"\xef\xbb\xbf" + _KEEP, "not plain JSON"),
+        (b"\xff\xfe", "not plain JSON"),
+        (_KEEP.replace(b"tools/", b"tools/\xed\xa0\x80"), "not plain JSON"),
+        (b"[[" + _KEEP + b"]]", "one by one"),
+        (b"[" + _KEEP + b"]", "one by one"),
+        (_KEEP.replace(b"tools/call", b"memories/add"), "what this method changes"),
+        (_KEEP.replace(b"tools/call", b"tools/call\\u0000"), "what this method changes"),
+        (_KEEP.replace(b'"tools/call"', b'["tools/call"]'), "what this method changes"),
     ],
 )
 async def test_a_line_that_a_server_may_read_otherwise_does_not_pass(
-    toy: Wrap, line: bytes
+    toy: Wrap, line: bytes, why: str
 ) -> None:
     assert toy.process.stdin is not None
     toy.process.stdin.write(line + b"\n")
     toy.process.stdin.flush()
     said = toy.heard()
-    assert "not plain JSON" in said["error"]["message"]
+    text = said["error"]["message"] if "error" in said else said["result"]["content"][0]["text"]
+    assert why in text
+
+
+@pytest.mark.parametrize("more", [{}, {"id": None}])
+async def test_a_call_that_wants_no_answer_waits_for_the_rules_too(
+    toy: Wrap, ruled: MemoryService, caller: Caller, more: dict[str, None]
+) -> None:
+    notes = {"notes": [{"text": "otters swim"}]}
+    call = {"method": "tools/call", "params": {"name": "keep", "arguments": notes}}
+    toy.say({"jsonrpc": "2.0", **call, **more})
+    assert "Held for review" in toy.heard()["result"]["content"][0]["text"]
+    [one] = await ruled.review.waiting(caller)
+    assert one.text == "otters swim"
+
+
+async def test_a_tool_whose_name_is_no_text_does_not_end_the_wrap(toy: Wrap) -> None:
+    toy.ask("tools/call", name=["keep"])
+    assert "words" in toy.call("find", words="x")["content"][0]["text"]
