@@ -51,7 +51,6 @@ from memtui.mcp_mapping import ToolCall, load_mapping
 from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
 from memtui.provider_kit.known import KNOWN, KnownFile, remains
-from memtui.provider_kit.matching import eligible
 from memtui.provider_kit.search import TextIndex
 from memtui.provider_kit.server_provider import (
     Search,
@@ -180,7 +179,7 @@ class McpAdapter(ServerProvider[Json]):
 
         One whose text is cut is read again; so is every one of rows that are not whole.
         """
-        known = await asyncio.to_thread(self._known.read) if self._kept_here else {}
+        known = await self._known_now()
         there = {row["id"]: row for row in rows if row["id"] and row["text"]}
         broken = sum(not (row["id"] and row["text"]) for row in rows)
         for row_id, row in there.items():
@@ -260,13 +259,9 @@ class McpAdapter(ServerProvider[Json]):
     ) -> tuple[list[Json], bool]:
         """Return the hits of memtui's search, or of the tool where the agents' is asked for."""
         call = self._mapping.search
-        is_agents = request.matching is Matching.AGENTS and request.query.strip()
-        if not is_agents or call is None:
-            return await super().hits(request, search)
-        rows = await self._searched(call, request.query, self.most_hits)
-        may_be = eligible(request)
-        found = [item for item, record in self._visible(rows, request) if may_be(record)]
-        return found, not rows.more
+        if call is not None and request.matching is Matching.AGENTS:
+            search = partial(self._searched, call)
+        return await super().hits(request, search)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one memory; None too where no tool lists memories or reads one."""
@@ -400,12 +395,13 @@ class McpAdapter(ServerProvider[Json]):
         nobody learns the id.
         """
         mark, ids = known_id or _mark(text), list[str]()
+        before = await self._known_now()
         await self._keep({mark: kept})
         try:
             yield ids
         except MemtuiError as error:
             if not (isinstance(error, Unavailable) and error.sent):
-                await self._keep({mark: None})
+                await self._keep({mark: before.get(mark)})
             raise
         if ids:
             await self._keep({mark: None, **dict.fromkeys(ids, kept)})
@@ -420,6 +416,9 @@ class McpAdapter(ServerProvider[Json]):
         await self._rows(call, values, changes=True)
         await self._keep({item["id"]: None})
         return True
+
+    async def _known_now(self) -> Mapping[str, KeptFields]:
+        return await asyncio.to_thread(self._known.read) if self._kept_here else {}
 
     async def _keep(self, changes: Mapping[str, KeptFields | None]) -> None:
         if self._kept_here:
@@ -439,8 +438,8 @@ class McpAdapter(ServerProvider[Json]):
             )
             return EraseReply(beyond=(why,))
         company = {"company_id": self.context.company_id}
-        known = (await asyncio.to_thread(self._known.read)).items()
-        owners = {name: Scope(**one.ids | company) for name, one in known}
+        known = await self._known_now()
+        owners = {name: Scope(**one.ids | company) for name, one in known.items()}
         there = {name for one in rows.items for name in (one["id"], _mark(one["text"]))}
         gone = remains(owners, there, request)
         if request.apply and gone:

@@ -298,6 +298,17 @@ async def test_a_memory_is_its_writers_if_its_id_never_came(
     assert json.loads((tmp_path / "data" / "known.json").read_text()) == {}
 
 
+async def test_a_refused_write_takes_no_memory_from_its_writer(opened: Opened, bare: str) -> None:
+    request = WriteRequest(scope=of_agent("ana"), source=None, content="An otter.")
+    with pytest.raises(Unavailable):
+        await (await opened("add_note=dies", mapping=bare)).write(request)
+    again = await opened("add_note=refuses", mapping=bare)
+    with pytest.raises(Invalid):
+        await again.write(request.model_copy(update={"scope": of_agent("ben")}))
+    assert not (await again.browse(BrowseRequest(scope=of_agent("ben")))).records
+    assert len((await again.browse(BrowseRequest(scope=of_agent("ana")))).records) == 1
+
+
 async def test_nothing_is_kept_of_a_write_that_was_refused(
     opened: Opened, bare: str, tmp_path: Path
 ) -> None:
