@@ -78,7 +78,10 @@ _STRUCTURE = frozenset(
         "binding_reason",
         "to_show",
         "part_of",
-        *(f"request.{name}" for name in ("operation_id", "checks", "sort", "model", "kind")),
+        *(
+            f"request.{name}"
+            for name in ("operation_id", "checks", "event", "sort", "model", "kind")
+        ),
     }
 )
 _REFERENCES = frozenset({"source.activity_id", "source.comment_id"})

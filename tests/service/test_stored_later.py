@@ -34,6 +34,7 @@ from memtui.service import (
     RuleTest,
     open_service,
 )
+from memtui.service.home.survey import PurgeRequest
 from tests.databases import ON_BOTH
 from tests.service.later import LaterAdapter
 
@@ -333,3 +334,23 @@ async def test_the_past_does_not_know_what_came_of_it_later(
     assert await service.ask_later(caller) == (answer.operation_id,)
     assert await service.log.changes(past, answer.operation_id) == ()
     assert len(await service.log.changes(caller.at(clock.now), answer.operation_id)) == 2
+
+
+async def test_a_purge_names_the_writes_that_are_not_stored_yet(
+    service: MemoryService, caller: Caller, later: type[LaterAdapter]
+) -> None:
+    bob = Scope(company_id="local", subject_id="bob")
+    answer = await service.write(caller, SAID.model_copy(update={"scope": bob}))
+    request = PurgeRequest(subject_id="bob", forget=True)
+    told = (
+        f"later may still store what operation {answer.operation_id} gave it: once "
+        f"`memtui ops check {answer.operation_id}` says that it has ended, purge again."
+    )
+    assert told in (await service.purging.plan(caller, request)).beyond
+    assert told in (await service.purging.apply(caller, request)).beyond
+    later.store("event-1")
+    assert (await service.check_outcome(caller, answer.operation_id)).happened
+    done = await service.purging.apply(caller, request)
+    assert told not in done.beyond
+    assert done.forgotten == 2
+    assert later.last.held == {}

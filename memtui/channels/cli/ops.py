@@ -399,7 +399,7 @@ def _detail(
         titles = columns("seq>", "", "binding", "records>", "took>", "cost>", "operation", "error*")
         yield from table(titles, map(_part, parts.operations))
     if extracted := shown.extraction(operation, changes, found):
-        texts = [("given", extracted.given or _NOT_LOGGED)]
+        texts = [("given", extracted.given or "(not in the log)")]
         yield from fields([*texts, *(("kept", one) for one in extracted.kept or ("nothing",))])
     for change in changes:
         yield from change_lines(session, change)
@@ -418,7 +418,6 @@ def _part(operation: Operation) -> list[str]:
     ]
 
 
-_NOT_LOGGED = "(a text of the whole company, which is not logged)"
 _STDOUT = ("-", "/dev/stdout")
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -73,6 +73,14 @@ _TEXTS_READ = 10
 """Most records read when a person enters the details."""
 
 
+class _Later(NamedTuple):
+    """What later operations say of rows, and what was logged with them, by operation."""
+
+    undone: Mapping[str, TakenBackBy]
+    found: Mapping[str, OutcomeCheck]
+    parts: Mapping[str, Parts]
+
+
 class OperationsScreen(ListScreen[Operation]):
     """Every operation of the company, newest first and live.
 
@@ -104,9 +112,7 @@ class OperationsScreen(ListScreen[Operation]):
         self._parts: dict[str, Parts] = {}
         """The operations of questions over several bindings, by the row that stands for them."""
         self._journal = Background(self, "operation-changes")
-        self._undoing = Background(self, "undone-operations")
-        self._checking = Background(self, "checked-operations")
-        self._gathering = Background(self, "parts-of-operations")
+        self._following = Background(self, "later-operations")
         self._texts = Background(self, "operation-texts")
         self._agents = Background(self, "agent-writes")
         self._summed_up: tuple[Scope, datetime | None] | None = None
@@ -211,52 +217,42 @@ class OperationsScreen(ListScreen[Operation]):
             self.read_marks(row for _, row in self.rows_list.rows.held())
 
     def read_marks(self, rows: Iterable[Operation]) -> None:
-        """Read in the background what later operations say of rows, and the risks of their records.
+        """Read what later operations say of rows, and the risks of their records.
 
-        Also the other operations that they stand for.
+        Also the other operations that they stand for. It is read in the background.
         """
         rows, session = list(rows), self.state.session
         super().read_marks(rows)
-        self._gather(rows)
-        asked = [one.operation_id for one in rows if one.operation_type.mutates]
+        if not self._feed.folded:
+            self._parts.clear()
+        if session is None:
+            return
+        log, caller, folded = session.service.log, session.caller, self._feed.folded
+        changes = [one.operation_id for one in rows if one.operation_type.mutates]
 
-        def show(found: Mapping[str, TakenBackBy]) -> None:
-            before = {one: self._undone.pop(one) for one in asked if one in self._undone}
-            if session is self.state.session:
-                self._undone.update(found)
-                if before != found:
-                    self.rows_list.redraw()
-                    self.draw_detail()
+        async def read() -> _Later:
+            return _Later(
+                undone=await log.undone(caller, changes) if changes else {},
+                found=await log.found_outcomes(caller, rows),
+                parts=await log.parts(caller, rows) if folded else {},
+            )
 
-        def show_found(found: Mapping[str, OutcomeCheck]) -> None:
-            if session is self.state.session and found:
-                self._found.update(found)
+        def show(later: _Later) -> None:
+            if session is not self.state.session:
+                return
+            before = {one: self._undone.pop(one) for one in changes if one in self._undone}
+            self._undone.update(later.undone)
+            self._found.update(later.found)
+            if later.parts and self._feed.folded:
+                self._parts.update(later.parts)
+                super(OperationsScreen, self).read_marks(
+                    one for one in rows if one.operation_id in later.parts
+                )
+            if before != later.undone or later.found or later.parts:
                 self.rows_list.redraw()
                 self.draw_detail()
 
-        if session is not None and asked:
-            log, caller = session.service.log, session.caller
-            self._undoing.every(partial(log.undone, caller, asked), show, self.fail)
-            self._checking.every(partial(log.found_outcomes, caller, rows), show_found, self.fail)
-
-    def _gather(self, rows: Sequence[Operation]) -> None:
-        """Read the operations of the questions over several bindings among rows."""
-        session = self.state.session
-        if not self._feed.folded or session is None:
-            self._parts.clear()
-            return
-
-        def show(found: Mapping[str, Parts]) -> None:
-            if session is not self.state.session or not self._feed.folded or not found:
-                return
-            self._parts.update(found)
-            ListScreen.read_marks(self, [one for one in rows if one.operation_id in found])
-            self.rows_list.redraw()
-            self.draw_detail()
-
-        self._gathering.every(
-            partial(session.service.log.parts, session.caller, rows), show, self.fail
-        )
+        self._following.every(read, show, self.fail)
 
     # The log.
 

@@ -58,11 +58,11 @@ from memtui.service.operations.memories import Operations
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.visibility import Caller, Permission
-from memtui.store import appending, bindings, erasing, log, pending
+from memtui.store import appending, bindings, erasing, journal, log, pending
 from memtui.store.details import BrowseDetails, LogDetails, SettingDetails
 from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import Operation, OperationDraft
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import ArchiveFolder, Segment
@@ -245,12 +245,17 @@ class Purging(ServiceModule):
         """Count the copies in each place."""
         runtime, aim = self._runtime, found.aim
         through = runtime.log(aim.company_id).sealed_through
-        doomed = [
-            one.seq <= through for one in operations(runtime, aim) if erasing.doomed(one, aim)
-        ]
+        doomed: list[bool] = []
+        later: list[Operation] = []
+        for one in operations(runtime, aim):
+            if erasing.doomed(one, aim):
+                doomed.append(one.seq <= through)
+                later += [one] if "event" in one.request and request.before is None else []
         copied = doomed.count(True) if self._runtime.module(Analysis).archive_url else 0
         with runtime.database.read() as database:
             links, ids = erasing.names(database, aim)
+            found_of = partial(journal.found_of, database, aim.company_id)
+            checks = [(one, found_of(one.operation_id)) for one in later]
         counts = [
             ("operation log", doomed.count(False), "operations"),
             ("sealed log", doomed.count(True), "operations"),
@@ -265,6 +270,12 @@ class Purging(ServiceModule):
                 for place, kept in reply.kept.items()
             ),
             *((str(path), 1, "file") for path, _ in _files(self._runtime.paths, aim)),
+        ]
+        found.beyond += [
+            f"{one.binding_key} may still store what operation {one.operation_id} gave it: once "
+            f"`memtui ops check {one.operation_id}` says that it has ended, purge again."
+            for one, check in checks
+            if check is None or check.happened is None
         ]
         if runtime.database.dialect == "postgresql":
             found.beyond.append(_POSTGRESQL)

@@ -875,11 +875,11 @@ def _compare(
         sentence = (
             f"It happened: {_records(len(changed), is_past=is_past)} no longer as before {until}."
         )
-        return OutcomeFinding(asked, happened=True, sentence=sentence, steps=changed)
-    sentence = (
-        f"It happened in part: {len(changed)} of {_records(len(before), is_past=is_past)} "
-        "no longer as before."
-    )
+    else:
+        sentence = (
+            f"It happened in part: {len(changed)} of {_records(len(before), is_past=is_past)} "
+            "no longer as before."
+        )
     return OutcomeFinding(asked, happened=True, sentence=sentence, steps=changed)
 
 
