@@ -24,6 +24,7 @@ from memtui.backends.mcp.config import McpConfig
 from memtui.backends.mcp.memories import record_of, values_of
 from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
 from memtui.contract import (
+    OWNER_FIELDS,
     BindingContext,
     Capabilities,
     Conflict,
@@ -43,7 +44,6 @@ from memtui.contract import (
     Unavailable,
     Unsupported,
     WriteRequest,
-    owner_of,
     place_of_path,
 )
 from memtui.mcp_mapping import Mapping as ToolMapping
@@ -281,13 +281,11 @@ class McpAdapter(ServerProvider[Json]):
 
     async def store(self, request: WriteRequest) -> Sequence[str]:
         """Add a memory; one with an id that is there already is a `Conflict`."""
-        add = self._mapping.add
-        is_flat = add is not None and add.flat
-        if (
-            self._kept_here
-            and self._mapping.extracts
-            and owner_of(request.scope)[0] != "company_id"
-        ):
+        add, paths = self._mapping.add, self._mapping.record
+        is_flat, taken = (add.flat, add.names) if add is not None else (False, frozenset[str]())
+        placed = {name for name in OWNER_FIELDS if name in taken and getattr(paths, name)}
+        owners = {name for name in OWNER_FIELDS if getattr(request.scope, name)}
+        if self._kept_here and self._mapping.extracts and owners - placed:
             raise Unsupported(
                 f"{self.who} makes memories of its own from a text and has no place for the owner; "
                 "write what everybody may see, or use another binding."

@@ -332,6 +332,9 @@ async def test_an_owner_for_whom_there_is_no_place_is_refused(
         await adapter.write(request)
     assert not (tmp_path / "calls").exists()
     await adapter.write(write("An otter."))
+    text = file.read_text().replace("[record]", '[record]\nagent_id = "box"')
+    file.write_text(text.replace('"{box}"', '"{agent_id}"'))
+    await (await opened(mapping=bare)).write(request)
 
 
 async def test_a_memory_that_nothing_reads_again_is_written_and_not_corrected(
