@@ -77,13 +77,12 @@ class ToolClient:
 
         An id is a text in memtui, and is sent as a number where the tool takes one.
         """
-        words = {name: arguments.get(name) for name in self._numbers.get(tool, ())}
-        numbers = {
-            name: int(word)
-            for name, word in words.items()
-            if isinstance(word, str) and _NUMBER.fullmatch(word)
+        numbers = self._numbers.get(tool, ())
+        sent = {
+            name: int(value) if name in numbers and _NUMBER.fullmatch(str(value)) else value
+            for name, value in arguments.items()
         }
-        params = {"name": tool, "arguments": {**arguments, **numbers}}
+        params = {"name": tool, "arguments": sent}
         result = await self.ask("tools/call", params, changes=changes)
         self.changes += changes
         return result
