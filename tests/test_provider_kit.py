@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import FunctionType
@@ -313,3 +315,20 @@ async def test_an_address_that_is_too_long_is_the_callers_mistake() -> None:
     with pytest.raises(Invalid, match="too long"):
         await api.ask("GET", "/search?q=" + "x" * 100_000, bytes, changes=False)
     await api.close()
+
+
+def test_a_file_that_another_program_has_locked_is_said_to_be_locked(tmp_path: Path) -> None:
+    from sqlalchemy import create_engine, text
+
+    from memtui.provider_kit.databases import DatabasePool
+
+    file = tmp_path / "theirs.db"
+    engine = create_engine(f"sqlite:///{file}", connect_args={"timeout": 0})
+    with closing(sqlite3.connect(file, isolation_level=None)) as theirs:
+        theirs.execute("BEGIN EXCLUSIVE")
+        with (
+            pytest.raises(Unavailable, match="Another program has the database locked; try"),
+            DatabasePool(engine).read() as ours,
+        ):
+            ours.execute(text("SELECT * FROM sqlite_master"))
+    engine.dispose()

@@ -54,7 +54,6 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
 
     key = "basic-memory"
     config_model = BasicMemoryConfig
-    holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"links": True})
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:

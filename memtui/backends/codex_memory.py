@@ -62,7 +62,7 @@ class CodexMemoryAdapter(EntriesAdapter[CodexMemoryConfig]):
 
     key = "codex-memory"
     config_model = CodexMemoryConfig
-    holds = "folder"
+    inside = "memories/MEMORY.md"
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the file that sessions load first, those it was distilled from, and notes."""

@@ -49,7 +49,7 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
 
     key = "gemini"
     config_model = GeminiConfig
-    holds = "folder"
+    inside = "memory/MEMORY.md"
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return a project's index and the other files of its folder, or the global file."""

@@ -47,7 +47,7 @@ class HermesAdapter(ProposingAdapter[HermesConfig]):
 
     key = "hermes"
     config_model = HermesConfig
-    holds = "folder"
+    inside = "memories/MEMORY.md"
     separator = _MARK
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:  # noqa: ARG002

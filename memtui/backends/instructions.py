@@ -95,7 +95,6 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
 
     key = "instructions"
     config_model = InstructionsConfig
-    holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"people_only": True})
 
     def __init__(self, context: BindingContext, config: InstructionsConfig) -> None:

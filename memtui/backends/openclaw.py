@@ -71,7 +71,7 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
 
     key = "openclaw"
     config_model = OpenclawConfig
-    holds = "folder"
+    inside = "workspace/MEMORY.md"
 
     def __init__(self, context: BindingContext, config: OpenclawConfig) -> None:
         super().__init__(context, config)

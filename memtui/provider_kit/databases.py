@@ -333,9 +333,10 @@ def _translate(error: DBAPIError, *, sent: bool) -> MemtuiError:
         )
     if code.startswith(("22", "23")) or "NUL" in reason:
         return Invalid(f"The database refused the values ({reason}); change them.")
-    return Unavailable(
-        f"The database failed ({reason}); check its disk or server and try again.", sent=sent
-    )
+    words = f"The database failed ({reason}); check its disk or server and try again."
+    if code.startswith("SQLITE_BUSY"):
+        words = "Another program has the database locked; try again once it is done."
+    return Unavailable(words, sent=sent)
 
 
 def _reason(error: DBAPIError) -> str:

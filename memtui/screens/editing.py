@@ -632,13 +632,14 @@ class EditingScreen(ListScreen[R]):
         """Forget what is marked, else the row under the cursor, after a yes."""
         records = await self._changeable(self._chosen)
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
+        cautions = dict.fromkeys(one.caution for one in records)
         breaks: str | None = ""
         while breaks is not None:
             asked = Confirm(
                 question,
                 verb="forget",
                 detail="\n".join(
-                    filter(None, [self._reads_of(records), self._not_shown(), breaks])
+                    filter(None, [*cautions, self._reads_of(records), self._not_shown(), breaks])
                 ),
                 aside="what breaks",
                 aside_key="c",

@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from memtui.backends.basic_memory import BasicMemoryAdapter
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
@@ -15,7 +18,7 @@ from memtui.backends.letta import LettaAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.backends.openclaw import OpenclawAdapter
-from memtui.contract import Adapter
+from memtui.contract import Adapter, Invalid
 from memtui.provider_kit import read_only
 from memtui.testing import AdapterContract
 
@@ -198,3 +201,26 @@ class TestGemini(AdapterContract):
         folder = tmp_path / ".gemini"
         folder.mkdir(exist_ok=True)
         return await GeminiAdapter.open(self.context(tmp_path, path=str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("adapter", "folder", "file"),
+    [
+        (HermesAdapter, "memories", "MEMORY.md"),
+        (CodexMemoryAdapter, "memories", "MEMORY.md"),
+        (GeminiAdapter, "memory", "MEMORY.md"),
+        (ClaudeMemoryAdapter, "memory", "MEMORY.md"),
+        (OpenclawAdapter, "workspace", "MEMORY.md"),
+        (LettaAdapter, "memory", ".git"),
+    ],
+)
+async def test_the_folder_of_the_program_itself_is_refused(
+    tmp_path: Path, open_adapter: Any, adapter: type[Adapter], folder: str, file: str
+) -> None:
+    """What is written there, the program never reads."""
+    memories = tmp_path / folder
+    memories.mkdir()
+    (memories / file).touch()
+    with pytest.raises(Invalid, match=f"not in {tmp_path} but in {memories}; set path to"):
+        await open_adapter(adapter, path=tmp_path)
+    await open_adapter(adapter, path=memories)

@@ -1139,3 +1139,21 @@ async def test_a_key_says_which_value_counts_and_what_it_hides(
         listed(app).go_to_key(note.handle.provider_record_id)
         await act(pilot, "records.key")
         await until(pilot, lambda: any("not a fact with a key" in one for one in toasts(app)))
+
+
+async def test_what_comes_back_says_so_before_it_is_forgotten(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings, tmp_path: Path
+) -> None:
+    file = tmp_path / "memories" / "rollout_summaries" / "a.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("It resumed.\n")
+    config = {"path": str(file.parent.parent)}
+    await service.bindings.add(caller, "codex", "codex-memory", config)
+    await service.bindings.set_target(caller, "company", "local", "codex")
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: "Codex writes this anew" in screen_text(app))
+        await pilot.press("escape")
+    assert file.exists()

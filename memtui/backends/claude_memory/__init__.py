@@ -100,7 +100,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     key: ClassVar[str] = "claude-memory"
     config_model = ClaudeMemoryConfig
-    holds = "folder"
+    inside = "memory/MEMORY.md"
     capabilities = Capabilities(
         browse=True, correction=True, restore=True, full_text=True, watch=True, without=True
     )

@@ -51,6 +51,7 @@ class LettaAdapter(WholeFilesAdapter[LettaConfig]):
 
     key = "letta"
     config_model = LettaConfig
+    inside = "memory/.git"
 
     _had_root_layout = False
 

@@ -98,7 +98,6 @@ class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
 
     key = "memsearch"
     config_model = MemsearchConfig
-    holds = "folder"
     capabilities = EntriesAdapter.capabilities.model_copy(update={"agents_search": True})
     settle_seconds = 0.05
     _stale: Problem | None = None

@@ -739,7 +739,7 @@ def _bound(findings: Sequence[DiscoveredMemory], views: Sequence[BindingView]) -
     return {
         finding.key: view.key
         for finding in findings
-        for view in views
+        for view in sorted(views, key=lambda one: one.provider_key == finding.provider)
         if finding.is_read_by(view.provider_key, view.config)
     }
 

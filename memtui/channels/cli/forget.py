@@ -65,6 +65,8 @@ async def forget(
     missing: dict[str, NotFound] = {}
     if kind is not None or dry_run or not (yes or tried or binding is None):
         there, missing = await looked_up(session, ids, scope, kind)
+    for caution in filter(None, dict.fromkeys(one.record.caution for one in there)):
+        session.out.say(caution)
     if tried:
         return await _impact(session, ids, scope, last, check=check)
     if dry_run:

@@ -31,6 +31,7 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Health,
+    Invalid,
     Location,
     Matching,
     Model,
@@ -87,8 +88,10 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     capabilities = Capabilities(
         browse=True, writable=False, full_text=True, watch=True, without=True
     )
-    holds: ClassVar[str]
+    holds: ClassVar[str] = "folder"
     """The required type of the path: `folder` or `file`."""
+    inside: ClassVar[str] = ""
+    """Where the program's own folder has the right folder, and there a file that tells it."""
 
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         self.config = config
@@ -337,16 +340,21 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         self._index = None
 
     def _require(self) -> None:
-        """Raise `Unavailable` unless the path exists and has the required type."""
-        path = self.config.path
+        """Raise `Unavailable` or `Invalid` unless the path is there and the right one."""
+        path, inner = self.config.path, self.config.path / self.inside
         try:
             found = path.is_dir() if self.holds == "folder" else path.exists() and not path.is_dir()
+            is_above = self.inside and inner.exists() and not (path / inner.name).exists()
         except OSError:
-            found = False
+            found = is_above = False
         if not found:
             raise Unavailable(
                 f"There is no {self.holds} {path} that can be read; put it back, or change the "
                 f"path of the binding {self._context.binding_key}."
+            )
+        if is_above:
+            raise Invalid(
+                f"The memories are not in {path} but in {inner.parent}; set path to that folder."
             )
 
     def _read(self, reader: FileReader) -> dict[str, Record]:

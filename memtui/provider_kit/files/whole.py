@@ -48,7 +48,6 @@ from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecor
 class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
     """Shows one record a file; its id is the file's path in the folder."""
 
-    holds = "folder"
     capabilities = Capabilities(
         browse=True, correction=True, history=True, restore=True, full_text=True, watch=True,
         without=True,

@@ -36,3 +36,14 @@ def test_a_record_that_codex_writes_anew_is_changed_only_by_who_has_read_it(
     assert edited.code == 0, edited.err
     assert edited.err.index(WORDS) < edited.err.index("Corrected")
     assert file.read_text() == "It stopped.\n"
+
+
+def test_what_comes_back_says_so_before_it_is_forgotten(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "memories" / IT
+    file.parent.mkdir(parents=True)
+    file.write_text("It resumed.\n")
+    here("bindings", "add", "codex", "codex-memory", "--set", f"path={file.parent.parent}")
+    asked = here("forget", IT, "--binding", "codex")
+    assert asked.err.index(WORDS) < asked.err.index("Forget 1 record from codex?")
+    assert WORDS in here("forget", IT, "--binding", "codex", "--dry-run").err
+    assert file.exists()
