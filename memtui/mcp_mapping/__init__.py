@@ -30,7 +30,7 @@ _ID = re.compile(r"[\w.:/-]+")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _STARTS = frozenset({"command", "args", "url", "env", "headers", "cwd"})
 _MOST_FILE = 100_000
-_MOST_NAMED = 1_000
+MOST_NAMED = 1_000
 """How many memories of one call's arguments are returned."""
 _FOLDER = Path(__file__).parent
 
@@ -115,6 +115,10 @@ class ToolCall(Model):
     def given(self, arguments: Json) -> list[Json]:
         """Return the values by placeholder in a call's arguments, one object for each memory."""
         return _matched(self.arguments, arguments)
+
+    def beyond(self, arguments: Json) -> list[str]:
+        """Return the texts in a call's arguments that no placeholder stands for."""
+        return list(_beyond(self.arguments, arguments))
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -406,10 +410,27 @@ def _matched(template: Any, actual: Any) -> list[Json]:
         for key, inner in template.items():
             if key in actual:
                 items = _matched(inner, actual[key])
-                found = [one | each for one in found for each in items][:_MOST_NAMED]
+                found = [one | each for one in found for each in items][:MOST_NAMED]
     elif isinstance(template, list) and template and isinstance(actual, list):
-        found = [one for item in actual[:_MOST_NAMED] for one in _matched(template[0], item)]
-    return found[:_MOST_NAMED]
+        found = [one for item in actual[:MOST_NAMED] for one in _matched(template[0], item)]
+    return found[:MOST_NAMED]
+
+
+def _beyond(template: Any, actual: Any) -> Iterator[str]:
+    """Yield the texts in actual arguments that a template neither has nor has a placeholder for."""
+    if _placeholder(template) is not None:
+        return
+    if isinstance(actual, dict):
+        known = template if isinstance(template, dict) else {}
+        for key, inner in actual.items():
+            yield from () if key in known else (key,)
+            yield from _beyond(known.get(key), inner)
+    elif isinstance(actual, list):
+        items = template if isinstance(template, list) else []
+        for at, inner in enumerate(actual):
+            yield from _beyond(items[0] if items and at < MOST_NAMED else None, inner)
+    elif isinstance(actual, str) and actual != template:
+        yield actual
 
 
 def _rows(value: Any, steps: list[str], around: Json) -> Iterator[Json]:

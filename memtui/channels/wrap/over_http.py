@@ -14,7 +14,7 @@ from http import HTTPStatus
 from threading import Event, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpx
 
@@ -26,7 +26,7 @@ from memtui.provider_kit.servers import is_loopback
 _CONNECT_S = 10.0
 _LAST_S = 5.0
 """How long the answers that are still missing are waited for once the agent has ended."""
-_RETRY_S = 1.0
+_RETRY_S, _MOST_RETRY_S = 1.0, 60.0
 _SESSION, _VERSION, _LAST_EVENT = "mcp-session-id", "mcp-protocol-version", "last-event-id"
 _NO_ANSWER = -32000
 _UNREACHABLE = 3
@@ -53,6 +53,7 @@ class WrappedUrl:
             Invalid: the address cannot be used.
         """
         self._url = _checked(url, has_secrets=bool(headers))
+        self._shown = _shown(url)
         is_here = is_loopback(urlsplit(url).hostname or "")
         self._client = httpx.Client(
             headers={**headers, "accept-encoding": "identity"},
@@ -116,8 +117,8 @@ class WrappedUrl:
         try:
             if body:
                 self._answer(body, said)
-        except httpx.HTTPError as error:
-            self._fail(said, f"{self._url} does not answer ({type(error).__name__})")
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # the server's headers too
+            self._fail(said, f"{self._shown} does not answer ({type(error).__name__})")
         finally:
             self._exchanges.discard(current_thread())
 
@@ -142,7 +143,7 @@ class WrappedUrl:
                 return
             message = response.read()
             if response.status_code >= HTTPStatus.MULTIPLE_CHOICES and not _is_message(message):
-                self._fail(said, f"{self._url} answered {response.status_code}")
+                self._fail(said, f"{self._shown} answered {response.status_code}")
             elif message.strip():
                 self._deliver(message, said)
 
@@ -153,19 +154,20 @@ class WrappedUrl:
         """
         last, retry = "", _RETRY_S
         while not self._ended.is_set():
-            headers = {**self._session, "accept": "text/event-stream"}
-            headers |= {_LAST_EVENT: last} if last else {}
+            given = {**self._session, "accept": "text/event-stream"}
+            given |= {_LAST_EVENT: last} if last else {}
+            headers = httpx.Headers(given, encoding="utf-8")
             opening = self._client.stream("GET", self._url, headers=headers)
             with suppress(httpx.HTTPError), nullcontext(response) if response else opening as found:
                 if found.status_code != HTTPStatus.OK:
-                    self._fail(said, f"{self._url} answered {found.status_code}")
+                    self._fail(said, f"{self._shown} answered {found.status_code}")
                     return
                 for event in events(found.iter_bytes()):
                     last, retry = event.event_id or last, event.retry_s or retry
                     if event.data and self._deliver(event.data, said):
                         return
             if response and not last:
-                self._fail(said, f"{self._url} broke off before it had answered")
+                self._fail(said, f"{self._shown} broke off before it had answered")
                 return
             response = None
             self._ended.wait(retry)
@@ -180,7 +182,8 @@ class WrappedUrl:
                 found = found if isinstance(found, dict) else {}
                 answers = found.get("id") == said["id"] and "method" not in found
                 if answers and said["method"] == "initialize":
-                    version = (found.get("result") or {}).get("protocolVersion")
+                    result = found.get("result")
+                    version = result.get("protocolVersion") if isinstance(result, dict) else None
                     if isinstance(version, str) and version.isascii():
                         self._session[_VERSION] = version
         with self._delivering, suppress(OSError):  # the agent is gone
@@ -217,7 +220,7 @@ def events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
             elif name == b"id" and b"\0" not in value:
                 event_id = value.decode("utf-8", "replace")
             elif name == b"retry" and value.isdigit():
-                retry = int(value) / 1_000
+                retry = min(int(value[:9]) / 1_000, _MOST_RETRY_S)
 
 
 def _is_message(body: bytes) -> bool:
@@ -232,6 +235,12 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port
 
 
+def _shown(url: str) -> str:
+    """Return an address without what may be secret: its user, password and query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 def _checked(url: str, *, has_secrets: bool) -> str:
     """Return an address. Raises `Invalid`: it is none, or secrets would travel unencrypted."""
     try:
@@ -241,6 +250,7 @@ def _checked(url: str, *, has_secrets: bool) -> str:
         host, parts = "", urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
         raise Invalid("--url must be an address such as https://host/mcp.")
+    has_secrets = has_secrets or parts.password is not None
     if has_secrets and parts.scheme == "http" and not is_loopback(host):
         raise Invalid(f"The secret would go to {host} unencrypted; use https.")
     return url

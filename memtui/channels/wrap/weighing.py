@@ -14,6 +14,7 @@ from memtui.channels.wrap.frames import ANSWER, LOGGED, PASS, WireFrame
 from memtui.channels.wrap.logging_process import NOT_READ, refused, tool_answer
 from memtui.channels.wrap.plain import is_harmless, plain_json
 from memtui.contract import Denied, Invalid, MemtuiError, Unavailable
+from memtui.mcp_mapping import MOST_NAMED
 from memtui.service.operations.passed import AskedCall, PassedCall, WeighedCall
 
 Opened: TypeAlias = Callable[[int, Sequence[OpenCall]], None]
@@ -136,6 +137,10 @@ class Weighing:
         mapping, arguments = conversation.mapping, call.arguments
         found = mapping.call_of(call.tool, arguments) if mapping else None
         values = found[1].given(arguments) if found else []
+        if len(values) >= MOST_NAMED:
+            raise Denied(
+                f"memtui weighs fewer than {MOST_NAMED:,} memories in one call; send less."
+            )
         changes = []
         for one in values:
             record_id = mapping.id_given(one) if mapping else ""
@@ -147,6 +152,7 @@ class Weighing:
             asked=json.dumps(arguments, ensure_ascii=False),
             hint=conversation.hints.get(call.tool),
             changes=tuple(changes),
+            beyond="\n".join(found[1].beyond(arguments)) if found else "",
             names=mapping.id_argument if mapping else str,
         )
 

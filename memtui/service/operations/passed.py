@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
@@ -52,8 +52,9 @@ CHANNEL = "wrap"
 """The channel of calls that passed."""
 
 _LOGGED_CHARS = 4_000
-_KEPT_CHARS = 50_000
+_KEPT_CHARS = 16_000
 _MOST_RECORDS = 1_000
+_MOST_ID_CHARS = 1_000
 _TOOL_CHARS = 200
 _IRREVERSIBLE = (
     "It went from the agent to its own server; memtui saw it pass and had not read what was there "
@@ -142,6 +143,8 @@ class AskedCall:
     changes: tuple[Mapping[str, Any], ...]
     """Each change, by the names of a mapping's values, with the id of its memory under `id`; empty:
     no mapping says what it changes."""
+    beyond: str
+    """The texts in its arguments that `changes` lacks; they are weighed, and cannot wait."""
     names: Callable[[str], str]
     """Returns what calls name a record by, for its id."""
 
@@ -231,7 +234,10 @@ class PassedCalls(ServiceModule):
         async with AsyncExitStack() as stack:
             weighed: list[Weighed] = []
             try:
-                for change in call.changes or ({"text": call.asked},):
+                weighs = [(call, one) for one in call.changes] or [(call, {"text": call.asked})]
+                if call.changes and call.beyond:
+                    weighs.append((replace(call, changes=(), asked=call.beyond), {}))
+                for part, change in weighs:
                     asked = _details(call.tool, call.hint)
                     entry, connection = await stack.enter_async_context(
                         runtime.connected(
@@ -239,18 +245,21 @@ class PassedCalls(ServiceModule):
                         )
                     )
                     entries.append(entry)
-                    request, there = await self._request(entry, connection, call, change, source)
+                    request, there = await self._request(entry, connection, part, change, source)
                     weighed.append(await weigh(runtime, entry, connection, request, there))
+                rest = weighed.pop() if len(weighed) > max(1, len(call.changes)) else None
                 reasons = list(dict.fromkeys(one for each in weighed for one in each.reasons))
                 before = [one for each in weighed for one in each.asked.there]
                 is_write = call.operation_type is OperationType.WRITE
                 limit = partial(check_saves, runtime.settings) if is_write else None
-                reasons = reasons or await weighed[0].begin(limit, before)
-                if reasons and not call.changes:
+                unkept = reasons or (rest.reasons if rest else ())
+                if not unkept:
+                    reasons = unkept = await weighed[0].begin(limit, before)
+                if unkept and not (reasons and call.changes):
                     raise Denied(
-                        f"{binding_key} holds this change for review ({', '.join(reasons)}), and "
-                        f"memtui cannot keep it: no mapping says what {call.tool} changes. Let a "
-                        "person make it; do not try again."
+                        f"{binding_key} holds this change for review ({', '.join(unkept)}), and "
+                        f"memtui cannot keep it: no mapping says all that {call.tool} changes. Let "
+                        "a person make it; do not try again."
                     )
                 if reasons:
                     pending = await asyncio.to_thread(let_wait, weighed, reasons)
@@ -373,12 +382,13 @@ class PassedCalls(ServiceModule):
         entry.handles = tuple(
             OperationHandle(rank=rank, provider_key=key, provider_record_id=name, score=score)
             for rank, (name, score) in enumerate(call.records[:_MOST_RECORDS], 1)
+            if len(name) <= _MOST_ID_CHARS
         )
         entry.result_count = len(call.records)
         entry.status, entry.latency_ms = call.status, call.latency_ms
         if call.error is not None:
             is_unknown = call.status is OperationStatus.UNKNOWN
-            entry.error = Unavailable(call.error[:_LOGGED_CHARS], sent=is_unknown)
+            entry.error = Unavailable(LongText.of(call.error).logged(), sent=is_unknown)
         if mutates and call.status in {OperationStatus.OK, OperationStatus.UNKNOWN}:
             entry.irreversible = _IRREVERSIBLE
         entry.usage = (self._usage(call, key),)

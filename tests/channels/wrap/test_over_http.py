@@ -45,6 +45,8 @@ class Handler(BaseHTTPRequestHandler):
             progress = b'data: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
             lines = b"".join(b"data: " + one + b"\n" for one in text.split(b"\n"))
             self._send(200, progress + lines + b"\n", "text/event-stream")
+        elif kind == "odd":
+            self._send(200, self.server.odd, "text/event-stream")
         elif kind == "broken":
             self.server.missing = text.replace(b"\n", b"")
             self._send(200, b"id: e1\nretry: 10\ndata:\n\n", "text/event-stream")
@@ -87,7 +89,7 @@ class Server(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.deleted: list[str] = []
         self.listened = Event()
-        self.missing = b""
+        self.missing = self.odd = b""
 
 
 @pytest.fixture
@@ -187,3 +189,26 @@ def test_addresses_and_secrets_are_checked(
     code, said = wrap(KEY, *words).end()
     assert code == 2
     assert why in said
+
+
+def test_an_address_is_named_without_its_secrets(wrap: Begin, server: Server) -> None:
+    address = f"127.0.0.1:{server.server_port}/mcp"
+    toy = wrap(KEY, "--url", f"http://ana:s3cret@{address}?key=s3cret")
+    toy.ask("initialize", protocolVersion=VERSION)
+    assert toy.call("gone")["message"] == f"http://{address} answered 404."
+
+
+@pytest.mark.parametrize("odd", ["retry", "id", "result"])
+def test_odd_answers_end_in_an_error_or_an_answer(wrap: Begin, server: Server, odd: str) -> None:
+    server.odd = {
+        "retry": b"id: e1\nretry: " + b"9" * 5_000 + b"\ndata:\n\n",
+        "id": b"id: \xc3\xa9\nretry: 10\ndata:\n\n",
+        "result": b'data: {"jsonrpc":"2.0","id":1,"result":"x"}\n\n',
+    }[odd]
+    toy = wrap(KEY, "--url", f"http://127.0.0.1:{server.server_port}/mcp")
+    if odd == "result":
+        assert toy.ask("initialize", name="odd") == "x"
+    else:
+        toy.say({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "odd"}})
+    _, said = toy.end()
+    assert "Traceback" not in said

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ async def test_a_write_that_no_mapping_knows_is_refused_where_it_would_be_held(
     toy.begin()
     said = toy.call("keep", anything="otters")
     assert said["isError"]
-    assert "no mapping says what keep changes" in said["content"][0]["text"]
+    assert "no mapping says all that keep changes" in said["content"][0]["text"]
     assert not toy.call("keep", anything="plain")["isError"]
     assert await ruled.review.waiting(caller) == []
 
@@ -203,3 +204,26 @@ async def test_a_call_that_wants_no_answer_waits_for_the_rules_too(
 async def test_a_tool_whose_name_is_no_text_does_not_end_the_wrap(toy: Wrap) -> None:
     toy.ask("tools/call", name=["keep"])
     assert "words" in toy.call("find", words="x")["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"notes": [{"text": "plain"}], "more": "otters"},
+        {"notes": [{"text": "plain"}, {"txt": "otters"}]},
+        {"notes": [{"text": "plain", "tags": {"of": ["otters"]}}]},
+    ],
+)
+async def test_a_text_that_the_mapping_does_not_know_is_weighed_too(
+    toy: Wrap, ruled: MemoryService, caller: Caller, given: dict[str, Any]
+) -> None:
+    said = toy.call("keep", **given)
+    assert "no mapping says all that keep changes" in said["content"][0]["text"]
+    assert await ruled.review.waiting(caller) == []
+    assert keep(toy, "plain")[0] is False
+
+
+async def test_no_memory_is_weighed_out_of_sight_of_the_rules(toy: Wrap) -> None:
+    is_error, said = keep(toy, *["plain"] * 1_000, "otters")
+    assert is_error
+    assert "fewer than 1,000 memories" in said
