@@ -21,6 +21,8 @@ _TYPES: dict[Kind, OperationType] = {
     "delete": OperationType.FORGET,
 }
 _TELLING = frozenset({"initialize", "server/discover", "tools/list"})
+_MOST_OPEN = 1_000
+"""How many calls wait for their answers."""
 _CUT_OFF = "No answer was seen before the connection ended."
 
 
@@ -99,9 +101,12 @@ class Conversation:
         )
 
     def open(self, call: OpenCall) -> OpenCall | None:
-        """Wait for a call's answer; return the one that had its id and will get none."""
-        before = self._calls.get(_key(call.request_id))
-        self._calls[_key(call.request_id)] = call
+        """Wait for a call's answer; return the one that is waited for no longer."""
+        key = _key(call.request_id)
+        before = self._calls.pop(key, None)
+        if len(self._calls) >= _MOST_OPEN:
+            before = self._calls.pop(next(iter(self._calls)))  # the oldest: it keeps its arguments
+        self._calls[key] = call
         return before
 
     def answered(self, frame: WireFrame) -> Iterator[tuple[OpenCall, Json]]:

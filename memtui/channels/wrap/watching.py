@@ -19,12 +19,12 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
-from typing import IO
+from typing import IO, NamedTuple
 
 from memtui.channels.agent import Agent, agent_of
 from memtui.channels.cli.session import global_options
@@ -66,28 +66,27 @@ _SERVER_S = 5.0
 _NOTE_BYTES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCall:
-    """What is to be logged: calls of one line that have ended, or a gap."""
+class KeptCall(NamedTuple):
+    """A call that has ended, or a gap, until it is logged."""
 
     numbers: tuple[int, ...]
     """The numbers of its lines."""
-    at: float
-    what: PassedCall | Unlogged
-
-    @property
-    def entry(self) -> PassedCall | UnloggedCalls:
-        """What the log gets."""
-        if isinstance(self.what, PassedCall):
-            return self.what
-        count, *moments = self.what
-        since, until = (datetime.fromtimestamp(one, UTC) for one in moments)
-        return UnloggedCalls(count, since, until)
+    entry: PassedCall | UnloggedCalls
 
     @property
     def gap(self) -> Unlogged:
         """The gap that it is, or becomes where it is not logged."""
-        return self.what if isinstance(self.what, Unlogged) else Unlogged(1, self.at, self.at)
+        one = self.entry
+        if isinstance(one, PassedCall):
+            at = one.started_at.timestamp()
+            return Unlogged(1, at, at)
+        return Unlogged(one.count, one.since.timestamp(), one.until.timestamp())
+
+
+def gap_entry(gap: Unlogged) -> UnloggedCalls:
+    """Return a gap as the log takes it."""
+    since, until = (datetime.fromtimestamp(one, UTC) for one in (gap.since, gap.until))
+    return UnloggedCalls(gap.calls, since, until)
 
 
 class Watch:
@@ -173,7 +172,7 @@ class Watch:
                 self._ended(call, said, frame.at)
         elif frame.kind == GAP:
             self._unlogged[frame.number] = 1
-            self._keep(KeptCall((frame.number,), frame.at, Unlogged(*frame.document)))
+            self._keep(KeptCall((frame.number,), gap_entry(Unlogged(*frame.document))))
         elif frame.kind in {WAITING, STOPPED}:
             self._loop.call_soon_threadsafe(self._weigh, frame)
         if self._conversation.is_new:
@@ -191,7 +190,7 @@ class Watch:
         if self._paths and (note := noted(self._paths, self._client)) and not self._start["run"]:
             passed = replace(passed, run_id=note.run_id)
         if not self._weighing.ended(call, passed):
-            self._keep(KeptCall((call.number,), call.at, passed))
+            self._keep(KeptCall((call.number,), passed))
 
     def _keep(self, item: KeptCall) -> None:
         self._loop.call_soon_threadsafe(self._kept_now, item)
@@ -229,8 +228,8 @@ class Watch:
             await self._look(agent)
             gaps.open()
             for path, gap in gaps.earlier():
-                entry = KeptCall((), gap.since, gap).entry
-                await session.service.passed.log(agent.caller, agent.scope, self._key, [entry])
+                lost = [gap_entry(gap)]
+                await session.service.passed.log(agent.caller, agent.scope, self._key, lost)
                 path.unlink(missing_ok=True)
             while not self._is_over or self._has_more:
                 await self._log(agent)
@@ -276,11 +275,11 @@ class Watch:
             items = [*islice(self._kept, _AT_ONCE)]
             if self._lost is not None and len(items) < _AT_ONCE:
                 lost, self._lost = self._lost, None
-                items.append(KeptCall(tuple(self._lost_lines), lost.since, lost))
+                items.append(KeptCall(tuple(self._lost_lines), gap_entry(lost)))
                 self._kept.append(items[-1])
                 self._lost_lines = []
-            what = [one.entry for one in items]
-            await agent.service.passed.log(agent.caller, agent.scope, self._key, what)
+            entries = [one.entry for one in items]
+            await agent.service.passed.log(agent.caller, agent.scope, self._key, entries)
             for one in items:
                 self._kept.popleft()
                 for number in one.numbers:

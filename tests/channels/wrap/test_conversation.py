@@ -84,3 +84,13 @@ def test_a_call_beside_carriage_returns_is_seen() -> None:
     call = b'{"id": 1, "method": "tools/call", "params": {"name": "keep"}}'
     line = b'{"id": 2, "method": "ping", "params":\r' + call + b"\r}\r\n"
     assert [one.tool for one in Conversation().asked(WireFrame(ASKED, 1, 1.0, line))] == ["keep"]
+
+
+def test_the_oldest_of_many_calls_without_an_answer_is_given_up() -> None:
+    one = Conversation()
+    given_up = []
+    for number in range(1_002):
+        call = {"id": number, "method": "tools/call", "params": {"name": "keep"}}
+        [opened] = one.asked(WireFrame(ASKED, number, 1.0, json.dumps(call).encode()))
+        given_up.append(one.open(opened))
+    assert [call.number for call in given_up if call] == [0, 1]
