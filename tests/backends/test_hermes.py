@@ -34,6 +34,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    Snapshot,
     SourceKind,
     SourceRef,
     Unavailable,
@@ -287,6 +288,49 @@ async def test_a_lock_that_hermes_keeps_is_waited_for(
     assert (await adapter.browse(BrowseRequest(scope=SCOPE))).total == 0
     await adapter.write(note("Now."))
     await adapter.close()
+
+
+async def test_of_equal_entries_each_keeps_its_own_tags(tmp_path: Path, folder: Path) -> None:
+    (folder / "MEMORY.md").write_text("Same.\n§\nOther.\n§\nSame.\n§\nSame.")
+    adapter = await HermesAdapter.open(BindingContext(
+        company_id="local", binding_key="hermes", config={"path": str(folder)},
+        data_dir=tmp_path / "data",
+    ))  # fmt: skip
+
+    async def tags() -> list[str]:
+        found = (await adapter.browse(BrowseRequest(scope=SCOPE))).records
+        same = sorted((one for one in found if one.text == "Same."), key=_line)
+        return [" ".join(one.tags) for one in same]
+
+    async def handles() -> list[RecordHandle]:
+        found = (await adapter.browse(BrowseRequest(scope=SCOPE))).records
+        return [one.handle for one in sorted(found, key=_line) if one.text == "Same."]
+
+    for one, tag in zip(await handles(), ("first", "", "last"), strict=True):
+        given = (tag,) if tag else ()
+        await adapter.correct(CorrectRequest(handle=one, scope=SCOPE, source=SOURCE, tags=given))
+    first, second, _last = await handles()
+    taken = await adapter.snapshot([first, second], SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(first,)))
+    assert await tags() == ["", "last"]
+    await adapter.restore(taken[:1], SCOPE)
+    assert await tags() == ["first", "", "last"]
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(first, second)))
+    assert await tags() == ["last"]
+    await adapter.restore(taken, SCOPE)
+    assert await tags() == ["first", "", "last"]
+    changed = CorrectRequest(handle=first, scope=SCOPE, source=SOURCE, text="New.")
+    new = (await adapter.correct(changed)).handle
+    assert await tags() == ["", "last"]
+    gone = Snapshot(handle=new, record=None)
+    await adapter.restore([taken[0], gone], SCOPE)
+    assert await tags() == ["first", "", "last"]
+    await adapter.close()
+
+
+def _line(record: Record) -> int:
+    assert record.location is not None
+    return record.location.line
 
 
 _TEXTS = st.lists(st.text("ab §\r\n\ufeff", max_size=6), max_size=6)

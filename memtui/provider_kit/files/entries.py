@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -465,8 +466,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             if name != old:
                 first = printable_id(changed.parts[place].own_id or "")
                 self._refuse_twice(self._handle(first), text)
-            self._change({file: edit}, {name: known})
-            self.keep_known({old: None} if name != old else {})
+            self._change({file: edit}, {name: known}, [old])
         return CorrectReply(handle=handle)
 
     def _with_text(self, content: _Content, name: str, before: str, text: str) -> None:
@@ -491,8 +491,8 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                     name = handle.provider_record_id
                     check_revision(record, request.revisions.get(name))
                     gone.setdefault(self._file_of(record), []).append(name)
-            self._change({file: partial(_without, names=names) for file, names in gone.items()})
-            self.keep_known(dict.fromkeys(name for names in gone.values() for name in names))
+            edits = {file: partial(_without, names=names) for file, names in gone.items()}
+            self._change(edits, {}, chain.from_iterable(gone.values()))
         return ForgetReply(missing=tuple(one for one, record in there.items() if record is None))
 
     @blocking
@@ -548,8 +548,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 for file in {**away, **stays}
             }
             known = {one.handle.provider_record_id: known_then(one) for one in back}
-            self._change(edits, known)
-            self.keep_known(dict.fromkeys(name for names in away.values() for name in names))
+            self._change(edits, known, chain.from_iterable(away.values()))
         return WriteReply(records=tuple(one.handle for one in back))
 
     def _as_before(self, content: _Content, gone: Sequence[str], back: Sequence[Snapshot]) -> None:
@@ -586,21 +585,28 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def _change(
         self,
         edits: Mapping[EntriesFile, Callable[[_Content], None]],
-        known: Mapping[str, WrittenRecord | None] | None = None,
+        known: Mapping[str, WrittenRecord | None],
+        gone: Iterable[str] = (),
     ) -> None:
         """Edit files, each under the other program's lock; call it within `changing`.
 
-        `known` is stored first: a record without its owner is everybody's.
+        `known` is stored first: a record without its owner is everybody's. That of equal entries
+        follows them where their ids change, as one of them goes or comes; that of `gone` goes.
         """
-        before = {name: self._known.get(name) for name in known or {}}
-        self.keep_known(known or {})
+        before: dict[str, WrittenRecord | None] = {}
+        ids, moved = dict[str, str](), dict[str, WrittenRecord | None]()
         is_changed = False
         try:
             with ExitStack() as locks:
                 for file in edits:
                     locks.enter_context(self.locked(file.path))
                 for file, edit in edits.items():  # what is refused leaves all files as they were
-                    self._edited(file, edit, content_of(file.path) or b"")
+                    ids |= self._ids_after(file, edit)
+                for new, old in ids.items():
+                    if old and new != old:
+                        moved[new] = self._known.get(old)
+                before = {name: self._known.get(name) for name in {**moved, **known}}
+                self.keep_known({**moved, **known})
                 for file, edit in edits.items():
                     self._change_one(file, edit)
                     is_changed = True
@@ -610,6 +616,20 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             if not (isinstance(error, Unavailable) and error.sent):
                 self.keep_known(before)
             raise
+        left = {*gone, *ids.values()} - {*ids}
+        self.keep_known(dict.fromkeys(left))
+
+    def _ids_after(self, file: EntriesFile, edit: Callable[[_Content], None]) -> dict[str, str]:
+        """Return the ids of a file's entries after an edit, each with the one before, or empty."""
+        content = content_of(file.path) or b""
+        there = self._taken_apart(file, content)
+        parts = [*there.parts]
+        before = {id(one): name for one, name in zip(parts, there.places(), strict=True)}
+        edit(there)
+        after = self._taken_apart(file, self._edited(file, edit, content)).places()
+        return {
+            name: before.get(id(part), "") for name, part in zip(after, there.parts, strict=True)
+        }
 
     def _edited(self, file: EntriesFile, edit: Callable[[_Content], None], content: bytes) -> bytes:
         apart = self._taken_apart(file, content)
