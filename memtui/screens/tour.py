@@ -119,7 +119,9 @@ class Tour(Sheet):
         )
 
     def _of_own(self) -> Iterator[Thing]:
-        found = [one for one in self._findings or () if one.usable]
+        bound = [(one.provider_key, one.config) for one in self._frame.state.bindings]
+        usable = [one for one in self._findings or () if one.usable]
+        found = [one for one in usable if not any(one.is_read_by(*each) for each in bound)]
         kinds = list(dict.fromkeys(one.provider for one in found))
         named = ", ".join([*kinds[:_NAMED], *(["…"] if len(kinds) > _NAMED else [])])
         if self._findings is None:
@@ -128,7 +130,7 @@ class Tour(Sheet):
             words = f"Add {counted(len(found), 'memory store')}, read-only: {named}"
             why_not = ""
         else:
-            words = why_not = "No memory stores of other programs were found on this machine."
+            words = why_not = "No other memory stores were found on this machine."
         yield Thing(words, GoTo("bindings", then="bindings.add_all"), why_not)
         yield Thing("Write your first record", GoTo("records", then="records.add"))
         yield Thing("Let your agents use memtui: two commands", None)
@@ -180,7 +182,7 @@ class Tour(Sheet):
             self._go_on()
 
     def _state_changed(self, before: AppState, now: AppState) -> None:
-        if before.demo_percent != now.demo_percent:
+        if (before.demo_percent, before.bindings) != (now.demo_percent, now.bindings):
             self.show(self._drawn)
         self._go_on()
 

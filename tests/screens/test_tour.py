@@ -20,6 +20,7 @@ from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Confirm, WriteRecord
 from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import QueryScreen
+from memtui.screens.state import find_memories
 from memtui.screens.tour import Tour
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
@@ -80,7 +81,7 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("logs", "named"), [(0, "No memory stores of other"), (1, "1 memory store"), (8, "9 m")]
+    ("logs", "named"), [(0, "No other memory stores"), (1, "1 memory store"), (8, "9 m")]
 )
 async def test_a_first_start_adds_all_that_was_found_with_one_yes(
     machine: Path,
@@ -150,3 +151,15 @@ async def test_a_demo_that_is_still_being_made_says_how_far_it_is(
         os.utime(paths.demo_file, (stopped, stopped))
         await until(pilot, lambda: "made" not in screen_text(app).splitlines()[0])
         await until(pilot, lambda: "No operation matches." in screen_text(app))
+
+
+async def test_the_tour_offers_only_what_no_binding_reads_yet(
+    machine: Path, paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    fill(machine, 2)
+    findings = await find_memories()
+    await service.bindings.add_found(caller, findings[:1])
+    async with running(paths, settings, "records", size=(80, 24), tours=True) as (app, pilot):
+        if not isinstance(app.screen, Tour):
+            await pilot.press("f3")
+        await until(pilot, lambda: "Add 1 memory store, read-only" in screen_text(app))
