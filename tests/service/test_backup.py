@@ -211,13 +211,15 @@ async def test_a_vault_elsewhere_goes_in_though_it_is_read_only_now(
     assert taken.left_out == ()
 
 
+@pytest.mark.parametrize("program", ["memsearch", "gemini", "claude-memory", "instructions"])
 async def test_what_another_program_keeps_elsewhere_stays_there(
-    lived: Lived, tmp_path: Path
+    lived: Lived, tmp_path: Path, program: str
 ) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
+    (theirs / "credentials.json").write_text("{}")
     service = await open_service(lived.paths, lived.settings)
-    await service.bindings.add(CALLER, "theirs", "memsearch", {"path": str(theirs)})
+    await service.bindings.add(CALLER, "theirs", program, {"path": str(theirs)})
     await service.bindings.add(CALLER, "far", "mem0", {"url": "http://127.0.0.1:9"})
     await service.close()
     taken = write(lived, tmp_path / "with.zip", vaults=True)

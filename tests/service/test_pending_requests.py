@@ -127,7 +127,7 @@ STATE: dict[str, Any] = {
 }  # fmt: skip
 """What makes another record of one: a person decides on it, and agents read it."""
 NO_STATE = {"handle", "scope", "source", "created_at", "updated_at", "created_by", "valid_from",
-            "valid_to", "location", "read_only", "problem"}  # fmt: skip
+            "valid_to", "location", "read_only", "problem", "caution"}  # fmt: skip
 
 
 def test_a_record_without_revisions_is_another_with_any_other_field() -> None:

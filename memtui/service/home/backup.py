@@ -287,7 +287,7 @@ class _Writer:
                 )
             if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
                 continue
-            if not _keeps_memories(providers, row):
+            if not self._keeps_memories(providers, row):
                 self._left_out.append(
                     f"The binding {row.binding_id} reads {path}, which belongs to another program."
                 )
@@ -306,8 +306,21 @@ class _Writer:
         """Whether a binding stores its memories outside its folder, as far as that is known."""
         if not row.config or providers.is_foreign(row.provider_key):
             return False
+        return not self._lives_in_own(providers, row)
+
+    def _keeps_memories(self, providers: Providers, row: BindingRow) -> bool:
+        """Whether a binding's files are memtui's, rather than those of another program.
+
+        Such a program's folder may hold its credentials too. Of another package's provider, whose
+        class is not loaded for this, the binding's capabilities tell.
+        """
+        if providers.is_foreign(row.provider_key):
+            return bool(row.capabilities.get("writable", True))
+        return self._lives_in_own(providers, row) is not None
+
+    def _lives_in_own(self, providers: Providers, row: BindingRow) -> bool | None:
         own = self._paths.data / "bindings" / row.binding_id
-        return not providers.load(row.provider_key).lives_in(own)
+        return providers.load(row.provider_key).lives_in(own)
 
     def _folder(self, root: Path, name: str) -> None:
         """Add a folder, without derived data, locks and links."""
@@ -390,17 +403,6 @@ def _still(folder: Path) -> Iterator[None]:
                     ) from error
             sleep(_POLL_SECONDS)
         yield
-
-
-def _keeps_memories(providers: Providers, row: BindingRow) -> bool:
-    """Whether a binding's provider stores memories, rather than only reading another program's.
-
-    The capabilities of a read-only binding do not tell, so those of the provider's class count;
-    another package's class is not loaded for this, so there the binding's count.
-    """
-    if providers.is_foreign(row.provider_key):
-        return bool(row.capabilities.get("writable", True))
-    return providers.load(row.provider_key).capabilities.writable
 
 
 def _raise(error: OSError) -> None:
