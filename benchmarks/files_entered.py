@@ -25,7 +25,7 @@ from memtui.config import find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 
 ROOT = f"{Path(memtui.__file__).parent}{os.sep}"
-LIMITS = {"query": (24, 40), "write": (29, 50), "memtui query": (53, 174)}
+LIMITS = {"query": (24, 41), "write": (29, 54), "memtui query": (53, 177)}
 """Files and functions."""
 
 
