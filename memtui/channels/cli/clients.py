@@ -49,7 +49,8 @@ def answer_clients(
         rows.append([client.key, client.name, seen, state, file, *lists])
         named = {"client": client.key, "name": client.name, "file": file}
         found.append({**named, **others, "there": there, "installed": installed})
-    titles = columns("client", "name", "", "", "file", *(f"{name}*" for name in more(clients[0])))
+    more_titles = (f"{name.replace('_', ' ')}*" for name in more(clients[0]))
+    titles = columns("client", "name", "", "", "file", *more_titles)
     invocation.out.answer({"clients": found}, table(titles, rows))
 
 

@@ -72,7 +72,7 @@ def taken_back(client: McpClient, path: Path, name: str) -> FileChange:
 
 def servers_past(client: McpClient, home: Path) -> dict[str, list[str]]:
     """Return the names of a client's memory servers, wrapped ones and those that go past memtui."""
-    found: dict[str, list[str]] = {"wrapped": [], "past memtui": []}
+    found: dict[str, list[str]] = {"wrapped": [], "past_memtui": []}
     try:
         entries = servers(client, client.file(home))
     except Invalid:
@@ -81,7 +81,7 @@ def servers_past(client: McpClient, home: Path) -> dict[str, list[str]]:
         if isinstance(entry, dict) and _original(entry) is not None:
             found["wrapped"].append(name)
         elif name != NAME and isinstance(entry, dict) and _keeps_memories(name, entry):
-            found["past memtui"].append(name)
+            found["past_memtui"].append(name)
     return found
 
 

@@ -199,7 +199,7 @@ def test_the_list_says_which_memory_servers_go_past_memtui(
     )  # fmt: skip
     assert ORIGINAL in file.read_text()
     cursor = find_client("cursor", CLIENTS)
-    assert servers_past(cursor, person) == {"wrapped": ["notes"], "past memtui": ["mem0"]}
+    assert servers_past(cursor, person) == {"wrapped": ["notes"], "past_memtui": ["mem0"]}
     listed = here("mcp", "clients")
     assert "past memtui" in listed.out
     back = ("mcp", "uninstall", "cursor", "--wrap", "notes")
