@@ -13,23 +13,14 @@ from hypothesis import strategies as st
 
 from memtui.backends.basic_memory import observations_of
 from memtui.contract import (
-    BrowseRequest,
-    CorrectRequest,
-    ForgetRequest,
     Invalid,
     QueryRequest,
-    Record,
-    RecordHandle,
-    Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
 )
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
+from tests.backends.one_binding import SCOPE, by_text
 
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 NOTE = """\
 ---
 title: Coffee
@@ -74,22 +65,10 @@ async def bound(service: MemoryService, caller: Caller, folder: Path) -> None:
     await service.bindings.add(caller, "obs", "basic-memory", {"path": str(folder)})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="obs", scope=SCOPE, limit=1000)
-    return {one.text: one for one in (await service.browse(caller, request)).records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "obs", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
-
-
-def corrected(record: Record, text: str) -> CorrectRequest:
-    return CorrectRequest(binding_key="obs", scope=SCOPE, handle=record.handle, text=text)
-
-
-def forgetting(*handles: RecordHandle) -> ForgetRequest:
-    return ForgetRequest(binding_key="obs", scope=SCOPE, handles=handles)
+listed = partial(by_text, key="obs")
+note = partial(one_binding.note, key="obs")
+corrected = partial(one_binding.corrected, key="obs")
+forgetting = partial(one_binding.forgetting, key="obs")
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -16,24 +16,18 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
-    ForgetRequest,
     Invalid,
     QueryRequest,
     Record,
-    RecordHandle,
-    Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
 )
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
+from tests.backends.one_binding import SCOPE, by_id
 from tests.backends.test_codex_memory import MEMORY, RAW
 from tests.backends.test_memsearch import EVERYTHING
 
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 AGENT = Caller(company_id="local", principal="agent:coding", channel="cli")
 
 PROJECT = """\
@@ -93,15 +87,8 @@ async def bound(service: MemoryService, caller: Caller, provider: str, folder: P
     await service.bindings.add(caller, "it", provider, {"path": str(folder)})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="it", scope=SCOPE, limit=1000)
-    found = (await service.browse(caller, request)).records
-    return {one.handle.provider_record_id: one for one in found}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "it", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
+listed = partial(by_id, key="it")
+note = partial(one_binding.note, key="it")
 
 
 def corrected(record: Record, text: str, **fields: Any) -> CorrectRequest:
@@ -109,8 +96,7 @@ def corrected(record: Record, text: str, **fields: Any) -> CorrectRequest:
     return CorrectRequest(binding_key="it", scope=SCOPE, handle=record.handle, text=text, **given)
 
 
-def forgetting(*handles: RecordHandle) -> ForgetRequest:
-    return ForgetRequest(binding_key="it", scope=SCOPE, handles=handles)
+forgetting = partial(one_binding.forgetting, key="it")
 
 
 def content(folder: Path) -> dict[str, bytes]:

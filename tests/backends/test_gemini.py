@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,21 @@ from hypothesis import strategies as st
 from memtui.backends.gemini import GeminiAdapter, entries_of
 from memtui.backends.patches import apply_patch, read_patch
 from memtui.contract import (
-    BrowseRequest,
     Conflict,
-    CorrectRequest,
     ForgetRequest,
     Invalid,
     NotFound,
     QueryRequest,
     Record,
     Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
 )
 from memtui.provider_kit.files.entries import _Content, _Part
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
+from tests.backends.one_binding import SCOPE, by_text
 from tests.node import NodeProgram
 
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 CONTENT = """\
 # About Ana
 
@@ -127,19 +123,9 @@ async def bound(service: MemoryService, caller: Caller, folder: Path, **config: 
     await service.bindings.add(caller, "gemini", "gemini", {"path": str(folder), **config})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="gemini", scope=SCOPE, limit=1000)
-    found = await service.browse(caller, request)
-    return {one.text: one for one in found.records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "gemini", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
-
-
-def corrected(record: Record, text: str) -> CorrectRequest:
-    return CorrectRequest(binding_key="gemini", scope=SCOPE, handle=record.handle, text=text)
+listed = partial(by_text, key="gemini")
+note = partial(one_binding.note, key="gemini")
+corrected = partial(one_binding.corrected, key="gemini")
 
 
 def forgotten(*records: Record) -> ForgetRequest:

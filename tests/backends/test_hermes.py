@@ -8,6 +8,7 @@ import json
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
-    SourceKind,
-    SourceRef,
     Unavailable,
-    WriteRequest,
 )
 from memtui.provider_kit.files.entries import _Content
 from memtui.service import Membership, Role
@@ -46,10 +44,9 @@ from memtui.service.home.survey import PurgeRequest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
 from memtui.store.tables import JOURNAL
+from tests.backends import one_binding
 from tests.backends.hermes import run_hermes
-
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+from tests.backends.one_binding import SCOPE, SOURCE, by_text
 
 Hermes = Callable[[str], Any]
 """Runs lines on a loaded `MemoryStore` called `s`; returns what they leave in `out`."""
@@ -78,15 +75,8 @@ async def bound(service: MemoryService, caller: Caller, folder: Path, **config: 
     await service.bindings.add(caller, "hermes", "hermes", {"path": str(folder), **config})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="hermes", scope=SCOPE, limit=1000)
-    found = await service.browse(caller, request)
-    return {one.text: one for one in found.records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "hermes", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
+listed = partial(by_text, key="hermes")
+note = partial(one_binding.note, key="hermes")
 
 
 async def test_each_sees_what_the_other_wrote_and_an_undo_leaves_the_same_bytes(

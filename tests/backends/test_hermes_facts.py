@@ -9,6 +9,7 @@ import sqlite3
 import struct
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from hypothesis import strategies as st
 from memtui.backends.hermes_facts import HermesFactsAdapter, entities_in, fact_vector
 from memtui.contract import (
     BindingContext,
-    BrowseRequest,
     Conflict,
     CorrectRequest,
     EraseRequest,
@@ -28,17 +28,14 @@ from memtui.contract import (
     QueryRequest,
     Record,
     Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
 )
 from memtui.service.answers import MutationAnswer
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
 from tests.backends.hermes import FACTS, run_hermes
+from tests.backends.one_binding import SCOPE, by_text
 
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 TABLES = ("facts", "entities", "fact_entities", "memory_banks")
 ADDED = (
     "s.add_fact('Ana Smith reviews \"billing\".', 'project', 'review, team')\n"
@@ -80,14 +77,8 @@ async def bound(service: MemoryService, caller: Caller, home: Path, **config: An
     await service.bindings.add(caller, "facts", "hermes-facts", {"path": path, **config})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="facts", scope=SCOPE, limit=1000)
-    return {one.text: one for one in (await service.browse(caller, request)).records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "facts", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
+listed = partial(by_text, key="facts")
+note = partial(one_binding.note, key="facts")
 
 
 def change(record: Record, **changes: Any) -> CorrectRequest:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +20,25 @@ from platformdirs import user_cache_path
 from memtui.backends.letta import LettaAdapter
 from memtui.contract import (
     BindingContext,
-    BrowseRequest,
     Conflict,
-    CorrectRequest,
     Denied,
     ForgetRequest,
     Invalid,
     MemtuiError,
     QueryRequest,
     Record,
-    Scope,
-    SourceKind,
-    SourceRef,
     Unavailable,
-    WriteRequest,
 )
 from memtui.provider_kit.files.committed import CommittedFiles
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
+from tests.backends.one_binding import SCOPE, by_id
 from tests.node import executable
 
 VERSION = "0.32.18"
 CACHE = user_cache_path("memtui-tests") / f"letta-code-{VERSION}"
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 _LAST = "await init_src5().then(() => exports_src2);"
 _PROBE = """
 init_memory6(); init_system_prompt_compilation(); init_backend2(); init_settings_manager();
@@ -182,19 +177,9 @@ async def bound(service: MemoryService, caller: Caller, folder: Path) -> None:
     await service.bindings.add(caller, "letta", "letta", {"path": str(folder)})
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="letta", scope=SCOPE, limit=1000)
-    found = await service.browse(caller, request)
-    return {one.handle.provider_record_id: one for one in found.records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "letta", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
-
-
-def correct(record: Record, text: str) -> CorrectRequest:
-    return CorrectRequest(binding_key="letta", scope=SCOPE, handle=record.handle, text=text)
+listed = partial(by_id, key="letta")
+note = partial(one_binding.note, key="letta")
+correct = partial(one_binding.corrected, key="letta")
 
 
 def forget(*records: Record) -> ForgetRequest:

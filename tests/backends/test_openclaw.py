@@ -26,24 +26,18 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
-    ForgetRequest,
     Invalid,
     QueryRequest,
     Record,
-    RecordHandle,
-    Scope,
-    SourceKind,
-    SourceRef,
     Unavailable,
-    WriteRequest,
 )
 from memtui.provider_kit.files.entries import FileEntry, _Content
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
+from tests.backends import one_binding
+from tests.backends.one_binding import SCOPE, by_text
 
 INSTALLED = user_cache_path("memtui-tests") / "openclaw-2026.9.6" / "node_modules"
-SCOPE = Scope(company_id="local")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
 MEMORY = """\
 # Long-Term Memory
@@ -121,14 +115,8 @@ async def bound(service: MemoryService, caller: Caller, folder: Path) -> None:
     await service.bindings.add(caller, "claw", "openclaw", config)
 
 
-async def listed(service: MemoryService, caller: Caller) -> dict[str, Record]:
-    request = BrowseRequest(binding_key="claw", scope=SCOPE, limit=1000)
-    return {one.text: one for one in (await service.browse(caller, request)).records}
-
-
-def note(text: str, **fields: Any) -> WriteRequest:
-    asked = {"binding_key": "claw", "scope": SCOPE, "source": SOURCE, "content": text}
-    return WriteRequest.model_validate({**asked, **fields})
+listed = partial(by_text, key="claw")
+note = partial(one_binding.note, key="claw")
 
 
 def corrected(record: Record, text: str, **fields: Any) -> CorrectRequest:
@@ -138,8 +126,7 @@ def corrected(record: Record, text: str, **fields: Any) -> CorrectRequest:
     )  # fmt: skip
 
 
-def forgetting(*handles: RecordHandle) -> ForgetRequest:
-    return ForgetRequest(binding_key="claw", scope=SCOPE, handles=handles)
+forgetting = partial(one_binding.forgetting, key="claw")
 
 
 def files(folder: Path) -> dict[str, bytes]:
