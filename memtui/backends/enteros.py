@@ -98,7 +98,7 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
         return (one for one in rows if not chosen or one["workspace_id"] in chosen)
 
     def _namespace(self, row: Row) -> str:
-        """Return the namespace of a row. Raises `ValueError` where it cannot be told."""
+        """Return the namespace of a row. Raises `ValueError` where the row does not say it."""
         own = str(row["workspace_id"] or "")
         if not own:
             raise ValueError("it names no workspace")

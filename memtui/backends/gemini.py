@@ -141,7 +141,7 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
         )
 
     def _patched(self, patch: FilePatch, kind: str, written: dict[Path, str]) -> Path:
-        """Apply the patch of one file to what is there, or to what was written before."""
+        """Apply the patch of one file to its content, or to that of an earlier patch of it."""
         is_new = patch.old == NOWHERE
         if not Path(patch.new).is_absolute() or patch.new == NOWHERE:
             raise Invalid(f"Its header names {patch.new or 'no file'}, which is no absolute path.")

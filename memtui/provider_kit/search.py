@@ -16,11 +16,11 @@ class TextIndex:
     def __init__(
         self,
         records: Sequence[Record] = (),
-        told: Callable[[Iterable[Record]], Iterable[Record]] = iter,
+        watched: Callable[[Iterable[Record]], Iterable[Record]] = iter,
     ) -> None:
-        """Index records, which `told` yields; it may say how it goes on."""
+        """Index records. `watched` yields each again, so that its caller sees the progress."""
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._told = told
+        self._watched = watched
         self.fill(records)
 
     def fill(self, records: Sequence[Record]) -> None:
@@ -34,7 +34,10 @@ class TextIndex:
             )
             database.executemany(
                 "INSERT INTO entry (rowid, title, text, labels) VALUES (?, ?, ?, ?)",
-                ((number, *_indexed(record)) for number, record in enumerate(self._told(records))),
+                (
+                    (number, *_indexed(record))
+                    for number, record in enumerate(self._watched(records))
+                ),
             )
 
     def search(self, query: str) -> Iterator[tuple[Record, float | None]]:

@@ -83,7 +83,7 @@ from memtui.threads import TurnLock
 
 _NOTED = "noted"
 _TOLD_ROWS = 1_000
-"""How many rows are read or made records of before it is told that the call goes on."""
+"""After how many rows, read or made records, the time limit of the call begins anew."""
 T = TypeVar("T")
 
 
@@ -199,7 +199,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         return {self.keys[0]: record_id}
 
     def derive(self, connection: Connection, before: Row | None, after: Row | None) -> None:
-        """Do what the program does besides when a row is added, changed or removed."""
+        """Make the other changes that the program makes when it adds, changes or removes a row."""
 
     def noted(self, connection: Connection, rows: Sequence[Row | None]) -> Sequence[Json]:
         """Return what `put_back` has to know of each row's surroundings; None: it is not there."""

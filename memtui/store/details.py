@@ -184,7 +184,7 @@ class CallDetails(CommonDetails, total=False):
     query: str
     """The words that a read searches for, else its arguments as JSON."""
     text: str
-    """What the agent was told; of a gap, how many calls it has in words."""
+    """The text that the agent got; of a gap, a sentence with the number of its calls."""
     calls: int
     """How many calls a gap has."""
     since: str | None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 ASKED, ANSWERED = b">", b"<"
 """A line of the agent, and a line of the server; both have passed."""
 WAITING = b"?"
-"""A line of the agent that waits until it is told whether it may pass."""
+"""A line of the agent that waits for the rules to let it pass."""
 STOPPED = b"!"
 """The agent's line of this number, which waited, did not pass."""
 GAP = b"G"

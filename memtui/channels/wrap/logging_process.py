@@ -77,7 +77,7 @@ class LoggingProcess:
     """The process that logs, seen from the process that passes bytes on."""
 
     def __init__(self) -> None:
-        """Start it; it begins once `begin` was called, and what is told before is queued."""
+        """Prepare it: `begin` starts the process, and lines that pass before that are queued."""
         self._start: dict[str, Any] = {}
         self._note: Path | None = None
         self._is_begun = Event()

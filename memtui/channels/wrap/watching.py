@@ -270,7 +270,7 @@ class Watch:
             self._unlogged[number] = len(calls)
 
     async def _log(self, agent: Agent) -> None:
-        """Log what is kept."""
+        """Log the calls and gaps that wait for it."""
         while self._kept or self._lost:
             items = [*islice(self._kept, _AT_ONCE)]
             if self._lost is not None and len(items) < _AT_ONCE:
@@ -359,7 +359,7 @@ class GapNote:
 
 
 def _end_server(server: Process) -> None:
-    """End a server that outlives the passing process: its input has ended, then it is told."""
+    """End a server that outlives the passing process, and whose input has ended, by signals."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _SERVER_S
         while time.monotonic() < deadline:

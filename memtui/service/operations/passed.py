@@ -101,7 +101,7 @@ class PassedCall:
     arguments: LongText
     """Its arguments, as JSON."""
     returned: LongText
-    """What the agent was told."""
+    """The text that the agent got."""
     records: tuple[tuple[str, float | None], ...]
     """The ids of the memories that it names or returned, with scores."""
     status: OperationStatus
