@@ -14,17 +14,15 @@ from memtui.widgets.agents import last_answer_words
 
 
 async def agents(
-    session: Session,
-    *,
-    minutes: Annotated[
-        int,
-        typer.Option(min=1, max=1440, help="Minutes that count as lately."),
-    ] = 10,
+    session: Session, *, minutes: Annotated[int, typer.Option(min=1, max=1440)] = 10
 ) -> None:
     """List the connected agents, and the last answer of each.
 
     An agent with an open MCP session on this machine is listed while the session lasts; any other
     agent while it did something lately.
+
+    Args:
+        minutes: Minutes that count as lately.
     """
     within = timedelta(minutes=minutes)
     found = await session.service.agents.connected(session.caller, within)

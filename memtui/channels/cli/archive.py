@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 async def ops_archive_seal(
     session: Session,
     *,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Seal every operation, however new.")
-    ] = False,
-    older_than: Annotated[
-        str | None,
-        typer.Option(help="Seal what is older than this instead: 30d, 2026-03-01."),
-    ] = None,
+    everything: Annotated[bool, typer.Option("--all")] = False,
+    older_than: str | None = None,
 ) -> None:
     """Move old operations out of the database into sealed files.
 
     It moves operations that are older than the setting hot_days, unless an option is given. Lists,
     figures and proofs still cover every operation.
+
+    Args:
+        everything: Seal every operation, however new.
+        older_than: Seal what is older than this instead: 30d, 2026-03-01.
     """
     if everything and older_than is not None:
         raise Invalid("Give --all or --older-than, not both.")
@@ -139,21 +138,16 @@ _NOTED = re.compile(r"([1-9]\d{0,17}):([0-9a-f]{12,64})")
 
 
 async def audit_verify(
-    session: Session,
-    *,
-    expect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SEQ:DIGEST",
-            help="Also compare with what an earlier check printed; 12 characters of the digest are "
-            "enough.",
-        ),
-    ] = None,
+    session: Session, *, expect: Annotated[str | None, typer.Option(metavar="SEQ:DIGEST")] = None
 ) -> int:
     """Prove that no operation was altered, removed or inserted.
 
     It checks the digest of every operation, sealed or not, and its place in the chain. Exit 1 names
     the first broken one.
+
+    Args:
+        expect: Also compare with what an earlier check printed; 12 characters of the digest are
+            enough.
     """
     noted = _noted(expect)
     analysis = session.service.analysis
@@ -166,15 +160,13 @@ async def audit_verify(
     return 0 if problem is None else 1
 
 
-async def audit_export(
-    session: Session,
-    *,
-    to: Annotated[Path, typer.Option(help="The file to write, JSON Lines.")],
-    force: Force = False,
-) -> None:
+async def audit_export(session: Session, *, to: Path, force: Force = False) -> None:
     """Write every operation with its digest to a file that anybody can verify.
 
     The script that verifies it is in docs/audit.md; it needs nothing of memtui.
+
+    Args:
+        to: The file to write, JSON Lines.
     """
     from memtui.paths import check_target
 

@@ -100,37 +100,29 @@ def _provider_names() -> list[str]:
 
 async def bindings_add(
     session: FirstSession,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
-    provider: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROVIDER",
-            help="The provider; `memtui bindings providers` lists them.",
-            autocompletion=complete_from(_provider_names),
-        ),
-    ],
+    key: str,
+    provider: Annotated[str, typer.Argument(autocompletion=complete_from(_provider_names))],
     setting: ConfigPairs = None,
     config: ConfigJson = None,
     *,
     trial: Trial = False,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse every change through it.")
-    ] = False,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Add it switched off.")] = False,
-    serves: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TARGET",
-            help="Whom it serves: company, project:ID, agent:ID or nobody; left out: asked on a "
-            "terminal.",
-        ),
-    ] = None,
+    read_only: bool = False,
+    disabled: bool = False,
+    serves: Annotated[str | None, typer.Option(metavar="TARGET")] = None,
     yes: Yes = False,
 ) -> int:
     """Add a binding to a provider.
 
     With --try nothing is added; exit 3 if the provider is down. A provider that starts a program
     shows the command and asks first.
+
+    Args:
+        key: A short name for it.
+        provider: The provider; `memtui bindings providers` lists them.
+        read_only: Refuse every change through it.
+        disabled: Add it switched off.
+        serves: Whom it serves: company, project:ID, agent:ID or nobody; left out: asked on a
+            terminal.
     """
     here, given = project_here(), _config(setting, config)
     starts = await _agreed(session, key, provider, given, yes=yes)
@@ -280,19 +272,18 @@ async def bindings_capture(
     session: FirstSession,
     key: BindingKey,
     *,
-    post_run: Annotated[
-        OnOff | None, typer.Option(help="A note of each run, from `memtui hook post-run`.")
-    ] = None,
-    comments: Annotated[
-        OnOff | None, typer.Option(help="Comments of issues, from `memtui hook comment`.")
-    ] = None,
-    documents: Annotated[
-        OnOff | None, typer.Option(help="Documents of issues, from `memtui hook document`.")
-    ] = None,
+    post_run: OnOff | None = None,
+    comments: OnOff | None = None,
+    documents: OnOff | None = None,
 ) -> None:
     """Choose what hooks may write to a binding by themselves.
 
     They may write nothing until an option turns it on. Without an option it shows what is on.
+
+    Args:
+        post_run: A note of each run, from `memtui hook post-run`.
+        comments: Comments of issues, from `memtui hook comment`.
+        documents: Documents of issues, from `memtui hook document`.
     """
     from memtui.service import Capture
 
@@ -324,20 +315,20 @@ async def bindings_embedding(
     session: FirstSession,
     key: BindingKey,
     *,
-    build: Annotated[
-        bool, typer.Option("--build", help="Embed all texts that have no vector yet.")
-    ] = False,
+    build: bool = False,
     allow: Address = None,
     disallow: Address = None,
-    background: Annotated[
-        OnOff | None, typer.Option(help="Whether the app embeds new texts automatically.")
-    ] = None,
+    background: OnOff | None = None,
 ) -> int:
     """Show how many texts of a binding are embedded, so that they are found by meaning.
 
     The model is the binding's setting `embedding`. --allow agrees that texts, without their
     secrets, are sent to another machine for embedding; --disallow withdraws that. Exit 1 if --build
     did not finish because another program is embedding.
+
+    Args:
+        build: Embed all texts that have no vector yet.
+        background: Whether the app embeds new texts automatically.
     """
     service = session.service
     if disallow is not None:
@@ -469,18 +460,14 @@ async def bindings_resolve(session: Session, scope: ScopeOptions) -> None:
 
 async def bindings_health(
     session: Session,
-    key: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KEY",
-            help="The binding; left out: all that are on.",
-            autocompletion=complete_binding,
-        ),
-    ] = None,
+    key: Annotated[str | None, typer.Argument(autocompletion=complete_binding)] = None,
 ) -> int:
     """Ask bindings whether they can serve now.
 
     Exit 3 if one is down.
+
+    Args:
+        key: The binding; left out: all that are on.
     """
     if key is None:
         views = await session.service.bindings.all(session.caller)
@@ -493,17 +480,14 @@ async def bindings_health(
 
 
 async def bindings_providers(
-    invocation: Invocation,
-    key: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROVIDER", help="The provider to show in full; left out: all, one a line."
-        ),
-    ] = None,
+    invocation: Invocation, key: Annotated[str | None, typer.Argument(metavar="PROVIDER")] = None
 ) -> int:
     """Show what the installed providers open, their settings and their abilities.
 
     It says why a provider cannot be used; exit 1 if that is PROVIDER.
+
+    Args:
+        key: The provider to show in full; left out: all, one a line.
     """
     from memtui.service.providers import Providers
     from memtui.threads import use_loose_threads
@@ -607,18 +591,16 @@ async def bindings_namespace_put(
     session: Session,
     key: BindingKey,
     name: Name,
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help="When it expires: 30d, 2027-01-31; left out: never. Some providers then hide its "
-            "records, others keep them.",
-        ),
-    ] = None,
+    *,
+    expires: Annotated[str | None, typer.Option(metavar="WHEN")] = None,
 ) -> None:
     """Make a namespace, or set its expiry.
 
     Without --expires it never expires, and an expiry that it had is removed.
+
+    Args:
+        expires: When it expires: 30d, 2027-01-31; left out: never. Some providers then hide its
+            records, others keep them.
     """
     moment = session.ahead(expires or None)
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
@@ -631,23 +613,18 @@ async def bindings_namespace_delete(
     session: Session,
     key: BindingKey,
     name: Name,
-    confirm: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The name again, instead of typing it when asked."),
-    ] = None,
     *,
-    unseen: Annotated[
-        bool,
-        typer.Option(
-            "--unseen",
-            help="Delete it even if it holds records that cannot be listed and brought back.",
-        ),
-    ] = False,
+    confirm: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    unseen: bool = False,
 ) -> None:
     """Delete a namespace with all its records.
 
     The records are forgotten first, and undo brings them back. Exit 5 if it holds more records than
     can be listed, unless --unseen is given.
+
+    Args:
+        confirm: The name again, instead of typing it when asked.
+        unseen: Delete it even if it holds records that cannot be listed and brought back.
     """
     warning = ""
     if confirm is None:
@@ -675,18 +652,17 @@ def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
 async def bindings_discover(
     invocation: Invocation,
     *,
-    add: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="Add this one as a read-only binding; repeatable."),
-    ] = None,
-    add_all: Annotated[
-        bool, typer.Option("--add-all", help="Add all that can be opened and are not yet bound.")
-    ] = False,
+    add: Annotated[list[str] | None, typer.Option(metavar="KEY")] = None,
+    add_all: bool = False,
 ) -> int:
     """List the memories found on this machine.
 
     It adds nothing without --add or --add-all. What it adds is read-only until `memtui bindings
     read-only KEY off`.
+
+    Args:
+        add: Add this one as a read-only binding; repeatable.
+        add_all: Add all that can be opened and are not yet bound.
     """
     import asyncio
 

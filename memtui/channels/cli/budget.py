@@ -38,18 +38,10 @@ async def budget_set(
     target_type: TargetType,
     target_id: TargetId = None,
     *,
-    usd: Annotated[
-        str | None, typer.Option(metavar="DOLLARS", help="The most US dollars: 5, 0.25.")
-    ] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="The most tokens of input, output and embedding."),
-    ] = None,
-    per: Annotated[PeriodName, typer.Option(help="In each day or month of your time zone.")],
-    then: Annotated[
-        Literal["warn", "no-search", "read-only", "refuse"] | None,
-        typer.Option(help="What happens once it is passed; left out: as before, or warn."),
-    ] = None,
+    usd: Annotated[str | None, typer.Option(metavar="DOLLARS")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1)] = None,
+    per: PeriodName,
+    then: Literal["warn", "no-search", "read-only", "refuse"] | None = None,
 ) -> None:
     """Set a spending limit.
 
@@ -58,6 +50,12 @@ async def budget_set(
     ends: no-search refuses queries and embedding, and contexts have only the facts; read-only
     refuses writes and corrections; refuse refuses all of these, and contexts. Forgetting and undo
     always work.
+
+    Args:
+        usd: The most US dollars: 5, 0.25.
+        tokens: The most tokens of input, output and embedding.
+        per: In each day or month of your time zone.
+        then: What happens once it is passed; left out: as before, or warn.
     """
     from memtui.service.spending import (
         LimitAction,
@@ -91,15 +89,18 @@ async def budget_remove(
     target_type: TargetType,
     target_id: TargetId = None,
     *,
-    usd: Annotated[bool, typer.Option("--usd", help="Only limits in US dollars.")] = False,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Only limits in tokens.")] = False,
-    per: Annotated[
-        PeriodName | None, typer.Option(help="Only those of a day or of a month.")
-    ] = None,
+    usd: bool = False,
+    tokens: bool = False,
+    per: PeriodName | None = None,
 ) -> None:
     """Remove the spending limits of a target.
 
     It removes all of them, unless an option is given.
+
+    Args:
+        usd: Only limits in US dollars.
+        tokens: Only limits in tokens.
+        per: Only those of a day or of a month.
     """
     from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget
 
@@ -118,20 +119,17 @@ async def budget_remove(
 async def budget_check(
     session: Session,
     *,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATE", help="Look at the day and the month of this date: 2026-03-01, 30d."
-        ),
-    ] = None,
-    warn: Annotated[
-        float, typer.Option(min=0, max=1, help="The share of a limit from which its state is near.")
-    ] = 0.8,
+    at: Annotated[str | None, typer.Option(metavar="DATE")] = None,
+    warn: Annotated[float, typer.Option(min=0, max=1)] = 0.8,
 ) -> int:
     """Check what was spent against the spending limits.
 
     Exit 1 if a limit is passed. If calls have no price, the dollars are a lower bound (≥). Days and
     months are those of your time zone.
+
+    Args:
+        at: Look at the day and the month of this date: 2026-03-01, 30d.
+        warn: The share of a limit from which its state is near.
     """
     from decimal import Decimal
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from memtui.channels.cli.marks import RiskMarks, marks_of
 from memtui.channels.cli.options import FilterLine, ScopeOptions, Until, filter_of
@@ -29,18 +27,18 @@ async def changes(
     scope: ScopeOptions,
     line: FilterLine = None,
     *,
-    since: Annotated[
-        str, typer.Option("--since", help="The earlier moment: 7d, yesterday, 2026-03-01.")
-    ] = _WEEK,
+    since: str = _WEEK,
     until: Until = None,
-    days: Annotated[
-        bool, typer.Option("--days", help="Count the changes of each day instead.")
-    ] = False,
+    days: bool = False,
 ) -> None:
     """Show what changed since a moment, who changed it, and why.
 
     It compares the memories at that moment with those of now, or of --until. Records that came and
     went in between are not shown; --days counts them. The first line sums up what agents wrote.
+
+    Args:
+        since: The earlier moment: 7d, yesterday, 2026-03-01.
+        days: Count the changes of each day instead.
     """
     from memtui.service.usecases.agent_writes import agent_writes
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from copy import copy
+from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Annotated, Any, cast, get_args, get_type_hints
@@ -12,6 +14,7 @@ from typing import Annotated, Any, cast, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+from typer.models import OptionInfo
 
 from memtui.channels.cli.errors import close_quietly
 from memtui.channels.cli.interrupts import raise_interrupts
@@ -26,6 +29,7 @@ A plain function runs without an event loop and takes no `Session`.
 _PACKAGE = "memtui.channels.cli"
 _MOST_CALLED = 3
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 class _ChecksGiven:
@@ -212,7 +216,7 @@ class LazyGroup(TyperGroup):
             for name, function in vars(module).items():
                 if name.startswith(prefix) and not name.startswith(deeper):
                     own = name.removeprefix(prefix).replace("_", "-")
-                    words, load = inspect.getdoc(function), partial(make, own, function)
+                    words, load = described(function)[0], partial(make, own, function)
                     found[own] = LazyCommand(own, callback=load, help=words, rich_markup_mode=None)
         return found
 
@@ -272,15 +276,17 @@ def make(name: str, function: Function) -> TyperCommand:
     """Return `function` as a command; its docstring is the help.
 
     A parameter annotated `Session` or `FirstSession` gets the open service, one annotated
-    `Invocation` the global options. A dataclass is spread into its options. Every command has
-    `--json`.
+    `Invocation` the global options. A dataclass is spread into its options. Any other is an option
+    if it can only be given by name, else an argument, with what `Args:` says of it as its help; the
+    annotation adds what Typer cannot tell from the type. Every command has `--json`.
     """
     itself = getattr(function, "func", function)
     fixed: dict[str, Any] = getattr(function, "keywords", {})  # of a short form
     hints = get_type_hints(itself, include_extras=True) | fixed
     groups: dict[str, type] = {}
-    spread = [_option("ctx", typer.Context)]
+    spread = [inspect.Parameter("ctx", _BY_NAME, annotation=typer.Context)]
     wants: dict[str, Any] = {}
+    words = described(itself)[1]
     for parameter in inspect.signature(itself).parameters.values():
         hint = hints[parameter.name]
         if hint in (Session, FirstSession, Invocation):
@@ -289,9 +295,8 @@ def make(name: str, function: Function) -> TyperCommand:
             groups[parameter.name] = hint
             spread.extend(_spread(hint))
         elif parameter.name not in fixed:
-            spread.append(_option(parameter.name, hint, default=parameter.default))
-
-    spread.append(_option("as_json", _JSON, default=False))
+            spread.append(_option(parameter.replace(annotation=hint), words))
+    spread.append(inspect.Parameter("as_json", _BY_NAME, default=False, annotation=_JSON))
 
     def call(ctx: typer.Context, *, as_json: bool, **values: Any) -> int:
         invocation = ctx.ensure_object(Invocation)
@@ -304,12 +309,19 @@ def make(name: str, function: Function) -> TyperCommand:
         except BrokenPipeError:
             return close_quietly()
 
-    call.__doc__ = inspect.getdoc(function)
+    call.__doc__ = described(function)[0]
     call.__annotations__ = {}
     call.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]  # read by Typer
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=FilterCommand)(call)
     return cast("TyperCommand", get_command(alone))
+
+
+def described(documented: Any) -> tuple[str, dict[str, str]]:
+    """Return a docstring up to its `Args:`, and what these say of each parameter."""
+    text, _, section = (inspect.getdoc(documented) or "").partition("\n\nArgs:\n")
+    entries = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
+    return text, {name: " ".join(words.split()) for name, words in entries}
 
 
 def _run(
@@ -335,13 +347,23 @@ def _run(
 
 def _spread(options: type) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(options, include_extras=True)
-    for field in fields(options):
-        yield _option(field.name, hints[field.name], default=_default(field))
+    words: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        words |= described(base)[1]
+    for one in inspect.signature(options).parameters.values():
+        yield _option(one.replace(annotation=hints[one.name], kind=_BY_NAME), words)
 
 
-def _default(field: Field[Any]) -> Any:
-    return inspect.Parameter.empty if field.default is MISSING else field.default
-
-
-def _option(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+def _option(parameter: inspect.Parameter, words: Mapping[str, str]) -> inspect.Parameter:
+    """Return the parameter as Typer takes it, with its help."""
+    name, hint = parameter.name, parameter.annotation
+    is_described = hasattr(hint, "__metadata__")
+    kind, given = (hint.__origin__, hint.__metadata__[0]) if is_described else (hint, None)
+    info = copy(given) or (typer.Option() if parameter.kind is _BY_NAME else typer.Argument())
+    info.help = info.help or words.get(name)
+    if isinstance(info, OptionInfo):
+        if kind is bool and info.default is ...:  # without a name Typer adds --no-…
+            info.param_decls = [f"--{name.replace('_', '-')}"]
+    elif info.metavar is None:
+        info.metavar = name.upper()
+    return parameter.replace(kind=_BY_NAME, annotation=Annotated[kind, info])

@@ -39,15 +39,19 @@ async def companies_list(session: Session) -> None:
 
 async def companies_add(
     session: FirstSession,
-    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, used in scopes.")],
-    name: Annotated[str | None, typer.Option(help="Its name for people; left out: the id.")] = None,
-    link: Links = None,
+    company_id: Annotated[str, typer.Argument(metavar="ID")],
     *,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse every change in it.")
-    ] = False,
+    name: str | None = None,
+    link: Links = None,
+    read_only: bool = False,
 ) -> None:
-    """Add a company."""
+    """Add a company.
+
+    Args:
+        company_id: Its id, used in scopes.
+        name: Its name for people; left out: the id.
+        read_only: Refuse every change in it.
+    """
     caller = _in(session, company_id)
     company = await session.service.companies.add(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
@@ -74,13 +78,10 @@ async def companies_show(session: Session, company_id: CompanyId = None) -> None
 async def companies_configure(
     session: FirstSession,
     company_id: CompanyId = None,
-    name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
-    link: Links = None,
-    no_link: Annotated[
-        list[SourceKind] | None,
-        typer.Option(metavar="KIND", help="Remove the link template of this kind."),
-    ] = None,
     *,
+    name: str | None = None,
+    link: Links = None,
+    no_link: Annotated[list[SourceKind] | None, typer.Option(metavar="KIND")] = None,
     second_yes: Annotated[
         Literal["on", "off"] | None,
         typer.Option(help=shown.ABOUT_SECOND_YES),
@@ -90,6 +91,10 @@ async def companies_configure(
 
     Options left out change nothing; `memtui undo` undoes it. A link template is an address with
     parts of a source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
+
+    Args:
+        name: Its name for people.
+        no_link: Remove the link template of this kind.
     """
     links = pairs(link, "--link")
     if both := sorted(links.keys() & set(no_link or ())):
@@ -125,14 +130,15 @@ def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Itera
 
 
 async def companies_read_only(
-    session: Session,
-    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
-    switch: Switch,
+    session: Session, company_id: Annotated[str, typer.Argument(metavar="ID")], switch: Switch
 ) -> None:
     """Refuse every change in a company, or allow them again.
 
     A read-only company can still be read, its archive sealed and fetched, and a company made by an
     import extended by another import, or removed.
+
+    Args:
+        company_id: Its id.
     """
     caller = _in(session, company_id)
     company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
@@ -142,16 +148,18 @@ async def companies_read_only(
 
 async def companies_remove(
     session: Session,
-    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
-    confirm: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The id again, instead of typing it when asked."),
-    ] = None,
+    company_id: Annotated[str, typer.Argument(metavar="ID")],
+    *,
+    confirm: Annotated[str | None, typer.Option(metavar="ID")] = None,
 ) -> None:
     """Remove a company that an import made.
 
     It deletes the company's operations for good, including sealed ones and their copy in the object
     store: no undo brings them back, but the log can be imported again. Your own company logs it.
+
+    Args:
+        company_id: Its id.
+        confirm: The id again, instead of typing it when asked.
     """
     warning = ""
     if confirm is None:
@@ -192,18 +200,19 @@ async def companies_members_list(session: Session) -> None:
 async def companies_members_add(
     session: FirstSession,
     principal: Principal,
-    role: Annotated[RoleName, typer.Option(help="What the person may do.")] = "member",
     *,
+    role: RoleName = "member",
     project: Project = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(help="The person's user id in memories; default: ana for user:ana."),
-    ] = None,
+    subject: str | None = None,
 ) -> None:
     """Give a person a role.
 
     It replaces the person's earlier role there. The first member must be an owner of the whole
     company; from then on roles apply.
+
+    Args:
+        role: What the person may do.
+        subject: The person's user id in memories; default: ana for user:ana.
     """
     from memtui.service import Membership
 
@@ -254,26 +263,19 @@ async def companies_tokens_list(session: Session) -> None:
 async def companies_tokens_add(
     session: FirstSession,
     label: Label,
-    holder: Annotated[
-        str,
-        typer.Option("--for", metavar="PRINCIPAL", help="The token's holder, such as user:ana."),
-    ],
-    acts_for: Annotated[
-        str | None,
-        typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
-    ] = None,
     *,
-    project: Annotated[
-        str | None,
-        typer.Option(
-            help="The only project whose memories the token may reach.",
-            autocompletion=complete_name("project"),
-        ),
-    ] = None,
+    holder: Annotated[str, typer.Option("--for", metavar="PRINCIPAL")],
+    acts_for: Annotated[str | None, typer.Option(metavar="PRINCIPAL")] = None,
+    project: Annotated[str | None, typer.Option(autocompletion=complete_name("project"))] = None,
 ) -> None:
     """Make a bearer token and print it.
 
     It cannot be shown again.
+
+    Args:
+        holder: The token's holder, such as user:ana.
+        acts_for: The person on whose behalf an agent acts.
+        project: The only project whose memories the token may reach.
     """
     token = await session.service.tokens.add(
         session.caller, label, holder, acts_for=acts_for, project_id=project

@@ -29,32 +29,24 @@ _LEFTOVERS = 5
 
 async def bindings_conformance(
     invocation: Invocation,
-    url: Annotated[
-        str | None,
-        typer.Argument(metavar="URL", help="The plugin's address, such as http://localhost:9100."),
-    ] = None,
+    url: str | None = None,
     *,
-    uds: Annotated[
-        Path | None, typer.Option(help="The plugin's unix socket; the URL can be left out then.")
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Run this check only, or those whose names begin with NAME; may be repeated.",
-        ),
-    ] = None,
-    list_checks: Annotated[
-        bool, typer.Option("--list", help="List the checks and their rules, and run none.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=600, help="Seconds that one request may take.")
-    ] = 5.0,
+    uds: Path | None = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    list_checks: Annotated[bool, typer.Option("--list")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600)] = 5.0,
 ) -> int:
     """Check a running memory plugin against the contract v1, rule by rule.
 
     It works in its own namespaces, named like custom:memtui-conformance-…, and removes them
     afterwards. Exit 1 if a rule is broken, 3 if the server cannot be reached.
+
+    Args:
+        url: The plugin's address, such as http://localhost:9100.
+        uds: The plugin's unix socket; the URL can be left out then.
+        only: Run this check only, or those whose names begin with NAME; may be repeated.
+        list_checks: List the checks and their rules, and run none.
+        timeout: Seconds that one request may take.
     """
     from memtui.conformance import choose_checks, run_conformance
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from memtui.channels.cli.output import Line, fields, ticker
 from memtui.channels.cli.session import Invocation, open_app, require_terminal
@@ -18,17 +16,14 @@ if TYPE_CHECKING:
     from memtui.demo.making import DemoSummary
 
 
-def demo(
-    invocation: Invocation,
-    *,
-    no_tui: Annotated[
-        bool, typer.Option("--no-tui", help="Make it and stop; do not open it.")
-    ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Make it again from the start.")] = False,
-) -> int:
+def demo(invocation: Invocation, *, no_tui: bool = False, reset: bool = False) -> int:
     """Make a sample company, the same every time, and open it.
 
     It lives in MEMTUI_HOME, or in its own folder; your memories are not touched.
+
+    Args:
+        no_tui: Make it and stop; do not open it.
+        reset: Make it again from the start.
     """
     from memtui.channels.cli.session import logging_to
     from memtui.demo.making import COMPANY, build_demo, can_open, demo_paths

@@ -456,27 +456,10 @@ _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}
 async def doctor(
     invocation: Invocation,
     *,
-    secrets: Annotated[
-        bool,
-        typer.Option("--secrets", help="Instead, look for secrets in what is stored."),
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Instead, replace a lost database by a new one."),
-    ] = False,
-    risks: Annotated[
-        bool,
-        typer.Option(
-            "--risks",
-            help="Instead, look for memories that are poisoned, secret, contradicted or doubled.",
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="With --risks: exit 1 if there is a risk, or something is not checked."
-        ),
-    ] = False,
+    secrets: bool = False,
+    repair: bool = False,
+    risks: bool = False,
+    check: bool = False,
     yes: Yes = False,
 ) -> int:
     """Check that everything works, and say what to do.
@@ -484,6 +467,12 @@ async def doctor(
     Exit 1 if something is broken, or a secret is stored. --repair first says what it will do;
     docs/recovery.md says what can be recovered. --risks lists memories that a person should look
     at; `memtui review dismiss` remembers that one is no risk.
+
+    Args:
+        secrets: Instead, look for secrets in what is stored.
+        repair: Instead, replace a lost database by a new one.
+        risks: Instead, look for memories that are poisoned, secret, contradicted or doubled.
+        check: With --risks: exit 1 if there is a risk, or something is not checked.
     """
     if secrets + repair + risks > 1:
         raise Invalid("Give --secrets, --repair or --risks, only one of them.")
@@ -617,19 +606,15 @@ _Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file, a Z
 _Source = Annotated[Path, typer.Argument(metavar="FILE", help="What `memtui backup create` wrote.")]
 
 
-async def backup_create(
-    invocation: Invocation,
-    file: _Target,
-    *,
-    vaults: Annotated[
-        bool, typer.Option("--vaults", help="Include the vaults outside the home.")
-    ] = False,
-) -> None:
+async def backup_create(invocation: Invocation, file: _Target, *, vaults: bool = False) -> None:
     """Write everything that this home holds to one new file.
 
     It holds the database, the archive, the bindings' own folders and the settings, and can be
     written while memtui runs. Secrets in the system's keyring are not in it. It names what it
     leaves out, and each company's log records it.
+
+    Args:
+        vaults: Include the vaults outside the home.
     """
     from memtui.service.home.backup import backup as write
 
@@ -679,15 +664,16 @@ def _restored(done: Backup) -> str:
 def backup_restore(
     invocation: Invocation,
     file: _Source,
-    to: Annotated[
-        Path | None,
-        typer.Option(help="An empty folder to restore to, instead of this home.", file_okay=False),
-    ] = None,
+    *,
+    to: Annotated[Path | None, typer.Option(file_okay=False)] = None,
 ) -> None:
     """Restore a backup to a home that does not exist yet.
 
     First it checks the digest of each operation and its place in the chain. It compares files with
     the SHA-256 in the backup, which proves only that they are as they were packed.
+
+    Args:
+        to: An empty folder to restore to, instead of this home.
     """
     from memtui.config import find_paths
     from memtui.service.home.backup import restore as read

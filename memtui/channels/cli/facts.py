@@ -173,17 +173,15 @@ async def facts_clear(
     session: Session,
     scope: FactScope,
     *,
-    yes: Annotated[
-        str | None,
-        typer.Option(
-            "--yes", metavar="NAME", help="The name of the facts' owner; nothing is asked."
-        ),
-    ] = None,
+    yes: Annotated[str | None, typer.Option(metavar="NAME")] = None,
 ) -> int:
     """Delete all facts of one user, project or agent.
 
     It is one operation, and undo brings them back. On a terminal it asks for the owner's name;
     elsewhere give it with --yes NAME.
+
+    Args:
+        yes: The name of the facts' owner; nothing is asked.
     """
     from memtui.service.usecases import forgetting
 
@@ -210,21 +208,22 @@ async def _read(session: Session, ids: Sequence[str], scope: FactScope) -> dict[
 
 async def facts_merge(
     session: Session,
-    survivor: Annotated[
-        str, typer.Argument(metavar="SURVIVOR", help="The id of the fact that stays.")
-    ],
-    others: Annotated[
-        list[str], typer.Argument(metavar="OTHER", help="The ids of the facts that go.")
-    ],
+    survivor: str,
+    others: Annotated[list[str], typer.Argument(metavar="OTHER")],
     scope: FactScope,
     *,
-    text: Annotated[str | None, typer.Option(help="The new text of the fact that stays.")] = None,
+    text: str | None = None,
 ) -> int:
     """Keep one of several facts that say the same.
 
     The others are deleted, and the one that stays gets the pins and tags of all, and the latest
     expiry. If that is refused the others are restored; one undo undoes all of it. An agent whose
     writes are reviewed cannot change the one that stays.
+
+    Args:
+        survivor: The id of the fact that stays.
+        others: The ids of the facts that go.
+        text: The new text of the fact that stays.
     """
     from memtui.service.usecases.merging import merge
 
@@ -266,19 +265,12 @@ async def facts_unpin(session: Session, record_ids: FactIds, scope: FactScope) -
     return await _change_each(session, record_ids, scope, pinned=False)
 
 
-async def facts_expire(
-    session: Session,
-    record_id: RecordId,
-    when: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHEN",
-            help="When it expires: 30d from now, tomorrow, a date, or never.",
-        ),
-    ],
-    scope: FactScope,
-) -> int:
-    """Let a fact expire, or never expire."""
+async def facts_expire(session: Session, record_id: RecordId, when: str, scope: FactScope) -> int:
+    """Let a fact expire, or never expire.
+
+    Args:
+        when: When it expires: 30d from now, tomorrow, a date, or never.
+    """
     change: dict[str, object] = {"never_expires": True}
     if when != "never":
         change = {"expires_at": session.ahead(when)}
@@ -366,9 +358,7 @@ async def facts_keys(
 async def facts_set(
     session: FirstSession,
     key: Key,
-    value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="Its value, kept as it is written.")
-    ],
+    value: str,
     scope: RunOptions,
     source: SourceOptions,
     *,
@@ -377,6 +367,9 @@ async def facts_set(
     """Give a key a value and print the fact's id.
 
     It replaces the key's value in this scope; a provider that keeps history keeps the old value.
+
+    Args:
+        value: Its value, kept as it is written.
     """
     text = fact_text(key, value)
     mode = WriteMode.UPSERT

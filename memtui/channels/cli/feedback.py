@@ -14,32 +14,25 @@ from memtui.presenters import format as shown
 
 async def ops_feedback(
     session: Session,
-    operation_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATION",
-            help="The query or context that returned it: its id, the beginning of it, or its "
-            "number.",
-        ),
-    ],
+    operation_id: Annotated[str, typer.Argument(metavar="OPERATION")],
     record_id: RecordId,
     *,
-    helped: Annotated[bool, typer.Option("--helped", help="It helped.")] = False,
-    not_helped: Annotated[bool, typer.Option("--not", help="It did not help.")] = False,
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Withdraw what you said of it before.")
-    ] = False,
-    binding: Annotated[
-        str | None,
-        typer.Option(
-            help="The record's binding, where several returned a record of this id.",
-            autocompletion=complete_binding,
-        ),
-    ] = None,
+    helped: bool = False,
+    not_helped: Annotated[bool, typer.Option("--not")] = False,
+    withdraw: bool = False,
+    binding: Annotated[str | None, typer.Option(autocompletion=complete_binding)] = None,
 ) -> None:
     """Say whether a record that a query or a context returned helped.
 
     Your last verdict counts in the figures, and is shown with the record.
+
+    Args:
+        operation_id: The query or context that returned it: its id, the beginning of it, or its
+            number.
+        helped: It helped.
+        not_helped: It did not help.
+        withdraw: Withdraw what you said of it before.
+        binding: The record's binding, where several returned a record of this id.
     """
     from memtui.service.operations.feedback import Verdict
 

@@ -35,12 +35,7 @@ if TYPE_CHECKING:
 
 async def forget(
     session: Session,
-    record_ids: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECORD_ID", help="The records' ids; - reads one a line from stdin."
-        ),
-    ],
+    record_ids: Annotated[list[str], typer.Argument(metavar="RECORD_ID")],
     scope: ScopeOptions,
     revision: Revision = None,
     *,
@@ -55,6 +50,9 @@ async def forget(
 
     With --impact nothing is removed: the log's last queries and contexts are answered again, with
     the records and without them. Exit 1 if one was missing, or is still found afterwards.
+
+    Args:
+        record_ids: The records' ids; - reads one a line from stdin.
     """
     impact.refuse_alone(impact=tried, last=last, check=check)
     ids = ids_of(record_ids)
@@ -90,20 +88,10 @@ async def forget(
 async def undo(
     session: Session,
     scope: ScopeOptions,
-    operation_id: Annotated[
-        str | None,
-        typer.Argument(metavar="OPERATION", help="The operation; left out: the last change."),
-    ] = None,
+    operation_id: Annotated[str | None, typer.Argument(metavar="OPERATION")] = None,
     *,
-    record: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RECORD_ID", help="Only this record of the operation; may be repeated."
-        ),
-    ] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", help="List the changes that were not undone yet instead.")
-    ] = False,
+    record: Annotated[list[str] | None, typer.Option(metavar="RECORD_ID")] = None,
+    listing: Annotated[bool, typer.Option("--list")] = False,
     limit: Limit = 20,
 ) -> int:
     """Undo a change.
@@ -113,6 +101,11 @@ async def undo(
     undone is never skipped. Undoing an undo redoes the change. What was forgotten from several
     bindings, stored from one file or merged is undone together; with --record only these records
     are restored, and a later undo restores the others.
+
+    Args:
+        operation_id: The operation; left out: the last change.
+        record: Only this record of the operation; may be repeated.
+        listing: List the changes that were not undone yet instead.
     """
     if listing:
         if operation_id is not None or record or asdict(scope) != asdict(ScopeOptions()):

@@ -6,9 +6,6 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Annotated
-
-import typer
 
 from memtui.channels.cli.session import Invocation
 from memtui.channels.helper.wire import HelperSocket
@@ -17,18 +14,15 @@ from memtui.contract import Unavailable
 _STOP_WITHIN_S = 5.0
 
 
-def hook_helper(
-    invocation: Invocation,
-    *,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Stop it, once the hooks that run are answered.")
-    ] = False,
-) -> None:
+def hook_helper(invocation: Invocation, *, stop: bool = False) -> None:
     """Show whether the helper of this home runs, or stop it.
 
     The helper is a process that has already imported what hooks need, so that they answer fast. A
     hook starts it, and it ends when no hook has called it for the seconds of the setting
     helper_idle_s.
+
+    Args:
+        stop: Stop it, once the hooks that run are answered.
     """
     place = HelperSocket.of(str(invocation.home or ""))
     idle_s = invocation.settings().helper_idle_s

@@ -41,32 +41,29 @@ _LOGGING_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """The agent that calls, its project and the binding."""
+    """The agent that calls, its project and the binding.
 
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            help="The agent's name in the log; left out: the client's name.",
-            autocompletion=complete_name("agent"),
-        ),
-    ] = None
+    Args:
+        agent: The agent's name in the log; left out: the client's name.
+    """
+
+    agent: Annotated[str | None, typer.Option(autocompletion=complete_name("agent"))] = None
     project: WorksIn = None
     binding: UseBinding = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions(AgentOptions):
-    """The client that calls, and its run."""
+    """The client that calls, and its run.
 
-    client: Annotated[
-        str | None,
-        typer.Option(help="The client that calls: claude-code, codex, gemini, cursor …"),
-    ] = None
+    Args:
+        client: The client that calls: claude-code, codex, gemini, cursor …
+        run: The run's id; left out: the client's session.
+    """
+
+    client: str | None = None
     project_from_folder: FromFolder = False
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run's id; left out: the client's session."),
-    ] = None
+    run: str | None = None
 
 
 def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:

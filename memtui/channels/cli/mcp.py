@@ -61,38 +61,30 @@ WrapServer = Annotated[
 async def mcp_serve(
     session: FirstSession,
     *,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            help="The agent's name in the log and for roles; left out: assistant. Over HTTP the "
-            "token names the agent.",
-            autocompletion=complete_name("agent"),
-        ),
-    ] = None,
+    agent: Annotated[str | None, typer.Option(autocompletion=complete_name("agent"))] = None,
     project: WorksIn = None,
     project_from_folder: FromFolder = False,
-    run: Annotated[
-        str | None, typer.Option(help="The run's id; left out: each MCP session is a run.")
-    ] = None,
+    run: str | None = None,
     binding: UseBinding = None,
     allow_destructive: AllowDestructive = False,
     all_bindings: SearchesAll = False,
-    http: Annotated[
-        bool,
-        typer.Option(
-            "--http", help="Serve streamable HTTP to clients with tokens, instead of stdio."
-        ),
-    ] = False,
-    host: Annotated[str, typer.Option(help="Listen on this address, with --http.")] = HOST,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen on this port, with --http.")
-    ] = PORT,
+    http: bool = False,
+    host: str = HOST,
+    port: Annotated[int, typer.Option(min=0, max=65535)] = PORT,
 ) -> None:
     """Serve memories to agents as an MCP server.
 
     It serves the client that starts it over stdio until that client ends, or with --http every
     client that has a token. Over stdio the agent acts for you. Agents may read and add memories;
     with --allow-destructive they may also change and remove them.
+
+    Args:
+        agent: The agent's name in the log and for roles; left out: assistant. Over HTTP the token
+            names the agent.
+        run: The run's id; left out: each MCP session is a run.
+        http: Serve streamable HTTP to clients with tokens, instead of stdio.
+        host: Listen on this address, with --http.
+        port: Listen on this port, with --http.
     """
     _require_extra()
     if all_bindings and binding is not None:

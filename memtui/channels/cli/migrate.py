@@ -60,16 +60,16 @@ async def migrate_apply(
     destination: _Destination,
     scope: OwnerOptions,
     *,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Write this many records at most; run it again to go on."),
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> int:
     """Copy a binding's records into another.
 
     It covers the whole company, unless a project, agent or user is given. SRC is only read. If it
     was stopped, run it again: it continues, and copies nothing twice. Exit 1 if a record could not
     be moved, or a file of SRC cannot be read completely; it is named.
+
+    Args:
+        limit: Write this many records at most; run it again to go on.
     """
     from memtui.migration.moving import apply
 
@@ -96,17 +96,17 @@ async def migrate_verify(
     destination: _Destination,
     scope: OwnerOptions,
     *,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Compare this many records, drawn at random.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63)] = None,
 ) -> int:
     """Prove that a migration lost nothing: compare both sides.
 
     Exit 1 if a record is not the same on both sides, a file of SRC cannot be read completely, or
     SRC cannot be listed completely.
+
+    Args:
+        sample: Compare this many records, drawn at random.
+        seed: Draw the same sample as before.
     """
     from memtui.migration.verifying import verify
 
@@ -132,19 +132,18 @@ async def migrate_cutover(
     source: _Source,
     destination: _Destination,
     *,
-    back: Annotated[
-        bool,
-        typer.Option("--back", help="Let SRC serve again what DST serves, and make it writable."),
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Switch even if the two sides were not proven equal.")
-    ] = False,
+    back: bool = False,
+    force: bool = False,
 ) -> None:
     """Let DST serve what SRC serves, or undo that.
 
     Refused unless `memtui migrate verify` passed since the last `migrate apply`. SRC becomes
     read-only, and --back opens it again. No record is touched, and what was written to DST
     meanwhile stays there.
+
+    Args:
+        back: Let SRC serve again what DST serves, and make it writable.
+        force: Switch even if the two sides were not proven equal.
     """
     from memtui.migration.cutover import switch
 

@@ -33,14 +33,7 @@ if TYPE_CHECKING:
 
 _SIMILAR_CHARS = 80
 
-Summary = Annotated[
-    str | None,
-    typer.Option(help="A shorter form, which is searched and listed instead of TEXT."),
-]
 Topic = Annotated[str | None, typer.Option(help="Its topic.")]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
-]
 Expires = Annotated[
     str | None,
     typer.Option(
@@ -49,51 +42,27 @@ Expires = Annotated[
 ]
 
 
-ValidFrom = Annotated[
-    str | None,
-    typer.Option(help="When it began to be valid, if not now: 7d before now, or a date."),
-]
-ValidTo = Annotated[
-    str | None, typer.Option(help="When it stops being valid: 30d from now, or a date.")
-]
-
-
 async def note(
     session: FirstSession,
     scope: ScopeOptions,
     source: SourceOptions,
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin."),
-    ] = None,
+    text: str | None = None,
     *,
-    file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Store the records of a .json, .jsonl or .md file."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --file: say what would be stored.")
-    ] = False,
-    kind: Annotated[str, typer.Option(help="The sort of record: note, fact, reference …")] = "note",
-    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
-    summary: Summary = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    dry_run: bool = False,
+    kind: str = "note",
+    title: str | None = None,
+    summary: str | None = None,
     topic: Topic = None,
-    tag: Tags = None,
-    pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG")] = None,
+    pin: bool = False,
     expires: Expires = None,
-    valid_from: ValidFrom = None,
-    valid_to: ValidTo = None,
-    record_id: Annotated[
-        str | None, typer.Option(help="The id to store it under, where the provider keeps ids.")
-    ] = None,
-    mode: Annotated[
-        WriteMode, typer.Option(help="upsert replaces the record of the same id or key.")
-    ] = WriteMode.APPEND,
-    metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
-    update: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Change this record to TEXT instead of storing a new one."),
-    ] = None,
+    valid_from: str | None = None,
+    valid_to: str | None = None,
+    record_id: str | None = None,
+    mode: WriteMode = WriteMode.APPEND,
+    metadata: str | None = None,
+    update: Annotated[str | None, typer.Option(metavar="ID")] = None,
 ) -> int:
     """Store TEXT as a memory and print the new record's id.
 
@@ -103,6 +72,22 @@ async def note(
     begins a note, and the frontmatter gives topic, tags and kind of all. --kind, --topic, --tag and
     a source apply to notes that name none. A text that is already stored is skipped, so that a file
     can be loaded again; one undo undoes all of it. Exit 1 if a note was refused.
+
+    Args:
+        text: What to remember; - reads it from stdin.
+        file: Store the records of a .json, .jsonl or .md file.
+        dry_run: With --file: say what would be stored.
+        kind: The sort of record: note, fact, reference …
+        title: Its title.
+        summary: A shorter form, which is searched and listed instead of TEXT.
+        tag: A tag; may be repeated.
+        pin: Pin it.
+        valid_from: When it began to be valid, if not now: 7d before now, or a date.
+        valid_to: When it stops being valid: 30d from now, or a date.
+        record_id: The id to store it under, where the provider keeps ids.
+        mode: upsert replaces the record of the same id or key.
+        metadata: A JSON object to keep with it.
+        update: Change this record to TEXT instead of storing a new one.
     """
     whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
     if file is not None:
@@ -237,30 +222,29 @@ async def correct(
     session: Session,
     record_id: RecordId,
     scope: ScopeOptions,
-    text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
-    ] = None,
+    text: str | None = None,
     *,
     revision: Revision = None,
     kind: OfKind = None,
-    summary: Annotated[
-        str | None, typer.Option(help="Its new summary; an empty one removes it.")
-    ] = None,
+    summary: str | None = None,
     topic: Topic = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Its new tags; an empty one removes them all."),
-    ] = None,
-    pin: Annotated[bool | None, typer.Option("--pin/--no-pin", help="Pin it, or unpin it.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG")] = None,
+    pin: Annotated[bool | None, typer.Option("--pin/--no-pin")] = None,
     expires: Expires = None,
-    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Remove its expiry.")] = False,
-    editor: Annotated[
-        bool, typer.Option("--editor", help="Change its text in your editor.")
-    ] = False,
+    no_expiry: bool = False,
+    editor: bool = False,
 ) -> None:
     """Change a record; what is not given stays as it is.
 
     Its text, topic, tags, pin or expiry can be changed.
+
+    Args:
+        text: The new text; - reads it from stdin.
+        summary: Its new summary; an empty one removes it.
+        tag: Its new tags; an empty one removes them all.
+        pin: Pin it, or unpin it.
+        no_expiry: Remove its expiry.
+        editor: Change its text in your editor.
     """
     if editor and text is not None:
         raise Invalid("Give the new text or --editor, not both.")

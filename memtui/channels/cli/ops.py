@@ -57,18 +57,8 @@ async def ops_list(
     *,
     limit: Limit = 100,
     before: Before = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Continue with new operations; with --json one document a line."
-        ),
-    ] = False,
-    parts: Annotated[
-        bool,
-        typer.Option(
-            "--parts", help="List a question over several bindings once for each of them."
-        ),
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
+    parts: bool = False,
 ) -> int:
     """List operations, newest first.
 
@@ -76,6 +66,10 @@ async def ops_list(
     of its operations, unless the filter asks for a binding, a status, a word, an amount or a risk.
     With --follow the list continues until ctrl+c, with a line for each binding. Exit 1 if an
     operation is damaged; it is named, and the others are listed.
+
+    Args:
+        follow: Continue with new operations; with --json one document a line.
+        parts: List a question over several bindings once for each of them.
     """
     chosen = which.filter(session, line, scope)
     await session.service.ask_later(session.caller)
@@ -427,13 +421,8 @@ async def ops_export(
     which: OperationOptions,
     line: FilterLine = None,
     *,
-    to: Annotated[
-        str, typer.Option(metavar="FILE", help="The file to write; - is stdout, for jsonl and csv.")
-    ],
-    form: Annotated[
-        Literal["jsonl", "csv", "parquet"] | None,
-        typer.Option("--format", help="How to write it, if the file's name does not say."),
-    ] = None,
+    to: Annotated[str, typer.Option(metavar="FILE")],
+    form: Annotated[Literal["jsonl", "csv", "parquet"] | None, typer.Option("--format")] = None,
     force: Force = False,
     exact: Exact = False,
 ) -> int:
@@ -441,6 +430,10 @@ async def ops_export(
 
     It writes all of them, unless the filter and the options narrow it. docs/audit.md describes the
     file. Exit 1 if an operation is damaged; it is written as it is stored.
+
+    Args:
+        to: The file to write; - is stdout, for jsonl and csv.
+        form: How to write it, if the file's name does not say.
     """
     from memtui.analytics.export import ExportFormat, format_of
 
@@ -485,42 +478,16 @@ FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
 
 async def ops_import(
     session: FirstSession,
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE",
-            help="Logs of one format, or transcripts of Claude Code and folders of them.",
-        ),
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE")],
     *,
-    company: Annotated[
-        str | None,
-        typer.Option(help="The company to import into; left out: one named after the first file."),
-    ] = None,
+    company: str | None = None,
     expressions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=EXPRESSION",
-            help="A field as an expression in DuckDB's SQL over the file's columns; left out: the "
-            "column of its name.",
-        ),
+        list[str] | None, typer.Option("--map", metavar="FIELD=EXPRESSION")
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(metavar="EXPRESSION", help="Import only rows of which this is true."),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(help="Zone of times that name none, such as Europe/Berlin; else UTC."),
-    ] = None,
-    form: Annotated[
-        FormatName | None,
-        typer.Option("--format", help="The format, if the file's name and content do not tell."),
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out rows that do not fit.")
-    ] = False,
+    where: Annotated[str | None, typer.Option(metavar="EXPRESSION")] = None,
+    timezone: str | None = None,
+    form: Annotated[FormatName | None, typer.Option("--format")] = None,
+    skip_bad: bool = False,
     dry_run: DryRun = False,
 ) -> int:
     """Import another system's operation log as a new company.
@@ -528,6 +495,16 @@ async def ops_import(
     A company that does not exist is created, read-only. Operations that were imported before are
     not added again, so that a log that has grown can be imported again. If a row does not fit,
     nothing is imported, unless --skip-bad is given. docs/import.md lists the fields.
+
+    Args:
+        files: Logs of one format, or transcripts of Claude Code and folders of them.
+        company: The company to import into; left out: one named after the first file.
+        expressions: A field as an expression in DuckDB's SQL over the file's columns; left out: the
+            column of its name.
+        where: Import only rows of which this is true.
+        timezone: Zone of times that name none, such as Europe/Berlin; else UTC.
+        form: The format, if the file's name and content do not tell.
+        skip_bad: Leave out rows that do not fit.
     """
     from memtui.importing.importer import Import, company_for
 

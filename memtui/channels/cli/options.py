@@ -249,20 +249,17 @@ FilterLine = Annotated[
 
 @dataclass(frozen=True)
 class OwnerOptions:
-    """The owner of memories."""
+    """The owner of memories.
 
-    project: Annotated[
-        str | None, typer.Option(help="The project's id.", autocompletion=complete_name("project"))
-    ] = None
-    agent: Annotated[
-        str | None, typer.Option(help="The agent's id.", autocompletion=complete_name("agent"))
-    ] = None
-    subject: Annotated[
-        str | None,
-        typer.Option(
-            help="The person or identity the memory is about.", autocompletion=complete_name("user")
-        ),
-    ] = None
+    Args:
+        project: The project's id.
+        agent: The agent's id.
+        subject: The person or identity the memory is about.
+    """
+
+    project: Annotated[str | None, typer.Option(autocompletion=complete_name("project"))] = None
+    agent: Annotated[str | None, typer.Option(autocompletion=complete_name("agent"))] = None
+    subject: Annotated[str | None, typer.Option(autocompletion=complete_name("user"))] = None
 
     def scope(self, session: Session) -> Scope:
         """Return the scope in the session's company."""
@@ -294,42 +291,40 @@ class RunOptions(BindingOptions):
 
 @dataclass(frozen=True)
 class ScopeOptions(BindingOptions):
-    """The owner of memories, the binding, the issue and the run."""
+    """The owner of memories, the binding, the issue and the run.
 
-    issue: Annotated[
-        str | None, typer.Option(help="The issue's id.", autocompletion=complete_name("issue"))
-    ] = None
+    Args:
+        issue: The issue's id.
+    """
+
+    issue: Annotated[str | None, typer.Option(autocompletion=complete_name("issue"))] = None
     run: RunId = None
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """Filters of operations, apart from the scope."""
+    """Filters of operations, apart from the scope.
 
-    operation_type: Annotated[
-        OperationType | None, typer.Option("--type", help="Only this type.")
-    ] = None
-    status: Annotated[OperationStatus | None, typer.Option(help="Only this outcome.")] = None
-    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None
+    Args:
+        operation_type: Only this type.
+        status: Only this outcome.
+        source_kind: Only this source.
+        channel: Only through this channel: cli, tui …
+        principal: Only by this principal: user:ana, ana, or agent for every agent. Several: with
+            commas.
+        text: Every word must occur.
+        internal: Include what memtui read for its screens or for another answer.
+    """
+
+    operation_type: Annotated[OperationType | None, typer.Option("--type")] = None
+    status: OperationStatus | None = None
+    source_kind: SourceKind | None = None
     since: Since = None
     until: Until = None
-    channel: Annotated[str | None, typer.Option(help="Only through this channel: cli, tui …")] = (
-        None
-    )
-    principal: Annotated[
-        str | None,
-        typer.Option(
-            help="Only by this principal: user:ana, ana, or agent for every agent. "
-            "Several: with commas."
-        ),
-    ] = None
-    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
-    internal: Annotated[
-        bool,
-        typer.Option(
-            "--internal", help="Include what memtui read for its screens or for another answer."
-        ),
-    ] = False
+    channel: str | None = None
+    principal: str | None = None
+    text: str | None = None
+    internal: bool = False
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
         """Return the filter from a line, these options and the scope's options."""
@@ -360,19 +355,25 @@ _NAMED_BY: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The source of a memory."""
+    """The source of a memory.
 
-    source: Annotated[
-        SourceKind, typer.Option(help="What kind of work object the memory comes from.")
-    ] = SourceKind.MANUAL_NOTE
-    issue_id: Annotated[str | None, typer.Option(help="The source's issue.")] = None
-    comment_id: Annotated[str | None, typer.Option(help="The source's comment.")] = None
-    document_key: Annotated[str | None, typer.Option(help="The source's document.")] = None
-    run_id: Annotated[str | None, typer.Option(help="The source's run.")] = None
-    activity_id: Annotated[str | None, typer.Option(help="The source's activity.")] = None
-    external_ref: Annotated[
-        str | None, typer.Option(help="A URL, or a path with an optional :line.")
-    ] = None
+    Args:
+        source: What kind of work object the memory comes from.
+        issue_id: The source's issue.
+        comment_id: The source's comment.
+        document_key: The source's document.
+        run_id: The source's run.
+        activity_id: The source's activity.
+        external_ref: A URL, or a path with an optional :line.
+    """
+
+    source: SourceKind = SourceKind.MANUAL_NOTE
+    issue_id: str | None = None
+    comment_id: str | None = None
+    document_key: str | None = None
+    run_id: str | None = None
+    activity_id: str | None = None
+    external_ref: str | None = None
 
     def reference(self, scope: Scope) -> SourceRef:
         """Return the source reference; a missing issue or run is taken from the scope.

@@ -43,62 +43,17 @@ async def facts_prune(
     scope: FactScope,
     line: FilterLine = None,
     *,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--everything",
-            help="Look through all records of all owners, notes too, in all bindings.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and change nothing; the default.")
-    ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Forget what the plan marks; one undo undoes it.")
-    ] = False,
+    everything: bool = False,
+    dry_run: bool = False,
+    apply: bool = False,
     yes: Yes = False,
-    reason: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Mark these instead of what is suggested: holds_secret, poisoned, "
-            "exact_duplicate, expired, contradicted, near_duplicate, forgotten_before, "
-            "same_meaning, says_otherwise, disagrees, changes_often, changed_late, redacted, "
-            "did_not_help, costly, never_read, stale, too_long; may be repeated."
-        ),
-    ] = None,
-    stale_days: Annotated[
-        int,
-        typer.Option(min=0, max=36_500, help="Days without a read after which a fact is stale."),
-    ] = 30,
-    unread_days: Annotated[
-        int,
-        typer.Option(
-            min=0, max=36_500, help="Days for which a new record does not count as unread."
-        ),
-    ] = 7,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="The sort of record; all: every sort, as with --everything.",
-            show_default="fact",
-        ),
-    ] = None,
-    only_company: Annotated[
-        bool,
-        typer.Option("--only-company", help="Only what belongs to no user, project or agent."),
-    ] = False,
-    to_budget: Annotated[
-        bool,
-        typer.Option(
-            "--to-budget",
-            help="Mark the facts that are worth least until the whole context of --project, "
-            "--subject or --agent fits its budget.",
-        ),
-    ] = False,
-    budget: Annotated[
-        int | None,
-        typer.Option(min=0, help="The budget in tokens; the setting context_budget if left out."),
-    ] = None,
+    reason: list[str] | None = None,
+    stale_days: Annotated[int, typer.Option(min=0, max=36_500)] = 30,
+    unread_days: Annotated[int, typer.Option(min=0, max=36_500)] = 7,
+    kind: Annotated[str | None, typer.Option(show_default="fact")] = None,
+    only_company: bool = False,
+    to_budget: bool = False,
+    budget: Annotated[int | None, typer.Option(min=0)] = None,
     tried: Tried = False,
     last: Last = None,
     check: Check = False,
@@ -110,6 +65,22 @@ async def facts_prune(
     that are worth least to a context; exit 1 if no such plan meets the budget. A filter narrows
     what could go. It asks before it applies a plan to several bindings or owners; undo brings the
     facts back. A binding that is slow or down is named, and the plans of the others stand.
+
+    Args:
+        everything: Look through all records of all owners, notes too, in all bindings.
+        dry_run: Show the plan and change nothing; the default.
+        apply: Forget what the plan marks; one undo undoes it.
+        reason: Mark these instead of what is suggested: holds_secret, poisoned, exact_duplicate,
+            expired, contradicted, near_duplicate, forgotten_before, same_meaning, says_otherwise,
+            disagrees, changes_often, changed_late, redacted, did_not_help, costly, never_read,
+            stale, too_long; may be repeated.
+        stale_days: Days without a read after which a fact is stale.
+        unread_days: Days for which a new record does not count as unread.
+        kind: The sort of record; all: every sort, as with --everything.
+        only_company: Only what belongs to no user, project or agent.
+        to_budget: Mark the facts that are worth least until the whole context of --project,
+            --subject or --agent fits its budget.
+        budget: The budget in tokens; the setting context_budget if left out.
     """
     from memtui.service.context.pruning import PruneRequest
     from memtui.service.usecases.pruning import rules_of

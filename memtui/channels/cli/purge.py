@@ -29,41 +29,15 @@ _LOOKED_AT = 100_000
 
 async def purge(
     session: Session,
-    record_id: Annotated[
-        str | None, typer.Argument(metavar="RECORD_ID", help="One record, whatever ids it had.")
-    ] = None,
+    record_id: str | None = None,
     *,
-    subject: Annotated[
-        str | None,
-        typer.Option(
-            help="All memories of and about this person or identity.",
-            autocompletion=complete_name("user"),
-        ),
-    ] = None,
-    project: Annotated[
-        str | None,
-        typer.Option(help="All memories of this project.", autocompletion=complete_name("project")),
-    ] = None,
-    texts_older_than: Annotated[
-        str | None,
-        typer.Option(help="The texts of operations older than this, 90d or 2026-03-01."),
-    ] = None,
-    binding: Annotated[
-        str | None,
-        typer.Option(help="The record's binding.", autocompletion=complete_binding),
-    ] = None,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="First forget the records that still exist.")
-    ] = False,
-    keep_doing: Annotated[
-        bool,
-        typer.Option(
-            "--keep-doing",
-            help="With --texts-older-than 90d: let the setting purge_after_days do this from now "
-            "on.",
-        ),
-    ] = False,
-    stop_doing: Annotated[bool, typer.Option("--stop-doing", help="Undo --keep-doing.")] = False,
+    subject: Annotated[str | None, typer.Option(autocompletion=complete_name("user"))] = None,
+    project: Annotated[str | None, typer.Option(autocompletion=complete_name("project"))] = None,
+    texts_older_than: str | None = None,
+    binding: Annotated[str | None, typer.Option(autocompletion=complete_binding)] = None,
+    forget: bool = False,
+    keep_doing: bool = False,
+    stop_doing: bool = False,
     yes: Yes = False,
 ) -> int:
     """Erase memtui's own copies of what is gone, for good.
@@ -71,6 +45,17 @@ async def purge(
     Without --yes it shows what would go and changes nothing. Records that still exist stay, unless
     --forget is given. Afterwards it searches for the erased texts; exit 1 if one is still found, or
     if what is named is unknown.
+
+    Args:
+        record_id: One record, whatever ids it had.
+        subject: All memories of and about this person or identity.
+        project: All memories of this project.
+        texts_older_than: The texts of operations older than this, 90d or 2026-03-01.
+        binding: The record's binding.
+        forget: First forget the records that still exist.
+        keep_doing: With --texts-older-than 90d: let the setting purge_after_days do this from now
+            on.
+        stop_doing: Undo --keep-doing.
     """
     from memtui.service.home.survey import PurgeRequest
 

@@ -44,48 +44,40 @@ if TYPE_CHECKING:
 
 async def query(
     session: Session,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, in plain words.")],
+    text: str,
     scope: ScopeOptions,
     line: FilterLine = None,
     *,
-    top_k: Annotated[int, typer.Option(min=1, max=1000, help="At most this many snippets.")] = 10,
-    intent: Annotated[
-        QueryIntent, typer.Option(help="What the answer is for.")
-    ] = QueryIntent.ANSWER,
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            min=1, help="With --intent agent_preamble: the most tokens of the texts together."
-        ),
-    ] = 500,
-    topic: Annotated[
-        str | None,
-        typer.Option(help="Search this topic first; all topics if it finds fewer than three."),
-    ] = None,
-    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
-    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, max=1000)] = 10,
+    intent: QueryIntent = QueryIntent.ANSWER,
+    max_tokens: Annotated[int, typer.Option(min=1)] = 500,
+    topic: str | None = None,
+    tag: str | None = None,
+    kind: str | None = None,
+    source_kind: SourceKind | None = None,
     since: Since = None,
     until: Until = None,
     as_of: AsOf = None,
-    where: Annotated[
-        str | None, typer.Option(help="Metadata that must match, as a JSON object.")
-    ] = None,
-    as_agents: Annotated[
-        bool,
-        typer.Option(
-            "--as-agents", help="Search as agents do that call the provider without memtui."
-        ),
-    ] = False,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain", help="Show how the provider finds the answer, instead of the answer."
-        ),
-    ] = False,
+    where: str | None = None,
+    as_agents: bool = False,
+    explain: bool = False,
     all_bindings: AllBindings = False,
 ) -> None:
-    """Find the records that are relevant to TEXT, best first."""
+    """Find the records that are relevant to TEXT, best first.
+
+    Args:
+        text: What to look for, in plain words.
+        top_k: At most this many snippets.
+        intent: What the answer is for.
+        max_tokens: With --intent agent_preamble: the most tokens of the texts together.
+        topic: Search this topic first; all topics if it finds fewer than three.
+        tag: Only this tag.
+        kind: Only this sort of record.
+        source_kind: Only this source.
+        where: Metadata that must match, as a JSON object.
+        as_agents: Search as agents do that call the provider without memtui.
+        explain: Show how the provider finds the answer, instead of the answer.
+    """
     if not text.strip():
         raise Invalid("Say what to look for; `memtui browse` lists what is there.")
     session = session.at(as_of)
@@ -228,77 +220,42 @@ async def context(
     session: Session,
     scope: BindingOptions,
     *,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="What the model is asked; what a search finds for it is added."
-        ),
-    ] = None,
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Add the provider's profile of the scope."),
-    ] = False,
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    profile: bool = False,
     by_relevance: Annotated[
-        bool | None,
-        typer.Option(
-            "--by-relevance/--all-facts",
-            help="Add only facts that the prompt needs, pinned facts and rules; left out: as the "
-            "setting facts_by_relevance says.",
-            show_default=False,
-        ),
+        bool | None, typer.Option("--by-relevance/--all-facts", show_default=False)
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="Add the project's notes of this topic.")
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="The id of the run that is given the context.")
-    ] = None,
-    new_only: Annotated[
-        bool,
-        typer.Option("--new-only", help="With --run: leave out what the run was already given."),
-    ] = False,
-    within_ms: Annotated[
-        int | None,
-        typer.Option(
-            metavar="MILLISECONDS",
-            min=1,
-            help="Leave out what is not found within this time; facts have twice as long.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Count tokens and price for this model instead of the setting context_model."
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(min=0, help="The budget in tokens, instead of the setting context_budget."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=0, help="Cut the text to this many tokens, and say what was left out."),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Exit 1 if the context or one of its sections is over its budget."
-        ),
-    ] = False,
-    delivered: Annotated[
-        bool,
-        typer.Option(
-            "--delivered", help="Say that a model is given it, so that its records count as read."
-        ),
-    ] = False,
-    text: Annotated[
-        bool, typer.Option("--text", help="Print only the text, byte for byte.")
-    ] = False,
+    topic: str | None = None,
+    run: str | None = None,
+    new_only: bool = False,
+    within_ms: Annotated[int | None, typer.Option(metavar="MILLISECONDS", min=1)] = None,
+    model: str | None = None,
+    budget: Annotated[int | None, typer.Option(min=0)] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0)] = None,
+    check: bool = False,
+    delivered: bool = False,
+    text: bool = False,
     as_of: AsOf = None,
 ) -> int:
     """Show what a model is given before a run, and its price.
 
     With --delivered its records count as read, and the log keeps the text; otherwise neither.
+
+    Args:
+        prompt: What the model is asked; what a search finds for it is added.
+        profile: Add the provider's profile of the scope.
+        by_relevance: Add only facts that the prompt needs, pinned facts and rules; left out: as the
+            setting facts_by_relevance says.
+        topic: Add the project's notes of this topic.
+        run: The id of the run that is given the context.
+        new_only: With --run: leave out what the run was already given.
+        within_ms: Leave out what is not found within this time; facts have twice as long.
+        model: Count tokens and price for this model instead of the setting context_model.
+        budget: The budget in tokens, instead of the setting context_budget.
+        max_tokens: Cut the text to this many tokens, and say what was left out.
+        check: Exit 1 if the context or one of its sections is over its budget.
+        delivered: Say that a model is given it, so that its records count as read.
+        text: Print only the text, byte for byte.
     """
     from memtui.context.assembly import WarningKind
     from memtui.service.context.contexts import ContextRequest

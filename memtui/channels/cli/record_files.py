@@ -274,20 +274,18 @@ async def facts_export(
     session: Session,
     scope: FactScope,
     *,
-    to: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A new file, .jsonl or .md; stdout if left out."),
-    ] = None,
-    form: Annotated[
-        FormatName | None,
-        typer.Option("--format", help="The format on stdout; a file's follows from its name."),
-    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    form: Annotated[FormatName | None, typer.Option("--format")] = None,
     force: Force = False,
 ) -> None:
     """Write facts to a new file or to stdout.
 
     JSON Lines keeps everything; markdown keeps the text and the topic. On a terminal control
     characters are shown as marks.
+
+    Args:
+        to: A new file, .jsonl or .md; stdout if left out.
+        form: The format on stdout; a file's follows from its name.
     """
     from memtui.analytics.export import replacing
 
@@ -311,17 +309,16 @@ async def facts_export(
 
 
 async def facts_import(
-    session: FirstSession,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .json, .jsonl or .md file.")],
-    scope: FactScope,
-    *,
-    dry_run: DryRun = False,
+    session: FirstSession, file: Path, scope: FactScope, *, dry_run: DryRun = False
 ) -> int:
     """Add the facts of a file.
 
     A text that is already stored is skipped, so that a file can be imported again; a line with a
     known key changes its value. It prints what was done with each line, and one undo undoes all of
     it. Exit 1 if a line was refused.
+
+    Args:
+        file: A .json, .jsonl or .md file.
     """
     scope.owner()
     source, defaults = SourceOptions(), {"kind": FACT}

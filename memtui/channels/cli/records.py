@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from memtui.channels.cli.marks import marks_of
 from memtui.channels.cli.options import (
@@ -67,22 +65,16 @@ async def get(
     record_id: RecordId,
     scope: ScopeOptions,
     *,
-    provenance: Annotated[
-        bool,
-        typer.Option(
-            "--provenance",
-            help="Add who wrote it and who read it: the queries and contexts that returned it.",
-        ),
-    ] = False,
-    history: Annotated[
-        bool,
-        typer.Option(
-            "--history", help="Show the record's changes and versions instead, newest first."
-        ),
-    ] = False,
+    provenance: bool = False,
+    history: bool = False,
     as_of: AsOf = None,
 ) -> None:
-    """Show one record, whole, or its history."""
+    """Show one record, whole, or its history.
+
+    Args:
+        provenance: Add who wrote it and who read it: the queries and contexts that returned it.
+        history: Show the record's changes and versions instead, newest first.
+    """
     session = session.at(as_of)
     if history and provenance:
         raise Invalid(
@@ -128,27 +120,32 @@ async def browse(
     scope: ScopeOptions,
     line: FilterLine = None,
     *,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
-    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
-    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None,
+    topic: str | None = None,
+    tag: str | None = None,
+    kind: str | None = None,
+    source_kind: SourceKind | None = None,
+    text: str | None = None,
     since: Since = None,
     until: Until = None,
-    sort: Annotated[
-        str, typer.Option(help="created_at, updated_at, title or size; - before it descends.")
-    ] = _NEWEST,
-    cursor: Annotated[
-        str | None, typer.Option(help="The cursor that the page before printed.")
-    ] = None,
+    sort: str = _NEWEST,
+    cursor: str | None = None,
     limit: Limit = _PAGE,
     as_of: AsOf = None,
     all_bindings: AllBindings = False,
-    tags: Annotated[
-        bool, typer.Option("--tags", help="Count the tags of all bindings instead.")
-    ] = False,
+    tags: bool = False,
 ) -> None:
-    """List what a binding stores, one page at a time."""
+    """List what a binding stores, one page at a time.
+
+    Args:
+        topic: Only this topic.
+        tag: Only this tag.
+        kind: Only this sort of record.
+        source_kind: Only this source.
+        text: Every word must occur.
+        sort: created_at, updated_at, title or size; - before it descends.
+        cursor: The cursor that the page before printed.
+        tags: Count the tags of all bindings instead.
+    """
     session = session.at(as_of)
     chosen = filter_of(
         session,

@@ -111,21 +111,20 @@ async def review_accept(
     session: Session,
     pending_ids: PendingIds = None,
     *,
-    seen: Annotated[
-        str | None,
-        typer.Option(
-            help="The state that `review show` printed: accept a write whose records changed since "
-            "it was held."
-        ),
-    ] = None,
+    seen: str | None = None,
     always: Always = None,
     binding: Binding = None,
-    every: Annotated[bool, typer.Option("--all", help="All held writes.")] = False,
+    every: Annotated[bool, typer.Option("--all")] = False,
 ) -> int:
     """Accept held writes: they are carried out in your name.
 
     Exit 5 if a record that a write would change has changed since it was held. The other writes are
     still decided on.
+
+    Args:
+        seen: The state that `review show` printed: accept a write whose records changed since it
+            was held.
+        every: All held writes.
     """
     if seen is not None and (every or len(pending_ids or ()) != 1):
         raise Invalid("--seen goes with one id.")
@@ -134,18 +133,15 @@ async def review_accept(
 
 
 async def review_fix(
-    session: Session,
-    pending_id: PendingId,
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin."),
-    ] = None,
-    *,
-    seen: Annotated[str | None, typer.Option(help="As for `review accept`.")] = None,
+    session: Session, pending_id: PendingId, text: str | None = None, *, seen: str | None = None
 ) -> int:
     """Edit a held write's text and accept it; without TEXT in your editor.
 
     The agent's summary is dropped with its text; its other fields stay and are named.
+
+    Args:
+        text: The new text; - reads it from stdin.
+        seen: As for `review accept`.
     """
     [one] = await _chosen(session, [pending_id])
     if text is not None:
@@ -172,15 +168,19 @@ async def review_refuse(
     session: Session,
     pending_ids: PendingIds = None,
     *,
-    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+    reason: str = "",
     always: Always = None,
     binding: Binding = None,
-    older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="All writes that are held for longer: 30d.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All held writes.")] = False,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE")] = None,
+    every: Annotated[bool, typer.Option("--all")] = False,
 ) -> int:
-    """Refuse held writes: nothing is stored. Undo brings them back into the queue."""
+    """Refuse held writes: nothing is stored. Undo brings them back into the queue.
+
+    Args:
+        reason: Why; it is kept in the log.
+        older_than: All writes that are held for longer: 30d.
+        every: All held writes.
+    """
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
     return await _decide(session, chosen, "refuse", always, reason=reason)
@@ -189,21 +189,19 @@ async def review_refuse(
 async def review_dismiss(
     session: Session,
     binding_key: BindingKey,
-    record_id: Annotated[
-        str, typer.Argument(metavar="RECORD", help="The id of a stored record with a risk.")
-    ],
-    risk: Annotated[
-        list[str] | None,
-        typer.Option("--risk", help="Only this risk, such as secret; may be repeated."),
-    ] = None,
+    record_id: Annotated[str, typer.Argument(metavar="RECORD")],
     *,
-    again: Annotated[
-        bool, typer.Option("--again", help="Let dismissed risks count again.")
-    ] = False,
+    risk: list[str] | None = None,
+    again: bool = False,
 ) -> None:
     """Remember that the risks of a stored record are none, until its text changes.
 
     `memtui doctor --risks` lists the risks. Undo makes them count again.
+
+    Args:
+        record_id: The id of a stored record with a risk.
+        risk: Only this risk, such as secret; may be repeated.
+        again: Let dismissed risks count again.
     """
     if stray := next((one for one in risk or () if one not in RISK_WORDS), None):
         raise Invalid(unknown("risk", stray, RISK_WORDS))
@@ -220,13 +218,12 @@ async def review_dismiss(
     session.out.answer({"dismissed": not again, "risks": done}, [], f"{record_id} {what}: {words}.")
 
 
-async def review_rules(
-    session: Session,
-    key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="The binding's key; left out: all bindings.")
-    ] = None,
-) -> None:
-    """List the rules that hold, accept or refuse what agents write."""
+async def review_rules(session: Session, key: str | None = None) -> None:
+    """List the rules that hold, accept or refuse what agents write.
+
+    Args:
+        key: The binding's key; left out: all bindings.
+    """
     bindings = await session.service.bindings.all(session.caller)
     if key is not None and key not in {one.key for one in bindings}:
         await session.service.review.rules(session.caller, key)  # says which there are
@@ -245,30 +242,33 @@ async def review_rules(
 async def review_rule(
     session: Session,
     key: BindingKey,
-    action: Annotated[
-        Literal["hold", "accept", "refuse"],
-        typer.Argument(metavar="ACTION", help="hold, accept or refuse."),
+    action: Literal["hold", "accept", "refuse"],
+    test: Literal[
+        "all",
+        "new-subject",
+        "contradiction",
+        "instruction",
+        "per-run",
+        "agent",
+        "channel",
+        "text",
+        "subject",
     ],
-    test: Annotated[
-        Literal["all", "new-subject", "contradiction", "instruction", "per-run", "agent", "channel",
-                "text", "subject"],
-        typer.Argument(
-            metavar="TEST",
-            help="all, new-subject, contradiction, instruction, per-run, agent, channel, text or "
-            "subject.",
-        ),
-    ],
-    value: Annotated[
-        str | None,
-        typer.Argument(metavar="VALUE", help="How many, or which agent, channel, text, subject."),
-    ] = None,
+    value: str | None = None,
     *,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove this rule.")] = False,
-) -> None:  # fmt: skip
+    remove: bool = False,
+) -> None:
     """Set what happens with agents' writes to a binding.
 
     Rules that refuse come first, then those that accept, then those that hold. A write that no rule
     matches is stored at once.
+
+    Args:
+        action: hold, accept or refuse.
+        test: all, new-subject, contradiction, instruction, per-run, agent, channel, text or
+            subject.
+        value: How many, or which agent, channel, text, subject.
+        remove: Remove this rule.
     """
     from memtui.service import ReviewRule
     from memtui.service.review.queue import passed_over

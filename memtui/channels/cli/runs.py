@@ -40,13 +40,7 @@ async def runs_list(
     which: OperationOptions,
     line: FilterLine = None,
     *,
-    delivered: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RECORD_ID",
-            help="Only runs that this record was delivered to; --binding says where it is.",
-        ),
-    ] = None,
+    delivered: Annotated[str | None, typer.Option(metavar="RECORD_ID")] = None,
     limit: Limit = 100,
     before: Before = None,
     as_of: AsOf = None,
@@ -55,6 +49,9 @@ async def runs_list(
 
     A run is listed if one of its operations passes the filter and the options; all of its
     operations are counted. Exit 1 if one of them is damaged; it is named.
+
+    Args:
+        delivered: Only runs that this record was delivered to; --binding says where it is.
     """
     session = session.at(as_of)
     chosen = which.filter(session, line, scope)
@@ -86,31 +83,22 @@ async def runs_list(
 
 async def runs_show(
     session: Session,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The run's id, or the beginning of it.",
-            autocompletion=complete_run,
-        ),
-    ],
+    run: Annotated[str, typer.Argument(autocompletion=complete_run)],
     *,
-    diff: Annotated[
-        bool,
-        typer.Option(
-            "--diff", help="Compare each delivered context with what would be delivered now."
-        ),
-    ] = False,
+    diff: bool = False,
     limit: Limit = 200,
-    after: Annotated[
-        int, typer.Option(min=0, help="Only after this number; for the next page.")
-    ] = 0,
+    after: Annotated[int, typer.Option(min=0)] = 0,
     as_of: AsOf = None,
 ) -> int:
     """Replay one run: what it was given, asked, got and wrote, and what is still stored of it.
 
     With --diff each context that it was given is assembled again, without being delivered, and
     compared with the delivered one. Exit 1 if an operation of the run is damaged; it is named.
+
+    Args:
+        run: The run's id, or the beginning of it.
+        diff: Compare each delivered context with what would be delivered now.
+        after: Only after this number; for the next page.
     """
     session = session.at(as_of)
     await session.service.ask_later(session.caller)

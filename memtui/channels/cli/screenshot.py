@@ -20,22 +20,26 @@ _LEAST, _MOST = (40, 10), (400, 200)
 
 async def views_screenshot(
     invocation: Invocation,
-    screen: Annotated[
-        str,
-        typer.Argument(help="bindings, operations, query, records, budget or analytics."),
-    ],
+    screen: str,
     owner: OwnerOptions,
     line: FilterLine = None,
     *,
-    to: Annotated[Path, typer.Option(metavar="FILE.svg", help="The file to write.")],
-    size: Annotated[str, typer.Option(help="Columns and rows.")] = "120x40",
-    theme: Annotated[str, typer.Option(help="The theme; default: the app's.")] = "",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    to: Annotated[Path, typer.Option(metavar="FILE.svg")],
+    size: str = "120x40",
+    theme: str = "",
+    overwrite: bool = False,
 ) -> None:
     """Write a picture of a screen to an SVG file.
 
     It shows the whole company unless options narrow it: check the picture before you share it. Its
     reads are logged as the app's own.
+
+    Args:
+        screen: bindings, operations, query, records, budget or analytics.
+        to: The file to write.
+        size: Columns and rows.
+        theme: The theme; default: the app's.
+        overwrite: Replace the file.
     """
     from memtui.channels.cli.pictures import Shot, take
     from memtui.paths import check_target

@@ -62,22 +62,19 @@ async def serve_facts(
 async def serve_plugin(
     session: FirstSession,
     *,
-    binding: Annotated[
-        str | None, typer.Option(help="The binding to serve; left out: the company's.")
-    ] = None,
+    binding: str | None = None,
     host: _Host = None,
     port: _Port = None,
     uds: _Uds = None,
-    principal: Annotated[
-        str | None,
-        typer.Option(
-            help="Who calls the plugin, in the log and for roles; left out: plugin:anonymous."
-        ),
-    ] = None,
+    principal: str | None = None,
 ) -> None:
     """Serve a binding as a memory plugin, which asks for no token.
 
     It prints the address once it answers, and runs until ctrl+c or SIGTERM.
+
+    Args:
+        binding: The binding to serve; left out: the company's.
+        principal: Who calls the plugin, in the log and for roles; left out: plugin:anonymous.
     """
     _require_extra()
     with _listener(host, port, "plugin", uds) as listener:

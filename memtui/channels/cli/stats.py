@@ -59,54 +59,30 @@ async def stats(
     which: OperationOptions,
     line: FilterLine = None,
     *,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Group by this: agent, project, issue, run, binding, provider, model, type, "
-            "source_kind, status, channel, principal or company. Several: again, or with commas.",
-            autocompletion=_complete_dimension,
-        ),
-    ] = None,
-    bucket: Annotated[
-        Literal["hour", "day", "week", "month"] | None,
-        typer.Option(help="Also group by time, in your time zone."),
-    ] = None,
-    hit_sign: Annotated[
-        Literal["used", "score"] | None,
-        typer.Option(
-            help="What counts as a hit. used: a result was opened afterwards; score: a result "
-            "scored high enough. Left out: used, if the log has any such opening."
-        ),
-    ] = None,
-    patterns: Annotated[
-        bool,
-        typer.Option(
-            "--patterns",
-            help="Show instead which facts change often, which changed after months, and on which "
-            "scopes and bindings disagree.",
-        ),
-    ] = False,
-    insights: Annotated[
-        bool,
-        typer.Option(
-            "--insights",
-            help="Show instead whose memories nobody updates, reads or keeps small: of everything, "
-            "or of the user, project or agent that is named.",
-        ),
-    ] = False,
-    verdict: Annotated[
-        bool,
-        typer.Option(
-            "--verdict",
-            help="Show instead how much is remembered, what it costs a session, and how many "
-            "memories are dangerous, contradicting, doubled and stale; reads all of them.",
-        ),
-    ] = False,
+    by: Annotated[list[str] | None, typer.Option(autocompletion=_complete_dimension)] = None,
+    bucket: Literal["hour", "day", "week", "month"] | None = None,
+    hit_sign: Literal["used", "score"] | None = None,
+    patterns: bool = False,
+    insights: bool = False,
+    verdict: bool = False,
 ) -> None:
     """Show what the operations did, took and cost.
 
     It covers the whole log, sealed operations included, unless the filter and the options narrow
     it. The figures of facts are in `memtui facts stats`.
+
+    Args:
+        by: Group by this: agent, project, issue, run, binding, provider, model, type, source_kind,
+            status, channel, principal or company. Several: again, or with commas.
+        bucket: Also group by time, in your time zone.
+        hit_sign: What counts as a hit. used: a result was opened afterwards; score: a result scored
+            high enough. Left out: used, if the log has any such opening.
+        patterns: Show instead which facts change often, which changed after months, and on which
+            scopes and bindings disagree.
+        insights: Show instead whose memories nobody updates, reads or keeps small: of everything,
+            or of the user, project or agent that is named.
+        verdict: Show instead how much is remembered, what it costs a session, and how many memories
+            are dangerous, contradicting, doubled and stale; reads all of them.
     """
     if patterns or insights or verdict:
         if line or by or bucket or hit_sign or any(asdict(which).values()):
@@ -354,29 +330,25 @@ _RIGHT = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT")
 
 async def sql(
     session: Session,
-    statement: Annotated[
-        str | None,
-        typer.Argument(metavar="SQL", help="One statement that only reads; - reads it from stdin."),
-    ] = None,
+    statement: Annotated[str | None, typer.Argument(metavar="SQL")] = None,
     *,
-    views: Annotated[
-        bool, typer.Option("--views", help="List the views and their columns instead.")
-    ] = False,
-    form: Annotated[
-        Literal["table", "csv"], typer.Option("--format", help="How to print the rows.")
-    ] = "table",
+    views: bool = False,
+    form: Annotated[Literal["table", "csv"], typer.Option("--format")] = "table",
     exact: Exact = False,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=10_000_000, help="At most this many rows.")
-    ] = 10_000,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, max=86_400, help="Stop it after this many seconds.")
-    ] = 60.0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000_000)] = 10_000,
+    timeout: Annotated[float, typer.Option(min=0.001, max=86_400)] = 60.0,
 ) -> None:
     """Query the operation log in SQL, in DuckDB's dialect.
 
     The views operations, usage, handles, records and bindings can be read, and nothing else;
     --views lists their columns. Days are those of your time zone.
+
+    Args:
+        statement: One statement that only reads; - reads it from stdin.
+        views: List the views and their columns instead.
+        form: How to print the rows.
+        limit: At most this many rows.
+        timeout: Stop it after this many seconds.
     """
     if views:
         await _list_views(session)

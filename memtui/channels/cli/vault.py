@@ -46,18 +46,10 @@ async def vault_sync(
     *,
     vault: _Vault = None,
     dry_run: DryRun = False,
-    delete: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Allow the N deletions that were held back."),
-    ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="Write again what BINDING lacks, with its history."),
-    ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Continue until ctrl+c.")] = False,
-    every: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="With --watch: how often to look.")
-    ] = 30.0,
+    delete: Annotated[int | None, typer.Option(min=1, metavar="N")] = None,
+    rebuild: bool = False,
+    watch: bool = False,
+    every: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 30.0,
 ) -> int:
     """Sync a vault and BINDING, both ways.
 
@@ -66,6 +58,12 @@ async def vault_sync(
     Deletions wait for a yes if a side is empty, was recreated or could not be read completely, or
     if more than 5% would go. Each change can be undone. Exit 1 if something is not in sync
     afterwards.
+
+    Args:
+        delete: Allow the N deletions that were held back.
+        rebuild: Write again what BINDING lacks, with its history.
+        watch: Continue until ctrl+c.
+        every: With --watch: how often to look.
     """
     from memtui.migration.endpoints import check_takes
     from memtui.migration.syncing import sync
@@ -114,18 +112,19 @@ async def vault_conflicts(session: Session, binding: _Binding, *, vault: _Vault 
 async def vault_resolve(
     session: Session,
     binding: _Binding,
-    record: Annotated[str, typer.Argument(metavar="ID", help="The record's id on either side.")],
+    record: Annotated[str, typer.Argument(metavar="ID")],
     *,
-    keep: Annotated[
-        str,
-        typer.Option(metavar="KEY", help="The binding whose version stays, or both."),
-    ],
+    keep: Annotated[str, typer.Option(metavar="KEY")],
     vault: _Vault = None,
 ) -> int:
     """Decide a conflict: the version of one side, or its deletion, is copied to the other.
 
     With --keep both each side also gets the other's version as a second record; a fact's key keeps
     one value.
+
+    Args:
+        record: The record's id on either side.
+        keep: The binding whose version stays, or both.
     """
     from memtui.migration.syncing import resolve
 

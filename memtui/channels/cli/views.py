@@ -52,15 +52,14 @@ def views_list(invocation: Invocation) -> None:
 
 
 def views_save(
-    invocation: Invocation,
-    name: Name,
-    line: FilterLine = None,
-    *,
-    screen: Annotated[Screen, typer.Option(help="The screen that shows it.")] = "operations",
+    invocation: Invocation, name: Name, line: FilterLine = None, *, screen: Screen = "operations"
 ) -> None:
     """Save a filter under NAME; it replaces the view of that name.
 
     In the app V saves the order and the columns too.
+
+    Args:
+        screen: The screen that shows it.
     """
     from memtui.screens.kept import SavedView, checked_name, save_named
 
@@ -72,18 +71,15 @@ def views_save(
     invocation.out.answer(view, [], f"Kept the view {view.name}.")
 
 
-async def views_use(
-    session: Session,
-    name: Name,
-    text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The question; with a view of Query.")
-    ] = None,
-) -> int:
+async def views_use(session: Session, name: Name, text: str | None = None) -> int:
     """Show what a saved view selects.
 
     It lists operations or records in the view's order, the figures of Analytics, or the facts of
     Budget. A view of Query answers TEXT; without TEXT it lists the records that a question is
     answered from.
+
+    Args:
+        text: The question; with a view of Query.
     """
     view = _named(session.paths.views_file, name)
     line = [view.filter_line] if view.filter_line else None

@@ -17,17 +17,17 @@ HOST = "127.0.0.1"
 async def serve_web(
     invocation: Invocation,
     *,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen on this port; 0 takes a free one.")
-    ] = 0,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse every change, in the browser too.")
-    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
+    read_only: bool = False,
 ) -> None:
     """Open the terminal app in a browser of this machine.
 
     It prints an address that works once, for one browser on this machine. It runs until you leave
     the app with q, its last tab has been closed for a minute, or ctrl+c.
+
+    Args:
+        port: Listen on this port; 0 takes a free one.
+        read_only: Refuse every change, in the browser too.
     """
     if find_spec("textual_serve") is None:
         raise missing_extra("The app in a browser", "web")

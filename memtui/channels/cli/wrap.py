@@ -25,54 +25,32 @@ if TYPE_CHECKING:
 
 def mcp_wrap(
     invocation: Invocation,
-    key: Annotated[
-        str,
-        typer.Argument(
-            metavar="KEY",
-            help="The binding that the server is in the log.",
-            autocompletion=complete_name("binding"),
-        ),
-    ],
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND...", help="What starts the server, after two dashes."),
-    ] = None,
+    key: Annotated[str, typer.Argument(autocompletion=complete_name("binding"))],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...")] = None,
     *,
-    url: Annotated[
-        str | None, typer.Option(help="The address of a server over streamable HTTP.")
-    ] = None,
-    header_secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header-secret",
-            metavar="NAME=SECRET",
-            help="Send a header whose value is the secret of this name, from the environment or "
-            "the keyring. Repeatable.",
-        ),
-    ] = None,
-    mapping: Annotated[
-        str | None,
-        typer.Option(help="What its tools do: a mapping's name or file; left out: the binding's."),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            help="The agent's name in the log; left out: assistant.",
-            autocompletion=complete_name("agent"),
-        ),
-    ] = None,
+    url: str | None = None,
+    header_secret: Annotated[list[str] | None, typer.Option(metavar="NAME=SECRET")] = None,
+    mapping: str | None = None,
+    agent: Annotated[str | None, typer.Option(autocompletion=complete_name("agent"))] = None,
     project: WorksIn = None,
     project_from_folder: FromFolder = False,
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run's id; left out: the client's session, as its hook says."),
-    ] = None,
+    run: str | None = None,
 ) -> int:
     """Start an MCP server, pass on what it and an agent say, and log it.
 
     What passes is not changed. Where the binding has rules of review, a write that one of them
     meets waits for a person. The exit code is the server's; 75 if it is 0 and not every call is
     in the log.
+
+    Args:
+        key: The binding that the server is in the log.
+        command: What starts the server, after two dashes.
+        url: The address of a server over streamable HTTP.
+        header_secret: Send a header whose value is the secret of this name, from the environment or
+            the keyring. Repeatable.
+        mapping: What its tools do: a mapping's name or file; left out: the binding's.
+        agent: The agent's name in the log; left out: assistant.
+        run: The run's id; left out: the client's session, as its hook says.
     """
     from memtui.channels.wrap.passing import wrapped_process
 
