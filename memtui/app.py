@@ -904,12 +904,7 @@ class MemtuiApp(App[None]):
     def action_scope(self) -> None:
         """Choose company, project, agent, user, issue and run."""
         from memtui.screens.dialogs import Choice
-        from memtui.screens.scope_choices import (
-            ChooseScope,
-            chooser_title,
-            offered,
-            read_choices,
-        )
+        from memtui.screens.scope_choices import ChooseScope, chooser_title, offered, read_choices
         from memtui.screens.state import GoTo
 
         known: list[Choice[ScopeStep]] = []

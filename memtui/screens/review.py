@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.content import Content
 
-from memtui.contract import (
-    Invalid,
-    MemtuiError,
-    NotFound,
-    OperationType,
-    Proposal,
-)
+from memtui.contract import Invalid, MemtuiError, NotFound, OperationType, Proposal
 from memtui.presenters import format as fmt
 from memtui.presenters import pending
 from memtui.record_changes import changed_fields

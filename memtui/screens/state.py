@@ -44,12 +44,7 @@ if TYPE_CHECKING:
     from memtui.contract import Embedding
     from memtui.screens.drafts import KeptDraft
     from memtui.service import MemoryService
-    from memtui.service.answers import (
-        BindingHealth,
-        BindingView,
-        CompanyView,
-        Resolution,
-    )
+    from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
     from memtui.service.spending import SpendingStatus

@@ -9,12 +9,7 @@ from memtui.contract import Invalid
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.keeping import delete, rename
-from memtui.screens.kept import (
-    SavedView,
-    checked_name,
-    load_named,
-    save_named,
-)
+from memtui.screens.kept import SavedView, checked_name, load_named, save_named
 from memtui.screens.state import ViewChosen, ViewsChanged
 
 

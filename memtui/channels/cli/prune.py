@@ -17,14 +17,7 @@ from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import BindingOptions, FilterLine, Yes, filter_of
 from memtui.channels.cli.output import Dim, Line, jsonable
 from memtui.channels.cli.session import Session, build
-from memtui.contract import (
-    BrowseRequest,
-    Denied,
-    Invalid,
-    NotFound,
-    owner_of,
-    owner_words,
-)
+from memtui.contract import BrowseRequest, Denied, Invalid, NotFound, owner_of, owner_words
 from memtui.fact_values import FACT
 from memtui.filters import FilterTarget
 from memtui.presenters import format as shown

@@ -15,15 +15,7 @@ import typer
 
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
-from memtui.channels.cli.output import (
-    Dim,
-    Line,
-    TextColumn,
-    columns,
-    fields,
-    table,
-    write_exactly,
-)
+from memtui.channels.cli.output import Dim, Line, TextColumn, columns, fields, table, write_exactly
 from memtui.channels.cli.records import say_no_operation
 from memtui.channels.cli.session import Session
 from memtui.contract import Filter, Invalid, NotFound, owner_of, owner_words

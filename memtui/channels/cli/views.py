@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.channels.cli.options import (
-    FilterLine,
-    OperationOptions,
-    ScopeOptions,
-    read_completed,
-)
+from memtui.channels.cli.options import FilterLine, OperationOptions, ScopeOptions, read_completed
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation, Session
 from memtui.contract import Denied, Invalid, NotFound

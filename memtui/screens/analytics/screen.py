@@ -61,12 +61,7 @@ from memtui.widgets.display import DIM, STRONG, display, line
 from memtui.widgets.frame import Pressed
 from memtui.widgets.panes import DetailPane, Fitted, Notice, Split, State
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import (
-    Highlighted,
-    Opened,
-    SortAsked,
-    VirtualList,
-)
+from memtui.widgets.virtual_list import Highlighted, Opened, SortAsked, VirtualList
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer

@@ -43,15 +43,7 @@ from memtui.service.usecases.remembered import OwnerShare, Remembered, remembere
 from memtui.service.visibility import without_prefix
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
 from memtui.widgets.columns import Cell, Column, after_point, fit_cell
-from memtui.widgets.detail_lines import (
-    SEPARATOR,
-    Line,
-    heading,
-    joined,
-    key_hint,
-    labelled,
-    moment,
-)
+from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled, moment
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.record_names import RecordName, read_column
 

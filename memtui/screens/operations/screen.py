@@ -48,10 +48,7 @@ from memtui.screens.operations.view import (
     names_of,
     operation_columns,
 )
-from memtui.screens.state import (
-    AppState,
-    GoTo,
-)
+from memtui.screens.state import AppState, GoTo
 from memtui.store.operation import Operation, Parts, Place
 from memtui.widgets.background import Background
 from memtui.widgets.display import display
