@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.layout import Manifest, Segment, log_ends
 from memtui.contract import Filter, Invalid, NotFound, Scope, Unavailable
-from memtui.store import erasing, journal
+from memtui.store import erasing
 from memtui.store.conditions import condition
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.journal import Journal
 from memtui.store.log import (
     UNREADABLE,
     ContextDay,
@@ -288,7 +289,7 @@ class CompanyLog:
     def _before(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, str]:
         """Return the former ids of restored records, with their present ids."""
         with self._database.read() as database:
-            return journal.older_ids(database, self._company_id, binding_key, record_ids)
+            return Journal(database, self._company_id).older_ids(binding_key, record_ids)
 
     def sources(self, chosen: Filter, limit: int) -> list[SourceWrites]:
         """Return the sources of writes, the most recently used first."""

@@ -44,10 +44,11 @@ from memtui.service.visibility import (
     refusal,
     visibility_of,
 )
-from memtui.store import appending, bindings, journal, settings
+from memtui.store import appending, bindings, settings
 from memtui.store.bindings import Route, route
 from memtui.store.database import Database, DatabaseConnection
 from memtui.store.details import CommonDetails, DetailsT
+from memtui.store.journal import Journal
 from memtui.store.rows import BindingRow, CompanyRow, MemberRow
 from memtui.store.settings import COMMON, SettingChange
 from memtui.store.visibility import Visibility, until
@@ -127,6 +128,16 @@ class ServiceRuntime:
                 return read(database, *asked, **named)
 
         return await asyncio.to_thread(look)
+
+    async def ask_journal(
+        self,
+        company_id: str,
+        read: Callable[Concatenate[Journal, P], T],
+        *asked: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Read a company's undo journal, in a thread."""
+        return await self.ask(lambda database: read(Journal(database, company_id), *asked, **named))
 
     async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end even where its caller is cancelled."""
@@ -419,16 +430,16 @@ class ServiceRuntime:
         self, connection: Connection, handles: Sequence[RecordHandle]
     ) -> dict[RecordHandle, RecordHandle]:
         """Return the new handles of the records that were restored under another id."""
-        place = connection.binding.company_id, connection.binding.key
+        key = connection.binding.key
 
-        def follow(database: DatabaseConnection) -> dict[RecordHandle, RecordHandle]:
+        def follow(journal: Journal) -> dict[RecordHandle, RecordHandle]:
             return {
                 old: old.model_copy(update={"provider_record_id": new_id})
                 for old in handles
-                if (new_id := journal.follow_link(database, *place, old.provider_record_id))
+                if (new_id := journal.follow_link(key, old.provider_record_id))
             }
 
-        return await self.ask(follow)
+        return await self.ask_journal(connection.binding.company_id, follow)
 
     async def found(
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
@@ -445,7 +456,8 @@ class ServiceRuntime:
         """Return a connection that reads the records as they were at a moment."""
         from memtui.service.history.as_of import BindingThen
 
-        then = BindingThen(connection, self.ask, moment)
+        ask = partial(self.ask_journal, connection.binding.company_id)
+        then = BindingThen(connection, ask, moment)
         return replace(connection, adapter=cast("Adapter", then))
 
     async def open(

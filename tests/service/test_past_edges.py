@@ -25,7 +25,7 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.history import as_of
 from memtui.service.history.past import ChangeKind
-from memtui.store import journal
+from memtui.store.journal import Journal
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter
 
@@ -290,7 +290,7 @@ async def test_only_another_text_ends_a_facts_window(service: MemoryService, clo
     windows = [("branch: main", *hours[:2]), ("branch: trunk", *hours[1:])]
     for until, count in ((None, 2), (hours[2], 2), (hours[2] - INSTANT, 1), (hours[1], 1),
                          (hours[1] - INSTANT, 0)):  # fmt: skip
-        found = await service.runtime.ask(journal.earlier_facts, "local", "table", until)
+        found = await service.runtime.ask_journal("local", Journal.earlier_facts, "table", until)
         told = [(one.text, one.valid_from, one.valid_to) for one in found]
         assert told == windows[:count]
 

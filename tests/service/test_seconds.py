@@ -272,7 +272,7 @@ def test_a_change_of_any_of_the_records_meanwhile_stops_an_undo(
     )
     database: Any = None
     for since, under_way in (({f"r{at}": "op"}, {}), ({}, {f"r{at}": "op"})):
-        monkeypatch.setattr("memtui.store.journal.changed_since", lambda *_, one=since: one)
+        monkeypatch.setattr("memtui.store.journal.Journal.changed_since", lambda *_, one=since: one)
         monkeypatch.setattr(appending, "changing", lambda *_, one=under_way: one)
         with pytest.raises(Conflict, match=f"r{at} "):
             _refuse_overtaken(database, entry, 1)

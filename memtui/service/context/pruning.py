@@ -69,8 +69,9 @@ from memtui.service.visibility import (
     memberships_of,
     refusal,
 )
-from memtui.store import journal, risks
+from memtui.store import risks
 from memtui.store.details import BrowseDetails
+from memtui.store.journal import Journal
 
 _WITHIN_MS = 60_000
 """Longer than for a list, as a plan reads all records of a binding, not one page."""
@@ -366,7 +367,7 @@ class Pruning(ServiceModule):
         """Find the records that could be pruned. Blocking."""
         visibility = self._runtime.visibility(caller)
         with self._runtime.database.read() as database:
-            gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
+            gone = Journal(database, caller.company_id).forgotten_by_hand(_FORGOTTEN)
             of = digests(database, caller.company_id)
             dismissed = risks.dismissed(database, caller.company_id)
         forgotten = {

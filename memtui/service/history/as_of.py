@@ -38,7 +38,7 @@ from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 from memtui.provider_kit.search import ranked
 from memtui.service.connections import Connection
-from memtui.store import journal
+from memtui.store.journal import Journal
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -81,7 +81,7 @@ class BindingThen:
         ask: Callable[..., Awaitable[Any]],
         moment: datetime,
     ) -> None:
-        """Read through a connection's adapter; `ask` reads the control plane's database."""
+        """Read through a connection's adapter; `ask` reads the company's undo journal."""
         adapter: Any = connection.adapter
         self.present: Adapter = adapter.present if isinstance(adapter, BindingThen) else adapter
         self._binding = connection.binding
@@ -102,11 +102,10 @@ class BindingThen:
 
     async def _known(self) -> _Past:
         if self._past is None:
-            place = self._binding.company_id, self._binding.key
-            then = await self._ask(journal.states_at, *place, self._moment)
+            then = await self._ask(Journal.states_at, self._binding.key, self._moment)
             versions: dict[str, list[Record]] = {}
             if self._keeps and then:
-                versions = await self._versions(Scope(company_id=place[0]))
+                versions = await self._versions(Scope(company_id=self._binding.company_id))
             changed = {
                 identity: one.record
                 for identity, one in then.items()
@@ -145,8 +144,8 @@ class BindingThen:
 
     async def _last_seen(self, identity: str) -> Record | None:
         """Return a record after the last change that memtui made of it by the moment."""
-        place = self._binding.company_id, self._binding.key, identity
-        seen: Record | None = await self._ask(journal.last_seen, *place, self._moment)
+        place = self._binding.key, identity
+        seen: Record | None = await self._ask(Journal.last_seen, *place, self._moment)
         return seen
 
     def _version(self, versions: Iterable[Record]) -> Record | None:
@@ -167,8 +166,7 @@ class BindingThen:
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record as it was then, looked up by every id that it has had."""
-        place = self._binding.company_id, self._binding.key
-        ids = await self._ask(journal.ids_of, *place, handle.provider_record_id)
+        ids = await self._ask(Journal.ids_of, self._binding.key, handle.provider_record_id)
         for identity in dict.fromkeys((handle.provider_record_id, *ids)):
             named = handle.model_copy(update={"provider_record_id": identity})
             if (found := await self._get(named, scope)) is not None:

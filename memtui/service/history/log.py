@@ -30,12 +30,11 @@ from memtui.service.history.narrowing import operations_asked
 from memtui.service.operations.reading import change_of, received
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
-from memtui.store import journal
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import Details
 from memtui.store.digest import is_intact
 from memtui.store.erasing import purged
-from memtui.store.journal import OutcomeCheck
+from memtui.store.journal import Journal, OutcomeCheck
 from memtui.store.limits import last_seq
 from memtui.store.log import (
     SOURCE_IDS,
@@ -148,7 +147,7 @@ class LoggedOperations(ServiceModule):
         """Return each record before and after an operation."""
         found = self._get(caller, operation_id)
         with self._runtime.database.read() as database:
-            steps = journal.record_steps(database, found)
+            steps = Journal(database, caller.company_id).record_steps(found)
             if caller.as_of is not None and found.status is OperationStatus.UNKNOWN:
                 check = _found_of(database, caller, found)
                 if check is None or check.happened is None:  # a later one found what it changed
@@ -200,7 +199,8 @@ class LoggedOperations(ServiceModule):
         """Return by id what was undone of operations, now or at `as_of`; visible ones only."""
         log = self._of(caller)
         with self._runtime.database.read() as database:
-            found = journal.taken_back(database, caller.company_id, operation_ids, caller.as_of)
+            journal = Journal(database, caller.company_id)
+            found = journal.taken_back(operation_ids, caller.as_of)
         named = [*found, *(back.undo_id for back in found.values())]
         seen = {one.operation_id: one for one in log.by_ids(named, strict=False)} if found else {}
         return {
@@ -239,11 +239,10 @@ class LoggedOperations(ServiceModule):
         """Return who wrote and changed a record, and which queries returned it."""
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
         with self._runtime.database.read() as database:
-            ids = journal.ids_of(database, caller.company_id, *place)
+            journal = Journal(database, caller.company_id)
+            ids = journal.ids_of(*place)
             # A write that was stored later has no handles in the log.
-            stored = [
-                journal.stored_by(database, caller.company_id, binding_key, one) for one in ids
-            ]
+            stored = [journal.stored_by(binding_key, one) for one in ids]
         changes = (change for one in ids for change in own.mutations_of_record(binding_key, one))
         made = [one for one in stored if one is not None]
         mutations = own.by_ids(list(dict.fromkeys((*changes, *made))), ids)
@@ -318,7 +317,7 @@ class LoggedOperations(ServiceModule):
 
 
 def _found_of(database: DatabaseConnection, caller: Caller, one: Operation) -> OutcomeCheck | None:
-    return journal.found_of(database, caller.company_id, one.operation_id, until=caller.as_of)
+    return Journal(database, caller.company_id).found_of(one.operation_id, until=caller.as_of)
 
 
 def _problem(one: Operation, salt: bytes) -> str | None:

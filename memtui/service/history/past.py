@@ -36,8 +36,8 @@ from memtui.service.operations.reading import received_history
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
-from memtui.store import journal
 from memtui.store.details import RecordDetails
+from memtui.store.journal import Journal
 from memtui.store.operation import Operation
 from memtui.threads import in_thread
 
@@ -171,7 +171,7 @@ class Past(ServiceModule):
                 owner, scope, entry.visibility
             )
 
-        place = connection.binding.company_id, connection.binding.key
+        company_id, key = connection.binding.company_id, connection.binding.key
         events = [
             event
             for own in versions.values()
@@ -180,7 +180,7 @@ class Past(ServiceModule):
         ]
         # `steps_since` leaves out changes at its moment, `since` includes them.
         begin = since - _MICROSECOND if since else _EPOCH
-        for step in await self._runtime.ask(journal.steps_since, *place, begin):
+        for step in await self._runtime.ask_journal(company_id, Journal.steps_since, key, begin):
             # A provider with validity windows may have no version of a change that was undone.
             if (step.record_id not in versions or step.taken_back) and is_seen(step.scope):
                 kind = ChangeKind.ADDED if step.is_there else ChangeKind.REMOVED
@@ -259,8 +259,8 @@ class Past(ServiceModule):
                 for then in (first, second)
             ]
             unknown = await self._runtime.unreadable(entry, first)
-            place = connection.binding.company_id, connection.binding.key
-            steps = await self._runtime.ask(journal.steps_since, *place, earlier)
+            company_id, key = connection.binding.company_id, connection.binding.key
+            steps = await self._runtime.ask_journal(company_id, Journal.steps_since, key, earlier)
             done: dict[str, list[str]] = defaultdict(list)
             for step in steps:
                 if step.at <= end:

@@ -23,8 +23,9 @@ from memtui.service.connections import Connection
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
-from memtui.store import bindings, journal
+from memtui.store import bindings
 from memtui.store.details import RecordDetails
+from memtui.store.journal import Journal
 
 
 class PatternRequest(Model):
@@ -123,8 +124,8 @@ async def versions_of(
         if current is None:
             asked = BrowseRequest(scope=scope, filter=Filter(kind=FACT))
             current = [one async for page in connection.pages(asked) for one in page.records]
-        earlier = await runtime.ask(
-            journal.earlier_facts, scope.company_id, key, entry.caller.as_of
+        earlier = await runtime.ask_journal(
+            scope.company_id, Journal.earlier_facts, key, entry.caller.as_of
         )
         records = _dated(current, earlier)
     else:

@@ -37,10 +37,9 @@ from memtui.service.history.log import LoggedOperations
 from memtui.service.history.narrowing import operations_asked
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
-from memtui.store import journal
 from memtui.store.database import loaded_dollars
 from memtui.store.details import RecordDetails
-from memtui.store.journal import OutcomeCheck
+from memtui.store.journal import Journal, OutcomeCheck
 from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place, why_damaged
 from memtui.store.visibility import Visibility
@@ -382,7 +381,7 @@ class Runs(ServiceModule):
 
     def _ids(self, caller: Caller, key: str, record_id: str) -> list[str]:
         with self._runtime.database.read() as database:
-            return journal.ids_of(database, caller.company_id, key, record_id)
+            return Journal(database, caller.company_id).ids_of(key, record_id)
 
 
 def _named(asked: str, runs: Iterable[str]) -> str:

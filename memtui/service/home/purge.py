@@ -58,10 +58,11 @@ from memtui.service.operations.memories import Operations
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.visibility import Caller, Permission
-from memtui.store import appending, bindings, erasing, journal, log, pending
+from memtui.store import appending, bindings, erasing, log, pending
 from memtui.store.details import BrowseDetails, LogDetails, SettingDetails
 from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
+from memtui.store.journal import Journal
 from memtui.store.operation import Operation, OperationDraft
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class Purging(ServiceModule):
         copied = doomed.count(True) if self._runtime.module(Analysis).archive_url else 0
         with runtime.database.read() as database:
             links, ids = erasing.names(database, aim)
-            found_of = partial(journal.found_of, database, aim.company_id)
+            found_of = Journal(database, aim.company_id).found_of
             checks = [(one, found_of(one.operation_id)) for one in later]
         counts = [
             ("operation log", doomed.count(False), "operations"),

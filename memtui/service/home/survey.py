@@ -29,8 +29,9 @@ from memtui.contract import (
 from memtui.service.connections import Connection
 from memtui.service.runtime import ServiceRuntime, find_company
 from memtui.service.visibility import Caller
-from memtui.store import appending, bindings, erasing, journal
+from memtui.store import appending, bindings, erasing
 from memtui.store.erasing import SHORTEST, Aim, JournalStep
+from memtui.store.journal import Journal
 from memtui.store.operation import Operation
 from memtui.store.rows import PendingRow
 from memtui.store.visibility import Visibility
@@ -283,19 +284,16 @@ def _known_ids(
     """Return a record's ids, by binding: where the log knows one of them, or else everywhere."""
     company_id = aim.company_id
     with runtime.database.read() as database:
-        rows = bindings.bindings(database, company_id)
+        rows, journal = bindings.bindings(database, company_id), Journal(database, company_id)
         # The log outlives the bindings that are removed.
-        used = {row.key for row in rows} | journal.binding_keys(database, company_id)
+        used = {row.key for row in rows} | journal.binding_keys()
         keys = sorted(used) if request.binding_key is None else [request.binding_key]
         if not used.issuperset(keys):
             raise NotFound(
                 f"There is and was no binding {request.binding_key}; known are: "
                 f"{', '.join(sorted(used)) or 'none'}."
             )
-        found = {
-            key: frozenset({*journal.ids_of(database, company_id, key, record_id), record_id})
-            for key in keys
-        }
+        found = {key: frozenset({*journal.ids_of(key, record_id), record_id}) for key in keys}
     log = runtime.log(company_id)
     met = {
         key: ids
@@ -315,12 +313,12 @@ def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
     for written in runtime.log(aim.company_id).each(of):
         key = written.binding_key or ""
         with runtime.database.read() as database:
-            for _, after in journal.record_steps(database, written):
+            journal = Journal(database, aim.company_id)
+            for _, after in journal.record_steps(written):
                 if after is None or after.record is None:
                     continue
                 record_id = after.handle.provider_record_id
-                stored_by = journal.stored_by(database, aim.company_id, key, record_id)
-                if stored_by == written.operation_id:
+                if journal.stored_by(key, record_id) == written.operation_id:
                     found.setdefault(key, set()).add(record_id)
     return {key: frozenset(ids) for key, ids in found.items()}
 

@@ -19,8 +19,8 @@ from memtui.contract import (
     Snapshot,
     WriteRequest,
 )
-from memtui.store import journal
 from memtui.store.database import Database
+from memtui.store.journal import Journal
 from memtui.store.rows import BindingRow
 
 R = TypeVar("R", bound=Record)
@@ -116,9 +116,9 @@ class Filling:
 
     def _known(self, ids: Sequence[str]) -> Mapping[str, Record]:
         binding = self._binding
-        place = binding.company_id, binding.key, binding.created_at
         with self._database.read() as database:
-            return journal.last_left(database, *place, ids)
+            journal = Journal(database, binding.company_id)
+            return journal.last_left(binding.key, binding.created_at, ids)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record."""

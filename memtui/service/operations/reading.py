@@ -58,8 +58,9 @@ from memtui.service.visibility import (
     readable,
     versions_for,
 )
-from memtui.store import appending, journal
+from memtui.store import appending
 from memtui.store.details import BrowseDetails, QueryDetails, RecordDetails, without_empty
+from memtui.store.journal import Journal
 from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility, until
 from memtui.threads import in_thread
@@ -386,10 +387,10 @@ class MemoryReads(ServiceModule):
         company_id, key = connection.binding.company_id, connection.binding.key
         steps: dict[str, appending.Step] = {}
         with self._runtime.database.read() as database:
-            ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
+            journal = Journal(database, company_id)
+            ids = journal.ids_of(key, handle.provider_record_id)
             for one in reversed(ids):
-                found = journal.changes_of_record(database, company_id, key, one)
-                for operation_id, step in found.items():
+                for operation_id, step in journal.changes_of_record(key, one).items():
                     known = steps.get(operation_id)
                     steps[operation_id] = _joined(known, step) if known else step
         operations = self._runtime.log(company_id, until(visibility, as_of)).by_ids(

@@ -44,13 +44,20 @@ from memtui.service.review.proposals import refuse_impossible
 from memtui.service.review.queue import Review
 from memtui.service.runtime import ServiceModule, refuse_agents, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller, for_caller
-from memtui.store import appending, bindings, journal, pending, settings
+from memtui.store import appending, bindings, pending, settings
 from memtui.store.appending import Step
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import UndoDetails
 from memtui.store.digest import is_value_of
 from memtui.store.erasing import IRREVERSIBLE
-from memtui.store.journal import OutcomeCheck, OutcomeFinding, Undoable
+from memtui.store.journal import (
+    SETTINGS,
+    Journal,
+    OutcomeCheck,
+    OutcomeFinding,
+    Undoable,
+    exchanged,
+)
 from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, set_by
 from memtui.store.rows import BindingRow
@@ -155,7 +162,7 @@ class Undo(ServiceModule):
                 )
                 entry.usage = reply.usage
                 entry.lacks(reply.lacking)
-                if (pair := journal.exchanged(operation.operation_type, steps)) is not None:
+                if (pair := exchanged(operation.operation_type, steps)) is not None:
                     (back, _), (gone, _) = pair
                     entry.links[gone.handle.provider_record_id] = back.handle.provider_record_id
             else:
@@ -181,8 +188,9 @@ class Undo(ServiceModule):
     async def _refuse_other_binding(self, operation: Operation) -> None:
         """Raise `Conflict` where the operation's binding was removed and its key reused."""
         key = operation.binding_key or ""
-        place = operation.scope.company_id, key, operation.seq
-        changes = await self._runtime.ask(journal.binding_changes, *place)
+        changes = await self._runtime.ask_journal(
+            operation.scope.company_id, Journal.binding_changes, key, operation.seq
+        )
         if not changes:
             return
         # Compared by creation time: a binding restored by undo is the same one.
@@ -217,8 +225,8 @@ class Undo(ServiceModule):
             record_id = current.handle.provider_record_id
             same = {state_of(expected)}
             if expected and state_of(current.record) not in same:
-                place = operation.scope.company_id, connection.binding.key, record_id
-                led = await self._runtime.ask(journal.led_back, *place)
+                company_id, key = operation.scope.company_id, connection.binding.key
+                led = await self._runtime.ask_journal(company_id, Journal.led_back, key, record_id)
                 states = [(state_of(found), state_of(made)) for found, made in led]
                 # Rows come sorted by id, so follow the links until nothing new is found.
                 while more := {made for found, made in states if found in same} - same:
@@ -305,12 +313,11 @@ class Undo(ServiceModule):
         Those of a record that got another id are two. With it come back the equal records of one
         file, where the provider numbers them.
         """
-        company_id, operation_id = operation.scope.company_id, operation.operation_id
-        key = operation.binding_key or ""
-        left = journal.in_force(database, company_id, operation_id) - {journal.SETTINGS}
-        ids = left.intersection(journal.ids_of(database, company_id, key, name))
-        steps = journal.steps(database, company_id, operation_id)
-        pair = journal.exchanged(operation.operation_type, steps) or ()
+        journal = Journal(database, operation.scope.company_id)
+        left = journal.in_force(operation.operation_id) - {SETTINGS}
+        ids = left.intersection(journal.ids_of(operation.binding_key or "", name))
+        steps = journal.steps(operation.operation_id)
+        pair = exchanged(operation.operation_type, steps) or ()
         both = {before.handle.provider_record_id for before, _ in pair} & left
         ids |= both if ids & both else set()
         if not ids or not self._runtime.providers.load(operation.provider_key or "").numbers_equals:
@@ -345,15 +352,15 @@ class Undo(ServiceModule):
             and one.status in {OperationStatus.OK, OperationStatus.UNKNOWN}
             and one.operation_id != operation.operation_id
         ]
-        company_id = caller.company_id
         with self._runtime.database.read() as database:
+            journal = Journal(database, caller.company_id)
             there = [
                 one
                 for one in (operation, *others)
                 # An earlier undo of the group may have undone only some of it.
-                if journal.undone_by(database, company_id, one.operation_id) is None
+                if journal.undone_by(one.operation_id) is None
                 # Left out: members that changed nothing, such as adding a rule that existed.
-                and journal.kept(database, company_id, one.operation_id) is not None
+                and journal.kept(one.operation_id) is not None
             ]
         return there or [operation]
 
@@ -375,7 +382,7 @@ class Undo(ServiceModule):
             operation_id
         )
         with self._runtime.database.read() as database:
-            change = journal.kept(database, company_id, operation.operation_id)
+            change = Journal(database, company_id).kept(operation.operation_id)
             if change is None:
                 raise _nothing_to_undo(operation)
             together = self._together(database, caller, operation)
@@ -407,7 +414,7 @@ class Undo(ServiceModule):
         known: dict[str, Together | None] = {"": None}
         with (
             self._runtime.database.read() as database,
-            closing(journal.undoable(database, company_id)) as undoable,
+            closing(Journal(database, company_id).undoable()) as undoable,
         ):
             while len(found) < limit and (
                 some := {o.operation_id: o for o in islice(undoable, limit)}
@@ -437,9 +444,9 @@ class Undo(ServiceModule):
         change: Undoable,
         together: Together | None,
     ) -> UndoCandidate:
-        company_id, visibility = caller.company_id, self._runtime.visibility(caller)
-        steps = journal.steps_left(database, operation)
-        settings = journal.settings_changed(database, company_id, operation.operation_id)
+        journal, visibility = Journal(database, caller.company_id), self._runtime.visibility(caller)
+        steps = journal.steps_left(operation)
+        settings = journal.settings_changed(operation.operation_id)
         only, before = None, None
         if len(steps) == 1:
             seen = received(caller, change_of(operation, steps[0], visibility))
@@ -463,7 +470,7 @@ class Undo(ServiceModule):
             operation_id
         )
         with self._runtime.database.read() as database:
-            return journal.unsettled_undos(database, caller.company_id, operation.operation_id)
+            return Journal(database, caller.company_id).unsettled_undos(operation.operation_id)
 
     def _pick(
         self, caller: Caller, operation_id: str | None, records: Collection[str] = ()
@@ -483,15 +490,12 @@ class Undo(ServiceModule):
         if (why := _NEVER.get(operation.operation_type)) is not None:
             raise Invalid(f"{which} cannot be undone. {why}")
         with self._runtime.database.read() as database:
-            kept = journal.kept(database, company_id, operation.operation_id)
-            left = journal.in_force(database, company_id, operation.operation_id)
+            journal, asked = Journal(database, company_id), operation.operation_id
+            kept, left = journal.kept(asked), journal.in_force(asked)
             steps = [
-                step
-                for step in journal.steps(database, company_id, operation.operation_id)
-                if step[0].handle.provider_record_id in left
+                step for step in journal.steps(asked) if step[0].handle.provider_record_id in left
             ]
-            changed = journal.settings_changed(database, company_id, operation.operation_id)
-            changed = changed if journal.SETTINGS in left else []
+            changed = journal.settings_changed(asked) if SETTINGS in left else []
             if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
                 raise _nothing_to_undo(operation)
             if (why_not := _why_not(operation, kept)) is not None:
@@ -569,8 +573,8 @@ class Undo(ServiceModule):
         await asyncio.to_thread(self._runtime.visibility, caller)  # refuses strangers
         if caller.as_of is not None or self._runtime.database.read_only:
             return ()
-        due = await self._runtime.ask(
-            journal.later_writes, caller.company_id, self._runtime.clock()
+        due = await self._runtime.ask_journal(
+            caller.company_id, Journal.later_writes, self._runtime.clock()
         )
         if not due:
             return ()
@@ -622,8 +626,10 @@ class Undo(ServiceModule):
             source=asked.source,
         ) as (entry, connection):
             await self._refuse_other_binding(asked)
-            place = caller.company_id, asked.operation_id
-            before = [state for state, _ in await self._runtime.ask(journal.steps, *place)]
+            known_steps = await self._runtime.ask_journal(
+                caller.company_id, Journal.steps, asked.operation_id
+            )
+            before = [state for state, _ in known_steps]
             if before:
                 finding = await self._look_for_changed(connection, asked, before)
             else:
@@ -686,7 +692,9 @@ class Undo(ServiceModule):
         befores = [known.get(one, Snapshot(handle=one, record=None)) for one in reply.records]
         now = await connection.snapshots(reply.records, scope)
         # Asked after the records were read, so that a change which came meanwhile is found too.
-        since = await self._runtime.ask(_found_since, asked, befores)
+        since = await self._runtime.ask_journal(
+            asked.scope.company_id, _found_since, asked, befores
+        )
         left = [then or one for one, (_, then) in zip(now, since, strict=True)]
         kept = "1 record" if len(left) == 1 else f"{len(left):,} records"
         sentence = f"It happened: {key} stored {kept if left else 'nothing of it'}."
@@ -704,8 +712,9 @@ class Undo(ServiceModule):
         """Look for records that an undo restored under other ids; adds these to `links`."""
         changed = list(finding.steps) if finding.happened else []
         there = {old.handle for old, _ in changed}
-        place = asked.scope.company_id, asked.undoes or ""
-        undone = await self._runtime.ask(journal.steps, *place)
+        undone = await self._runtime.ask_journal(
+            asked.scope.company_id, Journal.steps, asked.undoes or ""
+        )
         texts = {old.handle: old.record.text for old, _ in undone if old.record}
         found: set[RecordHandle] = set()
         for old in before:
@@ -733,7 +742,7 @@ class Undo(ServiceModule):
 
         A record that another operation has changed since is compared as that one found it.
         """
-        since = await self._runtime.ask(_found_since, asked, before)
+        since = await self._runtime.ask_journal(asked.scope.company_id, _found_since, asked, before)
         left = [
             old.handle
             for old, (was_changed, _) in zip(before, since, strict=True)
@@ -779,7 +788,8 @@ class Undo(ServiceModule):
         if page.at_least:
             words = "The provider shows only a part of its records, and none there holds the text."
             return OutcomeFinding(asked, happened=None, sentence=words, steps=())
-        for one in await self._runtime.ask(journal.texts_since, asked):
+        company_id = asked.scope.company_id
+        for one in await self._runtime.ask_journal(company_id, Journal.texts_since, asked):
             if one.startswith(content) if content else is_value_of(asked, CONTENT, one):
                 sentence = (
                     "A record with that text was changed since, so nobody can tell who wrote it."
@@ -795,8 +805,9 @@ class Undo(ServiceModule):
         record_id = handle.provider_record_id
         ids = await asyncio.to_thread(log.mutations_of_record, place, record_id)
         others = await asyncio.to_thread(log.by_ids, [i for i in ids if i != asked.operation_id])
-        where = asked.scope.company_id, place, record_id, asked.started_at
-        was_gone = await self._runtime.ask(journal.was_gone, *where)
+        was_gone = await self._runtime.ask_journal(
+            asked.scope.company_id, Journal.was_gone, place, record_id, asked.started_at
+        )
         changing = {OperationStatus.OK, OperationStatus.UNKNOWN}
         return any(
             one.status in changing and (not was_gone or one.seq > asked.seq) for one in others
@@ -808,12 +819,12 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
     records = count = waiting = 0
     keys: set[str | None] = set()
     for one in operations:
-        company_id, operation_id = one.scope.company_id, one.operation_id
-        change = journal.kept(database, company_id, operation_id)
+        journal = Journal(database, one.scope.company_id)
+        change = journal.kept(one.operation_id)
         if change is None or _why_not(one, change) is not None:
             continue
-        changed = len(journal.steps_left(database, one))
-        changes = journal.settings_changed(database, company_id, operation_id)
+        changed = len(journal.steps_left(one))
+        changes = journal.settings_changed(one.operation_id)
         pending_writes = sum(each.setting == settings.PENDING for each in changes)
         records += changed
         keys |= {one.binding_key} if changed else set()
@@ -841,10 +852,10 @@ def _is_gone(steps: Sequence[Step]) -> bool:
 
 
 def _found_since(
-    database: DatabaseConnection, asked: Operation, before: Sequence[Snapshot]
+    journal: Journal, asked: Operation, before: Sequence[Snapshot]
 ) -> list[tuple[bool, Snapshot | None]]:
     ids = [one.handle.provider_record_id for one in before]
-    return [journal.next_state(database, asked, record_id) for record_id in ids]
+    return [journal.next_state(asked, record_id) for record_id in ids]
 
 
 def _compare(
@@ -918,7 +929,7 @@ def _refuse_late(
 def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
     """Raise `Conflict` where an operation was undone, or is being undone."""
     company_id = operation.scope.company_id
-    undone_by = journal.undone_by(database, company_id, operation.operation_id)
+    undone_by = Journal(database, company_id).undone_by(operation.operation_id)
     if undone_by is not None:
         raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
     for one in appending.open_intents(database, company_id):
@@ -928,9 +939,9 @@ def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
 
 def _refuse_overtaken(database: DatabaseConnection, entry: RunningOperation, newest: int) -> None:
     """Raise `Conflict` where a record was changed after operation `newest`, or is being changed."""
-    place = entry.caller.company_id, entry.binding.key if entry.binding else ""
-    since = journal.changed_since(database, *place, newest)
-    under_way = appending.changing(database, *place)
+    company_id, key = entry.caller.company_id, entry.binding.key if entry.binding else ""
+    since = Journal(database, company_id).changed_since(key, newest)
+    under_way = appending.changing(database, company_id, key)
     for record_id in (one.provider_record_id for one in entry.handles):
         if record_id in since:
             raise Conflict(
@@ -1046,7 +1057,7 @@ def _exchanged(
     Correcting is safer than write and forget: the provider knows a safe order, even when full.
     """
     steps = list(zip(befores, now, strict=True))
-    if (pair := journal.exchanged(operation.operation_type, steps)) is None:
+    if (pair := exchanged(operation.operation_type, steps)) is None:
         return None
     (old, _), (_, new) = pair
     if old.record is None or new is None or new.record is None:

@@ -29,9 +29,10 @@ from memtui.service.review.known_risks import (
 )
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
-from memtui.store import journal, risks
+from memtui.store import risks
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import BrowseDetails
+from memtui.store.journal import Journal
 from memtui.store.limits import last_seq
 from memtui.store.risks import WHOLE
 from memtui.store.rows import RiskCheckRow, RiskRow
@@ -224,7 +225,7 @@ class RiskSearch:
         names, database = sorted(changed), self.runtime.database
         for start in range(0, len(names) + 1, _STORED_AT_ONCE):
             with database.write(durable=False) as connection:
-                meanwhile = journal.changed_since(connection, *of_binding, self.seq)
+                meanwhile = Journal(connection, company_id).changed_since(key, self.seq)
                 part = [one for one in names[start : start + _STORED_AT_ONCE]
                         if one not in meanwhile]  # fmt: skip
                 rows = [
