@@ -134,13 +134,17 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
         return {"id": record_id.rpartition("/")[2]}
 
     def scope_of(self, row: Row) -> Scope:
-        """Return whose a row is: of its workspace alone where its namespace cannot be told."""
+        """Return whose a row is: where its namespace cannot be told, its workspace's or nobody's.
+
+        Only those who see everything see a row of nobody.
+        """
         try:
             kind, _, name = self._namespace(row).partition(":")
         except ValueError:
-            kind, name = "workspace", row["workspace_id"]
-        field = {"workspace": "project_id", "team": "agent_id"}.get(kind)
-        own = {field: name} if field and name else {}
+            name = row["workspace_id"]
+            kind, name = ("workspace", name) if name else ("nobody", "nobody")
+        field = {"workspace": "project_id", "team": "agent_id", "nobody": "subject_id"}.get(kind)
+        own = {field: name} if field else {}
         return Scope(company_id=self.context.company_id, **own)
 
     def record_of(self, row: Row) -> Json:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, urlencode
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from memtui.contract import (
     BindingContext,
@@ -38,7 +38,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.provider_kit import check_revision, read_moment
-from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields, KeptMemory
 from memtui.provider_kit.server_provider import (
     ServerConfig,
     ServerProvider,
@@ -74,9 +74,7 @@ class HindsightConfig(ServerConfig):
     the facts of several owners."""
 
 
-class _Unit(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
+class _Unit(KeptMemory):
     id: str = Field(pattern=_UUID.pattern)
     text: str
     context: str | None = None
@@ -88,7 +86,6 @@ class _Unit(BaseModel):
     edited_at: str | None = None
     state: str = "valid"
     tags: Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())] = ()
-    metadata: Annotated[Json, BeforeValidator(lambda value: value or {})] = {}
     sources: Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())] = Field(
         default=(), validation_alias=AliasChoices("source_memory_ids", "source_fact_ids")
     )
@@ -126,7 +123,7 @@ class HindsightAdapter(ServerProvider[_Unit]):
 
     def record_of(self, item: _Unit) -> Record:
         """Return a fact or an observation; the topic is its context."""
-        kept = KeptFields.found_in(item.metadata) or KeptFields()
+        kept = item.kept
         told = item.model_dump(include=_TOLD, exclude_none=True)
         if item.kind == _DERIVED:
             told["source_memory_ids"] = list(item.sources)

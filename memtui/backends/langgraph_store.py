@@ -141,10 +141,9 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         """Return the record in a value."""
         raw, own = _raw(row), self.scope_of(row)
         value = whole(_value(raw)) if "\\u" in raw else _value(raw)
-        kept = KeptFields.read(value[OWN]) if OWN in value else _NOTHING
+        kept = KeptFields.found_in(value)
         text, path = self._text(raw, value)
-        ids = {name: one for name, one in kept.ids.items() if name in Scope.model_fields}
-        scope = Scope(**ids | own.model_dump(exclude_none=True)) if ids else own
+        scope = Scope(**kept.ids | own.model_dump(exclude_none=True)) if kept.ids else own
         created_at = read_moment(row["created_at"])
         source = kept.source and kept.source.model_copy(update={"company_id": own.company_id})
         return {
@@ -218,7 +217,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         """Return the value with a new text and details, and the times."""
         raw = _raw(row)
         value = _value(raw)
-        kept = KeptFields.read(value.get(OWN))
+        kept = KeptFields.found_in(value)
         if request.text is not None:
             _, path = self._text(raw, value)
             edited = (raw, path.split("."), request.text)
@@ -254,7 +253,6 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
         ]
 
 
-_NOTHING = KeptFields()
 _OBJECT = TypeAdapter(Json)
 _SHOWN = frozenset({"title", "summary", "topic", "created_by", "pinned"})
 _TOPS = frozenset(path.partition(".")[0] for path in _TEXTS)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from memtui.contract import (
     BindingContext,
@@ -31,7 +31,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import read_moment
-from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields, KeptMemory
 from memtui.provider_kit.server_provider import (
     ServerConfig,
     ServerProvider,
@@ -74,14 +74,11 @@ class McpMemoryServiceConfig(ServerConfig):
     """Store a text also where the server has one of the last day that says nearly the same."""
 
 
-class _Memory(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
+class _Memory(KeptMemory):
     content_hash: str = Field(min_length=1, max_length=1000)
     content: str
     tags: tuple[str, ...] = ()
     memory_type: str | None = None
-    metadata: Json = {}
     created_at_iso: str | None = None
     updated_at_iso: str | None = None
     score: float | None = None
@@ -116,8 +113,7 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
 
     def record_of(self, item: _Memory) -> Record:
         """Return a memory as a record; its revision does not change with the uses."""
-        kept = KeptFields.found_in(item.metadata) or KeptFields()
-        own = item.metadata
+        kept, own = item.kept, item.metadata
         uses = _USES | ({_CHAT} if own.get(_CHAT) == OWN else set())
         metadata = {one: own[one] for one in own if one not in uses}
         author = own.get("agent_id")
@@ -216,7 +212,7 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
     async def change(self, item: _Memory, request: CorrectRequest) -> str:
         """Change tags and metadata in place; a new text becomes a new memory."""
         record = self.record_of(item)
-        kept = (KeptFields.found_in(item.metadata) or KeptFields()).corrected(request)
+        kept = item.kept.corrected(request)
         tags = record.tags if request.tags is None else request.tags
         known = {"kind": record.kind, "tags": tags, "created_at": record.created_at}
         kept = kept.model_copy(update={**known, "created_by": record.created_by})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, Self
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from memtui.contract import (
     CorrectRequest,
@@ -22,7 +23,16 @@ from memtui.json_text import whole
 
 OWN = "memtui"
 """memtui's key in a store's metadata."""
-_SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+ScopeId = Literal["agent_id", "project_id", "issue_id", "run_id", "subject_id"]
+"""The ids of a scope; one of another name may narrow it too, so it is not ignored."""
+
+
+def not_shown(number: int, from_where: str) -> str:
+    """Return the sentence on memories that cannot be read, `of the server` or from elsewhere."""
+    return (
+        f"{number:,} memories {from_where} could not be read, so nobody is shown them; mend each "
+        f"there, or remove {OWN} from its metadata, which makes it the company's."
+    )
 
 
 class KeptFields(Model):
@@ -44,24 +54,25 @@ class KeptFields(Model):
     expires_at: UtcDatetime | None = None
     pinned: bool = False
     valid_from: UtcDatetime | None = None
-    ids: dict[str, str] = {}
+    ids: dict[ScopeId, str] = {}
     """The ids of the record's scope, where the store has no place for them."""
     metadata: Json = {}
     """The metadata under names that the store reserves."""
 
     @classmethod
-    def found_in(cls, metadata: Any) -> Self | None:
-        """Return memtui's part of a store's metadata, where it is an object or JSON text.
+    def found_in(cls, metadata: Any) -> Self:
+        """Return memtui's part of a store's metadata, an object or JSON text; empty: it has none.
 
-        Empty where there is none, None where it cannot be read.
+        Raises:
+            ValueError: it cannot be read, so nobody knows whose the memory is.
         """
-        if not isinstance(metadata, dict):
-            return None
-        found = metadata.get(OWN, {})
+        if not metadata:
+            return cls()
         try:
+            found = metadata.get(OWN, {})
             return cls.model_validate(whole(json.loads(found) if isinstance(found, str) else found))
-        except (ValidationError, ValueError, RecursionError):
-            return None
+        except (AttributeError, RecursionError) as error:
+            raise ValueError("memtui's part of the metadata cannot be read") from error
 
     @classmethod
     def of_write(
@@ -89,25 +100,16 @@ class KeptFields(Model):
         `metadata` is the store's, of which memtui's part is left out.
         """
         own = {"company_id": company_id}
-        ids = {name: self.ids[name] for name in _SCOPE_IDS if name in self.ids}
         others = {name: value for name, value in metadata.items() if name != OWN}
         return Record.like(
             self,
             **{
-                "scope": Scope(**ids | own),
+                "scope": Scope(**own, **self.ids),
                 "source": self.source and self.source.model_copy(update=own),
                 "metadata": others | self.metadata,
                 **given,
             },
         )
-
-    @classmethod
-    def read(cls, stored: object) -> Self:
-        """Return the fields from their JSON; none where that is missing or not of memtui."""
-        try:
-            return cls.model_validate(stored or {})
-        except ValidationError:
-            return cls()
 
     def to_json(self) -> Json:
         """Return the fields that are set."""
@@ -117,3 +119,25 @@ class KeptFields(Model):
         """Return them after a correction."""
         names = ("summary", "topic", "tags", "pinned", "expires_at")
         return self.model_copy(update=request.changes(*names))
+
+
+class KeptMemory(BaseModel):
+    """A memory as a server sends it, with memtui's part in its metadata.
+
+    Where that part cannot be read, the memory is not valid: nobody knows whose it is, so nobody is
+    shown it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+
+    metadata: Annotated[Json, BeforeValidator(lambda value: value or {})] = {}
+
+    @cached_property
+    def kept(self) -> KeptFields:
+        """The part of memtui. Raises `ValueError`."""
+        return KeptFields.found_in(self.metadata)
+
+    @model_validator(mode="after")
+    def _is_readable(self) -> Self:
+        _ = self.kept
+        return self

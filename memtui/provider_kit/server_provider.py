@@ -49,6 +49,7 @@ from memtui.contract import (
     MemtuiError,
     Model,
     NotFound,
+    Problem,
     QueryRequest,
     Record,
     RecordHandle,
@@ -74,6 +75,7 @@ from memtui.provider_kit import (
     require_writable,
     together,
 )
+from memtui.provider_kit.kept import not_shown
 from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.servers import (
@@ -170,13 +172,13 @@ Search = Callable[[str, int], Awaitable[ServerRows[Item]]]
 def read_rows(
     rows: object, parse: Callable[[Any], Item], *, more: bool = False
 ) -> ServerRows[Item]:
-    """Return the rows of a reply that `parse` can read; it raises `ValidationError` for others."""
+    """Return the rows of a reply that `parse` can read; it raises `ValueError` for others."""
     items: list[Item] = []
     unreadable = 0
     for row in rows if isinstance(rows, list) else []:
         try:
             items.append(parse(whole(row)))
-        except ValidationError:
+        except ValueError:
             unreadable += 1
     return ServerRows(items, more, unreadable)
 
@@ -188,7 +190,9 @@ def read_one(parse: Callable[[Any], Item]) -> Callable[[bytes], Item]:
         try:
             return parse(whole(read_json(body)))
         except ValidationError as error:
-            raise Unreadable("it is not a memory") from error
+            raise Unreadable(
+                "it is not a memory, or memtui's part of its metadata is damaged"
+            ) from error
 
     return read
 
@@ -262,6 +266,7 @@ class ServerProvider(Adapter, Generic[Item]):
         self._max_listed = config.max_listed
         self._changing = asyncio.Lock()
         self._listed: tuple[float, ServerRows[Item]] | None = None
+        self._unread_hits = 0
 
     @classmethod
     def config_of(cls, context: BindingContext) -> Any:
@@ -429,6 +434,7 @@ class ServerProvider(Adapter, Generic[Item]):
         while True:
             asked = min(asked, self.most_hits)
             rows = await (search or self.search)(request.query, asked)
+            self._unread_hits = rows.unreadable
             found = [item for item, record in self._visible(rows, request) if may_be(record)]
             if len(found) > request.top_k or not rows.more or asked == self.most_hits:
                 return found, not rows.more
@@ -607,6 +613,7 @@ class ServerProvider(Adapter, Generic[Item]):
 
     async def rows(self, *, fresh: bool) -> ServerRows[Item]:
         """Return all memories, from the cached list unless `fresh` or the list is too old."""
+        self._unread_hits = 0
         if self._listed and not fresh and monotonic() - self._listed[0] < _KEPT_SECONDS:
             return self._listed[1]
         rows = await self.list_items(self._max_listed)
@@ -621,8 +628,14 @@ class ServerProvider(Adapter, Generic[Item]):
             hint = "raise the binding's max_listed to read further." if is_full else self.cut_hint
             said.append(f"{len(rows.items):,} memories were read; {hint}")
         if rows.unreadable:
-            said.append(f"{rows.unreadable:,} memories {self.from_where} could not be read.")
+            said.append(not_shown(rows.unreadable, self.from_where))
         return tuple(said)
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return how many hits of the latest search could not be read; a list says it itself."""
+        del scope
+        number = self._unread_hits
+        return [Problem(message=not_shown(number, self.from_where))] if number else []
 
     from_where: ClassVar[str] = "of the server"
     """Follows "memories" in the sentence on those that could not be read."""

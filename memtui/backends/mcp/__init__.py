@@ -12,8 +12,8 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from memtui.backends.mcp.client import ToolClient, shortened
 from memtui.backends.mcp.config import McpConfig
-from memtui.backends.mcp.memories import record_of, values_of
+from memtui.backends.mcp.memories import kept_row, marked, record_of, values_of
 from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
 from memtui.contract import (
     OWNER_FIELDS,
@@ -56,14 +56,10 @@ from memtui.provider_kit.server_provider import (
     Search,
     ServerProvider,
     ServerRows,
+    read_rows,
 )
 
 _PAGED = {"offset", "page"}
-
-
-def _mark(text: str) -> str:
-    """Return the name in `known.json` of a memory whose id is not known."""
-    return f"text:{sha256(' '.join(text.split()).encode()).hexdigest()}"
 
 
 class McpAdapter(ServerProvider[Json]):
@@ -180,11 +176,7 @@ class McpAdapter(ServerProvider[Json]):
         One whose text is cut is read again; so is every one of rows that are not whole.
         """
         known = await self._known_now()
-        there = {row["id"]: row for row in rows if row["id"] and row["text"]}
-        broken = sum(not (row["id"] and row["text"]) for row in rows)
-        for row_id, row in there.items():
-            own = known.get(row_id) or known.get(_mark(row["text"]))
-            row["kept"] = own or KeptFields.found_in(row.get("metadata"))
+        found = read_rows(rows, partial(kept_row, known))
 
         async def whole(item: Json) -> Json | None:
             if are_whole and not item.get("cut"):
@@ -192,8 +184,9 @@ class McpAdapter(ServerProvider[Json]):
             found = await self.fetch(item["id"])
             return found and {**found, "score": item["score"]}
 
-        items = await together(partial(whole, row) for row in there.values())
-        return ServerRows([one for one in items if one is not None], unreadable=broken)
+        each = {item["id"]: item for item in found.items}
+        items = await together(partial(whole, item) for item in each.values())
+        return replace(found, items=[one for one in items if one is not None])
 
     def record_of(self, item: Json) -> Record:
         """Return a row as a record; its revision does not change as it is read."""
@@ -271,11 +264,14 @@ class McpAdapter(ServerProvider[Json]):
         """Return one memory by the tool for it, or else out of the list."""
         call = self._mapping.get
         if call is None:
-            found = (await self.list_items(self._max_listed)).items
+            rows, found = [], await self.list_items(self._max_listed)
         else:
             rows = await self._rows(call, {"id": self._mapping.id_argument(record_id)})
-            found = (await self._items([{**one, "cut": False} for one in rows])).items
-        return next((one for one in found if one["id"] == record_id), None)
+            found = await self._items([{**one, "cut": False} for one in rows])
+        item = next((one for one in found.items if one["id"] == record_id), None)
+        if item is None and any(one["id"] == record_id and one["text"] for one in rows):
+            raise Unavailable(f"{self.who} answered something unreadable: whose {record_id} is.")
+        return item
 
     # Changes
 
@@ -356,7 +352,7 @@ class McpAdapter(ServerProvider[Json]):
     async def change(self, item: Json, request: CorrectRequest) -> str:
         """Change a memory by the tool for it, or else by adding the new one and deleting it."""
         record, call = self.record_of(item), self._mapping.update
-        kept = (item["kept"] or KeptFields()).corrected(request)
+        kept = item["kept"].corrected(request)
         found = item.get("metadata")
         metadata = {**found} if isinstance(found, dict) else {}
         new = record.model_copy(update=request.changes("text", "topic", "tags"))
@@ -392,7 +388,7 @@ class McpAdapter(ServerProvider[Json]):
         It is kept by the text at first, so that the memory is never everybody's, and stays so if
         nobody learns the id.
         """
-        mark, ids = known_id or _mark(text), list[str]()
+        mark, ids = known_id or marked(text), list[str]()
         before = await self._known_now()
         await self._keep({mark: kept})
         try:
@@ -438,7 +434,7 @@ class McpAdapter(ServerProvider[Json]):
         company = {"company_id": self.context.company_id}
         known = await self._known_now()
         owners = {name: Scope(**one.ids | company) for name, one in known.items()}
-        there = {name for one in rows.items for name in (one["id"], _mark(one["text"]))}
+        there = {name for one in rows.items for name in (one["id"], marked(one["text"]))}
         gone = remains(owners, there, request)
         if request.apply and gone:
             await self._keep(dict.fromkeys(gone))

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from memtui.contract import OWNER_FIELDS, Json, Record, RecordHandle, WriteRequest
 from memtui.provider_kit import read_moment
 from memtui.provider_kit.kept import KeptFields
 from memtui.provider_kit.server_provider import revision_of
+from memtui.provider_kit.servers import as_text
+
+
+def marked(text: str) -> str:
+    """Return the name in `known.json` of a memory whose id is not known."""
+    return f"text:{sha256(' '.join(text.split()).encode()).hexdigest()}"
+
+
+def kept_row(known: Mapping[str, KeptFields], row: Json) -> Json:
+    """Return a row of a mapping with `kept`, what memtui keeps of it, and its owner.
+
+    Raises:
+        ValueError: it has no id or text, or whose it is cannot be read.
+    """
+    if not (row["id"] and row["text"]):
+        raise ValueError("it has no id or no text")
+    kept = known.get(row["id"]) or known.get(marked(row["text"]))
+    kept = kept or KeptFields.found_in(row.get("metadata"))
+    said = {name: as_text(row[name]) for name in OWNER_FIELDS if row.get(name)}
+    return {**row, "kept": kept, "ids": kept.ids or KeptFields.model_validate({"ids": said}).ids}
 
 
 def record_of(item: Json, handle: RecordHandle, company_id: str, uses: Collection[str]) -> Record:
@@ -16,9 +37,7 @@ def record_of(item: Json, handle: RecordHandle, company_id: str, uses: Collectio
 
     `uses` are the names in the metadata that change as the record is read: they are left out.
     """
-    kept: KeptFields = item["kept"] or KeptFields()
-    ids = {name: item[name] for name in OWNER_FIELDS if isinstance(item.get(name), str)}
-    kept = kept.model_copy(update={"ids": kept.ids or ids})
+    kept: KeptFields = item["kept"].model_copy(update={"ids": item["ids"]})
     found = item.get("metadata")
     metadata = found if isinstance(found, dict) else {}
     metadata = {name: metadata[name] for name in metadata.keys() - {*uses}}

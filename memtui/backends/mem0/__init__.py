@@ -220,7 +220,7 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
         """Change a memory in place; mem0 embeds the new text and keeps the old one as history."""
         text = item.memory if request.text is None else request.text
         memories.check_text(text)
-        details = memories.details_of(item).corrected(request)
+        details = item.kept.corrected(request)
         expires = memories.last_day(details.expires_at)
         if not request.sets_expiry and details.expires_at is None:
             expires = memories.day(item.expiration_date)

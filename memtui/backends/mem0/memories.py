@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from memtui.contract import (
     Invalid,
@@ -31,7 +31,7 @@ from memtui.contract import (
 )
 from memtui.json_text import whole
 from memtui.provider_kit import read_moment
-from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields, KeptMemory
 from memtui.provider_kit.server_provider import ServerRows, read_rows, revision_of
 from memtui.provider_kit.servers import as_text
 
@@ -68,10 +68,12 @@ Moment = Annotated[
 ]
 
 
-class Mem0Memory(BaseModel):
-    """A memory in the replies of any of mem0's APIs."""
+class Mem0Memory(KeptMemory):
+    """A memory in the replies of any of mem0's APIs.
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    memtui's part has the exact moment of the expiry, of which mem0 stores the day, the issue, and
+    the metadata under keys that mem0 reserves.
+    """
 
     id: Annotated[str, BeforeValidator(as_text), Field(min_length=1, max_length=1000)]
     memory: Annotated[str, _or(str)] = ""
@@ -80,7 +82,6 @@ class Mem0Memory(BaseModel):
     run_id: Name = None
     app_id: Name = None
     actor_id: Name = None
-    metadata: Annotated[Json, _or(dict)] = {}
     categories: Annotated[tuple[str, ...], _or(tuple)] = ()
     created_at: Moment = None
     updated_at: Moment = None
@@ -91,15 +92,16 @@ class Mem0Memory(BaseModel):
     )
     """The parts of the score, where mem0 reports them."""
 
+    @property
+    def project(self) -> object:
+        """The project: the app, or else what the metadata says."""
+        return self.app_id or as_text(self.metadata.get(PROJECT))
 
-class Mem0Details(KeptFields):
-    """memtui's own part of a memory.
-
-    It has the exact moment of the expiry, of which mem0 stores the day, and the metadata under keys
-    that mem0 reserves.
-    """
-
-    issue_id: str | None = None
+    @model_validator(mode="after")
+    def _has_a_readable_project(self) -> Self:
+        if isinstance(self.project, str | None):
+            return self
+        raise ValueError("its project cannot be read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,7 @@ def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, st
 
 def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
     """Return a memory as a record."""
-    details = details_of(memory)
-    project = memory.app_id or memory.metadata.get(PROJECT)
+    details = memory.kept
     created_at = details.created_at or read_moment(memory.created_at)
     return details.record(
         company_id,
@@ -164,8 +165,8 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
             subject_id=None if memory.user_id == shared_user else memory.user_id,
             agent_id=memory.agent_id,
             run_id=memory.run_id,
-            project_id=project if isinstance(project, str) else None,
-            issue_id=details.issue_id,
+            project_id=memory.project or None,
+            issue_id=details.ids.get("issue_id"),
         ),
         kind=details.kind or "memory",
         tags=memory.categories if details.tags is None else details.tags,
@@ -175,11 +176,6 @@ def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
         expires_at=details.expires_at or _end_of(memory.expiration_date),
         revision=_revision(memory),
     )
-
-
-def details_of(memory: Mem0Memory) -> Mem0Details:
-    """Return memtui's part of a memory; empty if there is no readable one."""
-    return Mem0Details.found_in(memory.metadata) or Mem0Details()
 
 
 def _revision(memory: Mem0Memory) -> str:
@@ -211,9 +207,8 @@ def day(text: str | None) -> date | None:
 def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0Draft:
     """Return the memory to store for a write. Raises `Invalid` if mem0 cannot store it."""
     check_text(request.content)
-    details, metadata = Mem0Details.of_write(
-        request, reserved=_RESERVED, ids={}, issue_id=request.scope.issue_id
-    )
+    issue = request.scope.model_dump(include={"issue_id"}, exclude_none=True)
+    details, metadata = KeptFields.of_write(request, reserved=_RESERVED, ids=issue)
     if request.scope.project_id and not has_apps:
         metadata[PROJECT] = request.scope.project_id
     return Mem0Draft(
@@ -234,7 +229,7 @@ def check_text(text: str) -> None:
         )
 
 
-def written(details: Mem0Details) -> Json:
+def written(details: KeptFields) -> Json:
     """Return memtui's part in the form of mem0's metadata."""
     return {OWN: json.dumps(details.to_json(), ensure_ascii=False)}
 

@@ -35,7 +35,6 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import check_revision, together
-from memtui.provider_kit.kept import OWN
 from memtui.provider_kit.servers import json_bytes
 
 from .config import kind_of
@@ -310,13 +309,6 @@ def _corrected(plugin: Plugin, old: PluginMemory, request: CorrectRequest) -> Js
     labels = request.changes("summary", "topic", "tags")
     if labels and not abilities.keeps_details:
         raise Unsupported("This plugin keeps no summary, topic or tags; correct the text alone.")
-    if details is None:
-        if labels:
-            raise Invalid(
-                f"memtui cannot read the record's own {OWN!r} part, so its summary, topic and "
-                "tags cannot be corrected; correct the text alone."
-            )
-        return body
     update: Json = {
         **labels,
         "updated_at": plugin.now(),
@@ -509,7 +501,7 @@ def _kept(taken: Snapshot) -> PluginMemory | None:
 def _whole(memory: PluginMemory) -> Json:
     body = _resent(memory)
     details = details_of(memory)
-    if details is not None and details.created_at is None and memory.created_at is not None:
+    if details.created_at is None and memory.created_at is not None:
         details = details.model_copy(update={"created_at": memory.created_at})
         body["propagation"] = propagation(details, foreign(memory))
     return body

@@ -26,14 +26,13 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.json_text import whole
-from memtui.provider_kit.kept import OWN, KeptFields
+from memtui.provider_kit.kept import OWN, KeptFields, ScopeId
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
 FOREIGN = "propagation"
-_SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 IN_DETAILS = frozenset(KeptFields.model_fields) - {"expires_at", "pinned", "ids"}
 """The fields of a record for which the plugin contract has no field."""
 
@@ -75,8 +74,7 @@ def handle_of(memory: PluginMemory) -> RecordHandle:
 
     A caller's id counts only if the memory has its UUID, so that no memory claims another's id.
     """
-    details = details_of(memory)
-    given = details.id if details else None
+    given = details_of(memory).id
     if given and split(given) is None and wire_id(memory.namespace, given) == memory.id:
         return handle(given)
     return handle(f"{memory.namespace}/{memory.id}")
@@ -89,18 +87,17 @@ def handle(record_id: str) -> RecordHandle:
 
 def record_of(memory: PluginMemory, namespaces: NamespaceMap) -> Record:
     """Return a memory as a record; `created_by` is the principal, or else the plugin's source."""
-    details = details_of(memory) or PluginDetails()
+    details = details_of(memory)
     metadata = details.metadata
     if others := foreign(memory):
         metadata = {**metadata, FOREIGN: whole(others)}
     created_at = details.created_at or memory.created_at
     own = {"company_id": namespaces.company_id}
-    said = {name: details.scope[name] for name in _SCOPE_IDS if name in details.scope}
     return Record.like(
         details,
         handle=handle_of(memory),
         text=whole(memory.content),
-        scope=Scope(**said | namespaces.ids_of(memory.namespace) | own),
+        scope=Scope(**details.scope | namespaces.ids_of(memory.namespace) | own),
         source=details.source and details.source.model_copy(update=own),
         kind=details.kind or whole(memory.kind),
         created_at=created_at,
@@ -120,19 +117,31 @@ class PluginDetails(KeptFields):
     """The caller's id, where it is not the plugin's."""
     tags: tuple[str, ...] = ()
     updated_at: UtcDatetime | None = None
-    scope: dict[str, str] = {}
+    scope: dict[ScopeId, str] = {}
 
 
-def details_of(memory: PluginMemory) -> PluginDetails | None:
-    """Return memtui's part of a memory: empty if there is none, None if it is unreadable."""
-    pending = memory.raw.get("propagation")
-    return PluginDetails() if pending is None else PluginDetails.found_in(pending)
+def details_of(memory: PluginMemory) -> PluginDetails:
+    """Return memtui's part of a memory, empty if there is none.
+
+    Raises:
+        ValueError: it cannot be read, so nobody knows whose the memory is.
+    """
+    return PluginDetails.found_in(memory.raw["propagation"]) if is_ours(memory) else PluginDetails()
+
+
+def is_readable(memory: PluginMemory) -> bool:
+    """Whether memtui's part of a memory can be read, if there is one."""
+    try:
+        details_of(memory)
+    except ValueError:
+        return False
+    return True
 
 
 def is_ours(memory: PluginMemory) -> bool:
     """Whether the memory has memtui's part."""
     pending = memory.raw.get("propagation")
-    return isinstance(pending, dict) and OWN in pending
+    return OWN in (pending if isinstance(pending, dict) else str(pending))
 
 
 def foreign(memory: PluginMemory | None) -> Json:
@@ -170,5 +179,5 @@ def details_for(
 def is_expired(memory: PluginMemory, now: datetime) -> bool:
     """Whether the memory has expired, by the plugin's field or by memtui's."""
     details = details_of(memory)
-    ends = [memory.expires_at, details.expires_at if details else None]
+    ends = [memory.expires_at, details.expires_at]
     return any(end is not None and end <= now for end in ends)

@@ -34,7 +34,7 @@ from memtui.provider_kit import together
 from .client import PluginClient
 from .config import NamespaceMap, PluginConfig
 from .id_cache import IdCache, telling_words
-from .memories import is_expired, is_uuid, record_of
+from .memories import is_expired, is_readable, is_uuid, record_of
 from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Place, PluginMemory
 
 _MOST_NOTED = 100_000
@@ -321,12 +321,14 @@ class Plugin:
         wanted = [
             one for one in hits.memories if one.namespace in asked and kind in {None, one.kind}
         ]
-        kept = tuple(one for one in wanted if not is_expired(one, now))
+        readable = [one for one in wanted if is_readable(one)]
+        kept = tuple(one for one in readable if not is_expired(one, now))
         await self._remember(kept)
         return replace(
             hits,
             memories=kept,
-            expired=len(wanted) - len(kept),
+            expired=len(readable) - len(kept),
+            unreadable=hits.unreadable + len(wanted) - len(readable),
             strangers=len(hits.memories) - len(wanted),
         )
 

@@ -20,6 +20,7 @@ from memtui.contract import (
     Snippet,
     Unavailable,
 )
+from memtui.provider_kit.kept import not_shown
 from memtui.provider_kit.matching import has_metadata, matcher
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.search import ranked
@@ -220,4 +221,4 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
     if listing.endless:
         yield "The plugin kept returning pages without new records, so memtui stopped reading."
     if listing.unreadable:
-        yield f"{listing.unreadable:,} records that the plugin returned could not be read."
+        yield not_shown(listing.unreadable, "that the plugin returned")

@@ -74,6 +74,8 @@ def read(
     document, fields, problem = markdown.read(file.content)
     if problem and _may_name_owner(document):
         return Problem(message=f"{problem} It may name the note's owner, so the note is not shown.")
+    if odd := [name for name in OWNER_FIELDS if isinstance(fields.get(name), list | dict)]:
+        return Problem(message=f"The note's {odd[0]} is no name, so the note is not shown.")
     stored = _record(folder, path, document, fields, file)
     if problem:
         record = stored.record.model_copy(update={"problem": problem})

@@ -31,6 +31,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit.servers import read_object
 from memtui.testing import AdapterContract
+from tests.backends.damaged import DAMAGED, WHOLE, hidden
 from tests.backends.hindsight.server import (
     KNOWN_ID,
     REAL,
@@ -120,6 +121,18 @@ def test_it_answers_as_recorded(server: Server) -> None:
             known = reply.json()["items"][0]["id"]
         wanted = json.dumps(told["reply"]).replace(KNOWN_ID, known).replace('"b1', f'"{bank}')
         assert without_times(reply.json()) == without_times(json.loads(wanted)), told
+
+
+async def test_a_memory_whose_owner_cannot_be_read_is_nobodys(
+    server: Server, bank: str, opened: Opened
+) -> None:
+    path = f"{server.url}/v1/default/banks/{bank}/memories"
+    for number, part in enumerate((*DAMAGED, *WHOLE)):
+        text = part if isinstance(part, str) else json.dumps(part)
+        item = {"content": f"Otter {number}.", "metadata": {"memtui": text}}
+        assert httpx.post(path, json={"items": [item]}, timeout=30).status_code == 200
+    records = await hidden(await opened(server.url, bank), "otter")
+    assert [one.scope.subject_id for one in records] == ["ana"] * len(WHOLE)
 
 
 async def test_every_field_of_a_write_comes_back(server: Server, bank: str, opened: Opened) -> None:

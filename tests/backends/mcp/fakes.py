@@ -55,7 +55,7 @@ def behave(how, wanted):  # noqa: C901
     return True
 
 
-def result_of(how, tool, arguments):
+def result_of(how, tool, arguments):  # noqa: C901
     if how == "short_pages":
         start = arguments["offset"]
         notes = [{**NOTE, "key": f"k{start}"}] if start < 3 else []
@@ -84,6 +84,10 @@ def result_of(how, tool, arguments):
             {**NOTE, "key": "k2"},
         ]
         return {"structuredContent": {"notes": [*rows, {**NOTE, "key": "k3", "made": 1e300}]}}
+    if how == "damaged":
+        parts = json.loads(Path(sys.argv[1], "parts.json").read_text())
+        rows = [{**NOTE, "key": f"k{n}", "extra": {"memtui": one}} for n, one in enumerate(parts)]
+        return {"structuredContent": rows[0] if tool == "get_note" else {"notes": rows}}
     if tool in {"search_notes", "list_notes"}:
         return {"structuredContent": {"notes": [NOTE]}}
     return {"structuredContent": NOTE}

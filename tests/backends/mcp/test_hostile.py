@@ -25,6 +25,7 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from tests.backends.damaged import DAMAGED, WHOLE, hidden
 from tests.backends.mcp.conftest import MAPPING, Opened, without
 from tests.backends.mcp.fakes import FAKE
 
@@ -142,7 +143,18 @@ async def test_rows_that_are_no_memories_are_counted(opened: Opened) -> None:
     adapter = await opened("list_notes=odd_rows")
     page = await adapter.browse(BROWSE)
     assert sorted(one.handle.provider_record_id for one in page.records) == ["k1", "k2", "k3"]
-    assert page.unread == ("4 memories of the server could not be read.",)
+    assert page.unread[0].startswith("4 memories of the server could not be read, so nobody ")
+
+
+async def test_a_memory_whose_owner_cannot_be_read_is_nobodys(
+    tmp_path: Path, opened: Opened
+) -> None:
+    (tmp_path / "parts.json").write_text(json.dumps((*DAMAGED, *WHOLE)))
+    adapter = await opened("list_notes=damaged", "search_notes=damaged", "get_note=damaged")
+    records = await hidden(adapter, "otter")
+    assert [one.scope.subject_id for one in records] == ["ana"] * len(WHOLE)
+    with pytest.raises(Unavailable, match="unreadable: whose k0 is"):
+        await adapter.get(HANDLE.model_copy(update={"provider_record_id": "k0"}), SCOPE)
 
 
 async def test_a_missing_tool_is_a_missing_ability(opened: Opened) -> None:

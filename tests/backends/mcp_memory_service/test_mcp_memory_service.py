@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter
+from memtui.backends.mcp_memory_service import McpMemoryServiceAdapter, hash_of
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -30,6 +30,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.testing import AdapterContract
+from tests.backends.damaged import DAMAGED, WHOLE, hidden
 from tests.backends.mcp_memory_service.conftest import Server
 from tests.backends.mcp_memory_service.server import KEY, StandIn, exchanges, without_times
 
@@ -120,6 +121,22 @@ async def test_what_another_program_stored(server: Server, opened: Opened) -> No
     assert (untyped.kind, untyped.tags) == ("memory", ())
     assert page.total == 2
     assert not page.at_least
+
+
+async def test_a_memory_whose_owner_cannot_be_read_is_nobodys(
+    server: Server, opened: Opened
+) -> None:
+    for number, part in enumerate((*DAMAGED, *WHOLE)):
+        body = {"content": f"Otter {number}.", "metadata": {"memtui": part}, "conversation_id": "c"}
+        assert api(server, "POST", "/api/memories", body).json()["success"]
+    adapter = await opened(server.url)
+    records = await hidden(adapter, "otter")
+    assert [one.scope.subject_id for one in records] == ["ana"] * len(WHOLE)
+    damaged = adapter.handle_of(hash_of("Otter 0."))
+    with pytest.raises(Unavailable, match="memtui's part of its metadata is damaged"):
+        await adapter.get(damaged, ACME)
+    with pytest.raises(Unavailable, match="memtui's part"):
+        await adapter.forget(ForgetRequest(scope=ACME, handles=(damaged,)))
 
 
 async def test_every_field_of_a_write_comes_back(server: Server, opened: Opened) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from memtui.backends.mem0.memories import (
-    Mem0Details,
     Mem0Memory,
     day,
-    details_of,
     draft_of,
     last_day,
     owners_of,
@@ -21,6 +19,8 @@ from memtui.backends.mem0.memories import (
     written,
 )
 from memtui.contract import CorrectRequest, Invalid, RecordHandle, Scope, WriteRequest
+from memtui.provider_kit.kept import KeptFields
+from tests.backends.damaged import DAMAGED
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 ACME = Scope(company_id="acme")
@@ -49,8 +49,7 @@ def test_the_last_day_is_that_before_a_midnight(ends: datetime | None, last: dat
 def test_a_day_that_mem0_tells_ends_at_its_end() -> None:
     memory = Mem0Memory(id="1", expiration_date="2026-06-01")
     assert record_of(memory, "acme", "shared").expires_at == datetime(2026, 6, 2, tzinfo=UTC)
-    exact = written(Mem0Details(expires_at=NOW))
-    told = memory.model_copy(update={"metadata": exact})
+    told = Mem0Memory(**dict(memory) | {"metadata": written(KeptFields(expires_at=NOW))})
     assert record_of(told, "acme", "shared").expires_at == NOW
     assert day("2026-06-01T23:30:00+00:00") == date(2026, 6, 1)
     assert day(None) is None
@@ -73,14 +72,30 @@ def test_each_field_comes_back() -> None:
     assert record_of(memory, "acme", "shared").scope == ACME
 
 
+@pytest.mark.parametrize("part", DAMAGED)
+def test_a_memory_whose_details_cannot_be_read_is_none(part: object) -> None:
+    rows = [{"id": "1", "memory": "x", "metadata": one} for one in ({"memtui": part}, {})]
+    found = read_memories(rows)
+    assert (len(found.items), found.unreadable) == (1, 1)
+
+
+def test_a_project_is_a_name_or_a_number_or_the_memory_is_none() -> None:
+    projects = ("apollo", 7, None, ["apollo"], {"id": "apollo"}, True)
+    rows = [{"id": "1", "memory": "x", "metadata": {"project_id": one}} for one in projects]
+    found = read_memories(rows)
+    records = [record_of(one, "acme", "shared") for one in found.items]
+    assert [one.scope.project_id for one in records] == ["apollo", "7", None]
+    assert found.unreadable == 3
+
+
 def test_a_correction_changes_what_it_names() -> None:
     fixed = {"scope", "handle", "binding_key", "text", "revision", "source", "created_by"}
     changes = {"summary": "S2", "topic": "O2", "tags": ("c",), "pinned": False,
                "expires_at": NOW + MOMENT, "never_expires": True}  # fmt: skip
     assert changes.keys() == CorrectRequest.model_fields.keys() - fixed
-    before = Mem0Details(**{k: v for k, v in FIELDS.items() if k != "metadata"}, issue_id="I")
+    before = KeptFields(**{k: v for k, v in FIELDS.items() if k != "metadata"})
     memory = Mem0Memory(id="1", metadata=written(before))
-    assert details_of(memory) == before
+    assert memory.kept == before
     handle = RecordHandle(provider_key="mem0", provider_record_id="1")
     for name, value in changes.items():
         request = CorrectRequest.model_validate({"scope": ACME, "handle": handle, name: value})

@@ -12,6 +12,7 @@ from memtui.contract import (
     CorrectRequest,
     ForgetRequest,
     Invalid,
+    MemtuiError,
     NotFound,
     QueryRequest,
     Scope,
@@ -86,7 +87,7 @@ async def test_an_old_copy_that_stays_is_named(serving: Serve, open_plugin: Open
     assert caught.value.sent
 
 
-async def test_what_cannot_be_read_is_sent_back_as_it_is(
+async def test_a_memory_whose_owner_cannot_be_read_is_nobodys(
     reference: Server, open_plugin: Open
 ) -> None:
     server, url = reference
@@ -95,10 +96,12 @@ async def test_what_cannot_be_read_is_sent_back_as_it_is(
     adapter = await open_plugin(url)
     identity = next(iter(server.rows))
     one = handle(f"workspace:web/{identity}")
-    await adapter.correct(CorrectRequest(scope=SCOPE, handle=one, text="Better."))
+    page = await adapter.browse(BrowseRequest(scope=SCOPE))
+    assert (page.records, page.at_least) == ((), True)
+    assert page.unread[0].startswith("1 memories that the plugin returned could not be read")
+    with pytest.raises(MemtuiError):
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=one, text="Better."))
     assert server.rows[identity]["propagation"] == strange
-    with pytest.raises(Invalid, match="topic"):
-        await adapter.correct(CorrectRequest(scope=SCOPE, handle=one, topic="t"))
 
 
 async def test_a_forget_that_breaks_off_says_how_far_it_came(

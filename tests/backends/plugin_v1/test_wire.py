@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 from memtui.backends.plugin_v1.memories import (
+    PluginDetails,
     details_for,
     details_of,
     handle_of,
     is_expired,
+    is_readable,
     places,
     propagation,
     record_of,
@@ -32,6 +34,7 @@ from memtui.backends.plugin_v1.wire import (
     read_written,
 )
 from memtui.contract import MemtuiError, Record, Snippet, WriteRequest
+from tests.backends.damaged import DAMAGED
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROW: dict[str, Any] = {
@@ -85,7 +88,7 @@ def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
         hits = read_hits(answer)
         rows = hits.memories
         assert len(rows) + hits.unreadable == hits.returned == len(answer.get("memories") or [])
-    for row in rows:
+    for row in filter(is_readable, rows):
         is_expired(row, NOON)
         record = record_of(row, NAMES)
         json.loads(record.model_dump_json())
@@ -255,7 +258,7 @@ def test_a_row_does_not_take_the_name_of_another() -> None:
 
 def test_a_row_does_not_choose_its_company_or_project() -> None:
     row = one(propagation={"memtui": {
-        "scope": {"project_id": "other", "agent_id": "coder", "company_id": "evil"},
+        "scope": {"project_id": "other", "agent_id": "coder"},
         "source": {"kind": "run", "company_id": "evil", "run_id": "r-1"},
     }})  # fmt: skip
     record = record_of(row, NAMES)
@@ -264,11 +267,15 @@ def test_a_row_does_not_choose_its_company_or_project() -> None:
     assert record.source.company_id == "acme"
 
 
-def test_what_others_keep_is_shown_and_what_cannot_be_read_is_no_part_of_ours() -> None:
+def test_what_others_keep_is_shown_and_a_memory_whose_owner_cannot_be_read_is_not() -> None:
     row = one(propagation={"trace": [1], "memtui": {"metadata": {"a": 1}}})
     assert record_of(row, NAMES).metadata == {"a": 1, "propagation": {"trace": [1]}}
-    assert details_of(one(propagation={"memtui": {"tags": 7}})) is None
-    assert details_of(one(propagation=[1])) is None
+    assert details_of(one(propagation=[1])) == PluginDetails()
+    assert is_readable(one(propagation="of another program"))
+    assert is_readable(one(propagation={"memtui": {"scope": {"subject_id": "ana"}}}))
+    for part in ({"tags": 7}, {"scope": {"company_id": "evil"}}, *DAMAGED[:4]):
+        assert not is_readable(one(propagation={"memtui": part}))
+    assert not is_readable(one(propagation='{"memtui": {"scope": {"sub'))
 
 
 @given(st.text(min_size=1, max_size=40))

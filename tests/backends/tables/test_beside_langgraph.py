@@ -360,7 +360,7 @@ async def test_ttl_is_the_expiry(tmp_path: Path, where: str) -> None:
 
 
 async def test_what_a_value_claims_gives_it_no_other_owner(tmp_path: Path, where: str) -> None:
-    claim = {"ids": {"project_id": "web", "subject_id": "bo", "company_id": "other"}}
+    claim = {"ids": {"project_id": "web", "subject_id": "bo"}}
     with langgraph(where) as store:
         store.put(("memories", "ana"), "a", {"content": "claims", "memtui": claim})
         store.put(("memories", "ana"), "b", {"content": "broken", "memtui": [1]})
@@ -370,6 +370,8 @@ async def test_what_a_value_claims_gives_it_no_other_owner(tmp_path: Path, where
     scopes = {name: one.scope for name, one in there.items()}
     ana = Scope(company_id="acme", subject_id="ana")
     assert scopes == {"memories.ana/a": ana, "memories.ana/b": ana, "elsewhere/c": COMPANY}
+    broken = there["memories.ana/b"]
+    assert broken.problem == "The row cannot be read: it is not as its program writes it."
     await adapter.close()
 
 

@@ -24,6 +24,7 @@ from memtui.contract import (
     SourceRef,
     Unsupported,
     WriteRequest,
+    owner_of,
 )
 from memtui.migration.endpoints import Endpoints, ScopePart, open_endpoints
 from memtui.migration.moving import apply
@@ -127,7 +128,7 @@ async def test_a_place_that_cannot_be_told_is_not_guessed(
         connection.execute("INSERT INTO agent_memories (content, scope) VALUES ('?', 'LOCAL')")
         [lone] = [one for one in await everything(adapter) if one.text == "?"]
         assert lone.problem == "Whose memory it is cannot be told: it names no workspace."
-        assert lone.scope == COMPANY
+        assert owner_of(lone.scope) == ("subject_id", "nobody")
         connection.execute("DELETE FROM agent_memories WHERE content = '?'")
         assert (circle.text, circle.scope.project_id) == ("Memory 8", WORKER)
         assert circle.handle.provider_record_id == memory_id(8)

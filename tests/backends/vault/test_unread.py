@@ -105,6 +105,17 @@ async def test_a_note_with_frontmatter_that_cannot_be_read_is_named_and_not_show
     assert problem.startswith(f"{path}:1: The frontmatter ")
 
 
+@pytest.mark.parametrize("owner", ["[bob]", "{name: bob}", "\n- bob"])
+async def test_a_note_whose_owner_is_no_name_is_not_shown(
+    open_vault: Open, root: Path, owner: str
+) -> None:
+    path = put(root, "projects/web/memory/a.md", f"---\nsubject_id: {owner}\n---\n\nSecret.\n")
+    adapter = await open_vault()
+    assert await texts(adapter) == []
+    [problem] = await told(adapter)
+    assert problem == f"{path}:1: The note's subject_id is no name, so the note is not shown."
+
+
 async def test_a_history_line_with_a_bad_byte(open_vault: Open, root: Path) -> None:
     adapter = await open_vault()
     kept = await fact(adapter, "first: 1")
