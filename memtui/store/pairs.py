@@ -6,12 +6,14 @@ For each record: its id on both sides and salted hashes of its fields, without i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Table, delete, insert, or_, select
 
 from memtui.store.database import DatabaseConnection
-from memtui.store.tables import SYNC_PAIRS, SYNCS, SyncRow
+from memtui.store.rows import SyncRow
+from memtui.store.tables import SYNC_PAIRS, SYNCS
 
 Two = tuple[str, str, str]
 """The ids of a company and of two bindings."""
@@ -36,7 +38,7 @@ def set_sync(connection: DatabaseConnection, row: SyncRow) -> None:
     """Store a sync's state in place of the former one."""
     of = row.company_id, row.left_id, row.right_id
     connection.execute(delete(SYNCS).where(*_own(SYNCS, of)))
-    connection.execute(insert(SYNCS), row.model_dump())
+    connection.execute(insert(SYNCS), asdict(row))
 
 
 def pairs(connection: DatabaseConnection, of: Two) -> list[Pair]:

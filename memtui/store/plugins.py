@@ -8,10 +8,9 @@ from dataclasses import asdict
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
 from memtui.store.database import DatabaseConnection
-from memtui.store.rows import NamespaceRow
+from memtui.store.rows import NamespaceRow, PluginIdRow
 from memtui.store.tables import NAMESPACES as _NAMESPACES
 from memtui.store.tables import PLUGIN_IDS as _IDS
-from memtui.store.tables import PluginIdRow
 
 Binding = tuple[str, str]
 """The ids of a company and of a binding."""
@@ -67,7 +66,7 @@ def set_ids(connection: DatabaseConnection, of: Binding, rows: Sequence[PluginId
     for row in rows:
         same = or_(_IDS.c.memory_id == row.memory_id, _IDS.c.record_id == row.record_id)
         connection.execute(delete(_IDS).where(_own_id(of), same))
-        connection.execute(insert(_IDS), row.model_dump())
+        connection.execute(insert(_IDS), asdict(row))
 
 
 def forget_binding(connection: DatabaseConnection, of: Binding) -> None:

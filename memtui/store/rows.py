@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
+
+
+@dataclass(slots=True, kw_only=True)
+class LogHeadRow:
+    """The end of a company's operation log; locked while an operation is appended."""
+
+    company_id: str
+    seq: int
+    digest: str
+    salt: bytes
+    """The salt for the commitments of subjects (`memtui.store.digest.salt_of`)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +128,46 @@ class IntentRow:
 
 
 @dataclass(slots=True, kw_only=True)
+class UsageRow:
+    """The usage of one call of an operation; `cost_usd` NULL: without a price."""
+
+    company_id: str
+    seq: int
+    ordinal: int
+    provider: str
+    model: str | None = None
+    input_tokens: int
+    output_tokens: int
+    embedding_tokens: int
+    cost_usd: Decimal | None = None
+    latency_ms: float | None = None
+    details: dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class SpendingRow:
+    """The usage logged in a quarter of an hour, added up as operations are appended.
+
+    A limit is checked before an operation, and a sum over the log would take too long. Numbers are
+    kept in two halves (`memtui.store.limits.HALF`), as a sum may exceed 63 bits.
+    """
+
+    company_id: str
+    since: datetime
+    agent_id: str
+    """Empty: the operations name none; so with project, binding and principal."""
+    project_id: str
+    binding_key: str
+    principal: str
+    tokens_high: int
+    tokens_low: int
+    cost_high: int
+    """In units of 1e-12 dollars, of the calls that have a price."""
+    cost_low: int
+    unpriced_count: int
+
+
+@dataclass(slots=True, kw_only=True)
 class HandleRow:
     """A record that an operation returned or touched."""
 
@@ -214,6 +266,51 @@ class NamespaceRow:
     attributes: dict[str, Any] | None = None
     """The contract's `metadata`; NULL: none."""
     created_at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class PluginIdRow:
+    """The id by which a memory plugin's clients know a record."""
+
+    company_id: str
+    binding_id: str
+    memory_id: str
+    record_id: str
+    namespace: str
+    mark: dict[str, Any] | None = None
+    """The record's metadata, if the provider cannot store them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SyncRow:
+    """Two bindings in sync: the state at the last sync."""
+
+    company_id: str
+    left_id: str
+    """The binding that was named first, a vault."""
+    right_id: str
+    salt: bytes
+    """The key of the pairs' hashes."""
+    synced_at: datetime
+    made: dict[str, str]
+    """By side and namespace: the namespace's creation mark, which shows if it was made anew."""
+    conflicts: int
+    held_back: int
+    """Number of deletions that await confirmation."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PairRow:
+    """A record that two bindings had at the last sync: ids and hashes, without its text."""
+
+    company_id: str
+    left_id: str
+    right_id: str
+    left_record: str
+    right_record: str
+    left_prints: bytes
+    """Salted hashes of its fields, concatenated."""
+    right_prints: bytes
 
 
 @dataclass(slots=True, kw_only=True)

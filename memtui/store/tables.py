@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from types import NoneType, UnionType
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import AwareDatetime
 from sqlalchemy import (
@@ -22,28 +22,11 @@ from sqlalchemy import (
     exists,
     text,
 )
-from sqlmodel import Field, SQLModel
+from sqlmodel import SQLModel
 
 from memtui.store import rows
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
 from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
-
-
-def _text(*, primary_key: bool = False) -> Any:
-    return Field(sa_type=ForeignText, primary_key=primary_key)
-
-
-def _number(*, primary_key: bool = False) -> Any:
-    return Field(sa_type=BigInteger, primary_key=primary_key)
-
-
-def _json() -> Any:
-    return Field(sa_type=JSON)
-
-
-def _moment() -> Any:
-    return Field(sa_type=UtcMicroseconds)
-
 
 FILTERED_COLUMNS = (
     "operation_type",
@@ -60,20 +43,10 @@ FILTERED_COLUMNS = (
 """Columns with an index, for filters of the log and for undo."""
 
 
-class LogHeadRow(SQLModel, table=True):
-    """The end of a company's operation log; locked while an operation is appended."""
-
-    __tablename__: ClassVar[str] = "memory_log_heads"
-
-    company_id: str = _text(primary_key=True)
-    seq: int = _number()
-    digest: str = _text()
-    salt: bytes = Field(sa_type=LargeBinary)
-    """The salt for the commitments of subjects (`memtui.store.digest.salt_of`)."""
-
-
 _STORED_AS: Mapping[Any, Any] = {
     bool: Boolean,
+    bytes: LargeBinary,
+    Decimal: PicoDollars,
     float: Double,
     int: BigInteger,
     dict: JSON,
@@ -108,6 +81,7 @@ def _of_rows(kind: type, name: str, key: str, *indexes: Index) -> Table:
 
 
 # Not SQLModels, as their rows are dataclasses, which commands read without importing SQLAlchemy.
+HEADS = _of_rows(rows.LogHeadRow, "memory_log_heads", "company_id")
 COMPANIES = _of_rows(rows.CompanyRow, "memory_companies", "company_id")
 BINDINGS = _of_rows(
     rows.BindingRow,
@@ -139,6 +113,12 @@ INTENTS = _of_rows(
     "operation_id",
     Index("ix_memory_intents_company_id", "company_id"),
 )
+USAGE = _of_rows(rows.UsageRow, "memory_usage", "company_id seq ordinal")
+SPENDING = _of_rows(
+    rows.SpendingRow,
+    "memory_spending",
+    "company_id since agent_id project_id binding_key principal",
+)
 HANDLES = _of_rows(
     rows.HandleRow,
     "memory_operation_handles",
@@ -163,6 +143,14 @@ JOURNAL = _of_rows(
 LINKS = _of_rows(rows.HandleLinkRow, "memory_handle_links", "company_id binding_key old_record_id")
 PENDING = _of_rows(rows.PendingRow, "memory_pending", "company_id pending_id")
 NAMESPACES = _of_rows(rows.NamespaceRow, "memory_namespaces", "company_id binding_id name")
+PLUGIN_IDS = _of_rows(
+    rows.PluginIdRow,
+    "memory_plugin_ids",
+    "company_id binding_id memory_id",
+    Index("memory_plugin_ids_record", "company_id", "binding_id", "record_id", unique=True),
+)
+SYNCS = _of_rows(rows.SyncRow, "memory_syncs", "company_id left_id right_id")
+SYNC_PAIRS = _of_rows(rows.PairRow, "memory_sync_pairs", "company_id left_id right_id left_record")
 RISK_CHECKS = _of_rows(rows.RiskCheckRow, "memory_risk_checks", "company_id binding_key record_id")
 RISKS = _of_rows(
     rows.RiskRow,
@@ -209,112 +197,6 @@ OPERATIONS = Table(
 
 Once a field was erased, `salt` is NULL and `salts` has the salts of the other fields.
 """
-
-
-class UsageRow(SQLModel, table=True):
-    """The usage of one call of an operation; `cost_usd` NULL: without a price."""
-
-    __tablename__: ClassVar[str] = "memory_usage"
-
-    company_id: str = _text(primary_key=True)
-    seq: int = _number(primary_key=True)
-    ordinal: int = _number(primary_key=True)
-    provider: str = _text()
-    model: str | None = Field(default=None, sa_type=ForeignText)
-    input_tokens: int = _number()
-    output_tokens: int = _number()
-    embedding_tokens: int = _number()
-    cost_usd: Decimal | None = Field(default=None, sa_type=PicoDollars)
-    latency_ms: float | None = Field(default=None, sa_type=Double)
-    details: dict[str, Any] = _json()
-
-
-class SpendingTable(SQLModel, table=True):
-    """The usage logged in a quarter of an hour, added up as operations are appended.
-
-    A limit is checked before an operation, and a sum over the log would take too long. Numbers are
-    kept in two halves (`memtui.store.limits.HALF`), as a sum may exceed 63 bits.
-    """
-
-    __tablename__: ClassVar[str] = "memory_spending"
-
-    company_id: str = _text(primary_key=True)
-    since: datetime = Field(sa_type=UtcMicroseconds, primary_key=True)
-    agent_id: str = _text(primary_key=True)
-    """Empty: the operations name none; so with project, binding and principal."""
-    project_id: str = _text(primary_key=True)
-    binding_key: str = _text(primary_key=True)
-    principal: str = _text(primary_key=True)
-    tokens_high: int = _number()
-    tokens_low: int = _number()
-    cost_high: int = _number()
-    """In units of 1e-12 dollars, of the calls that have a price."""
-    cost_low: int = _number()
-    unpriced_count: int = _number()
-
-
-class PluginIdRow(SQLModel, table=True):
-    """The id by which a memory plugin's clients know a record."""
-
-    __tablename__: ClassVar[str] = "memory_plugin_ids"
-    __table_args__ = (
-        Index("memory_plugin_ids_record", "company_id", "binding_id", "record_id", unique=True),
-    )
-
-    company_id: str = _text(primary_key=True)
-    binding_id: str = _text(primary_key=True)
-    memory_id: str = _text(primary_key=True)
-    record_id: str = _text()
-    namespace: str = _text()
-    mark: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    """The record's metadata, if the provider cannot store them."""
-
-
-class SyncRow(SQLModel, table=True):
-    """Two bindings in sync: the state at the last sync."""
-
-    __tablename__: ClassVar[str] = "memory_syncs"
-
-    company_id: str = _text(primary_key=True)
-    left_id: str = _text(primary_key=True)
-    """The binding that was named first, a vault."""
-    right_id: str = _text(primary_key=True)
-    salt: bytes = Field(sa_type=LargeBinary)
-    """The key of the pairs' hashes."""
-    synced_at: datetime = _moment()
-    made: dict[str, str] = _json()
-    """By side and namespace: the namespace's creation mark, which shows if it was made anew."""
-    conflicts: int = _number()
-    held_back: int = _number()
-    """Number of deletions that await confirmation."""
-
-
-class PairRow(SQLModel, table=True):
-    """A record that two bindings had at the last sync: ids and hashes, without its text."""
-
-    __tablename__: ClassVar[str] = "memory_sync_pairs"
-
-    company_id: str = _text(primary_key=True)
-    left_id: str = _text(primary_key=True)
-    right_id: str = _text(primary_key=True)
-    left_record: str = _text(primary_key=True)
-    right_record: str = _text()
-    left_prints: bytes = Field(sa_type=LargeBinary)
-    """Salted hashes of its fields, concatenated."""
-    right_prints: bytes = Field(sa_type=LargeBinary)
-
-
-def table_of(model: type[SQLModel]) -> Table:
-    """Return the table of a model class."""
-    found: Table = model.__table__  # type: ignore[attr-defined]
-    return found
-
-
-HEADS = table_of(LogHeadRow)
-USAGE = table_of(UsageRow)
-PLUGIN_IDS = table_of(PluginIdRow)
-SYNCS = table_of(SyncRow)
-SYNC_PAIRS = table_of(PairRow)
 
 
 def of_review(step: Any) -> ColumnElement[bool]:

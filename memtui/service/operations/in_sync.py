@@ -14,7 +14,7 @@ from memtui.store import bindings
 from memtui.store import pairs as kept
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import RecordDetails
-from memtui.store.tables import SyncRow
+from memtui.store.rows import SyncRow
 from memtui.threads import in_thread
 
 

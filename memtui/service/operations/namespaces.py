@@ -40,9 +40,8 @@ from memtui.service.visibility import Caller
 from memtui.store import plugins
 from memtui.store.database import DatabaseConnection as Database
 from memtui.store.details import BrowseDetails, CommonDetails, SettingDetails
-from memtui.store.rows import NamespaceRow
+from memtui.store.rows import NamespaceRow, PluginIdRow
 from memtui.store.settings import NAMESPACE
-from memtui.store.tables import PluginIdRow
 from memtui.threads import in_thread
 
 T = TypeVar("T")
