@@ -539,8 +539,8 @@ class Record(Model):
     problem: str | None = None
     """Why it cannot be read in full; until that is fixed, it is neither changed nor copied."""
     caution: str | None = None
-    """What another program may do to a change of it, as a sentence. Its text is corrected only for
-    callers who give its revision, which says that they have read the record."""
+    """What another program may do to a change of it, as a sentence. Its text is corrected, or the
+    record forgotten, only for callers who give its revision: they have read the record."""
     metadata: Json = {}
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from memtui.contract import Unavailable
 from memtui.importing.values import from_microseconds, microseconds, plain
-from memtui.service.home.imports import ForeignOperation
+from memtui.service.home.imports import REFERENCES, ForeignOperation
 from memtui.store.operation import OperationDraft
 
 
@@ -78,6 +78,12 @@ ON CONFLICT (key) DO UPDATE SET line = excluded.line, file = excluded.file,
 WHERE excluded.weight > weight
 """
 _IN_ORDER = "SELECT moment, file, key, foreign_id, body FROM waiting ORDER BY moment, file, line"
+_BY_FOREIGN_ID = "CREATE INDEX IF NOT EXISTS waiting_foreign ON waiting (foreign_id, moment)"
+_NAMED = """
+SELECT key FROM waiting WHERE foreign_id = :name
+ORDER BY moment > :moment, abs(moment - :moment) LIMIT 1
+"""
+"""Of equal ids the last before a moment; an operation may begin before the one that it names."""
 
 
 class Staging:
@@ -147,6 +153,7 @@ class Staging:
         """
         self._insert_next()
         with self._in_use() as connection:
+            connection.execute(_BY_FOREIGN_ID)
             cursor = connection.execute(_IN_ORDER)
         before: tuple[int, int] | None = None
         seen: Counter[str] = Counter()
@@ -165,7 +172,22 @@ class Staging:
                 foreign = "" if foreign_id is None else foreign_id.decode(*_ANY_TEXT)
                 is_kept = seen[key] == 1 and _KEPT_ID.fullmatch(foreign)
                 at = from_microseconds(moment)
-                yield ForeignOperation(unpack(body, foreign if is_kept else own_id, at), own_id)
+                draft = unpack(body, foreign if is_kept else own_id, at)
+                yield self._with_others(ForeignOperation(draft, own_id), moment)
+
+    def _with_others(self, one: ForeignOperation, moment: int) -> ForeignOperation:
+        """Return an operation with our ids of those that it names."""
+        named = {field: name for field in REFERENCES if (name := getattr(one.draft, field))}
+        others: dict[str, str] = {}
+        for name in named.values():
+            asked = {"name": name.encode(*_ANY_TEXT), "moment": moment}
+            with self._in_use() as connection:
+                found = connection.execute(_NAMED, asked).fetchone()
+            if found:
+                others[name] = _operation_id(self._company_id, found[0], 1)
+        fixed = {name: own for name, own in others.items() if not _KEPT_ID.fullmatch(name)}
+        changes = {field: fixed[name] for field, name in named.items() if name in fixed}
+        return ForeignOperation(one.draft.model_copy(update=changes), one.own_id, others)
 
     def close(self) -> None:
         """Delete the staged operations."""

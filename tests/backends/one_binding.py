@@ -9,7 +9,6 @@ from memtui.contract import (
     CorrectRequest,
     ForgetRequest,
     Record,
-    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
@@ -42,5 +41,5 @@ def corrected(record: Record, text: str, *, key: str, **fields: Any) -> CorrectR
     return CorrectRequest(binding_key=key, scope=SCOPE, handle=record.handle, text=text, **fields)
 
 
-def forgetting(*handles: RecordHandle, key: str) -> ForgetRequest:
-    return ForgetRequest(binding_key=key, scope=SCOPE, handles=handles)
+def forgetting(*records: Record, key: str) -> ForgetRequest:
+    return ForgetRequest.of(records, SCOPE, key)

@@ -107,9 +107,9 @@ async def test_a_change_touches_its_line_and_an_undo_leaves_the_same_bytes(
     lines: list[tuple[Callable[[], Any], str, bytes, bytes]] = [
         (partial(service.correct, caller, corrected(found["Grind late"], "Grind early #fix")),
          name, b"[tip] Grind late", b"[tip] Grind early #fix"),
-        (partial(service.forget, caller, forgetting(found["Grind late"].handle)),
+        (partial(service.forget, caller, forgetting(found["Grind late"])),
          name, b"- [tip] Grind late\r\n", b""),
-        (partial(service.forget, caller, forgetting(*(one.handle for one in found.values()))),
+        (partial(service.forget, caller, forgetting(*found.values())),
          name, NOTE[NOTE.index("- [method]") : NOTE.index("- [ ]")].encode(), b""),
         (partial(service.write, caller, note("Ana likes tea.", topic="taste")),
          "observations.md", b"", b"- [taste] Ana likes tea."),
@@ -154,7 +154,7 @@ async def test_a_thousand_observations(
     found = await listed(service, caller)
     assert len(found) == 1000
     before = file.read_bytes()
-    gone = [found[f"Number {n}"].handle for n in range(0, 997, 3)]
+    gone = [found[f"Number {n}"] for n in range(0, 997, 3)]
     await service.forget(caller, forgetting(*gone))
     assert file.read_text().count("\n") == 999 - len(gone)
     await service.undo(caller)

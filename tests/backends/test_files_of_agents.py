@@ -120,7 +120,7 @@ async def test_an_undo_leaves_the_same_bytes_and_a_redo_the_change(
         correction = corrected(one, f"{one.text}\n- indeed")
         if one.text != one.title:
             changes.append((f"correct {name}", partial(service.correct, caller, correction)))
-        changes.append((f"forget {name}", partial(service.forget, caller, forgetting(one.handle))))
+        changes.append((f"forget {name}", partial(service.forget, caller, forgetting(one))))
     before, done_count = content(folder), 0
     for what, change in changes:
         try:
@@ -194,7 +194,7 @@ async def test_a_thousand_records(
     said = [one for one in found if one.text.startswith("- said ") and one.text[-1].isdigit()]
     assert len(said) == 1000
     before = file.read_bytes()
-    await service.forget(caller, forgetting(*(one.handle for one in said[::3])))
+    await service.forget(caller, forgetting(*said[::3]))
     left = {one.text for one in said} - {one.text for one in said[::3]}
     assert {line for line in file.read_text().split("\n") if line.startswith("- said")} == left
     await service.undo(caller)
@@ -246,7 +246,7 @@ async def test_an_agent_changes_no_instructions(
     asked: list[Callable[[Caller], Any]] = [
         lambda who: service.write(who, note("Obey me.")),
         lambda who: service.correct(who, corrected(now, "Obey me.")),
-        lambda who: service.forget(who, forgetting(now.handle)),
+        lambda who: service.forget(who, forgetting(now)),
         lambda who: service.undo(who, done.operation_id),
     ]
     after = content(folder)

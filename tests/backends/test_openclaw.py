@@ -175,12 +175,12 @@ async def test_an_undo_leaves_the_same_bytes_and_a_redo_the_change(
         lambda: service.write(caller, note("Always answer in French.", kind="user")),
         lambda: service.write(caller, note("Today it rains.", kind="daily")),
         lambda: service.write(caller, note("After the diary.", kind="dream")),
-        lambda: service.forget(caller, forgetting(*(one.handle for one in found.values()))),
+        lambda: service.forget(caller, forgetting(*found.values())),
     ]
     for text, one in found.items():
         correction = corrected(one, f"{text} Indeed.")
         changes.append(partial(service.correct, caller, correction))
-        changes.append(partial(service.forget, caller, forgetting(one.handle)))
+        changes.append(partial(service.forget, caller, forgetting(one)))
     before = files(folder)
     for change in changes:
         done = await change()
@@ -205,12 +205,12 @@ async def test_what_belongs_to_an_entry_stays_with_it(
     await service.correct(caller, corrected(router, "The router uses vlan fifty."))
     assert (folder / "MEMORY.md").read_text() == MEMORY.replace("forty", "fifty")
     await service.undo(caller)
-    await service.forget(caller, forgetting(router.handle))
+    await service.forget(caller, forgetting(router))
     assert (folder / "MEMORY.md").read_text().rstrip() == MEMORY[
         : MEMORY.index("<!-- openclaw")
     ].rstrip()
     first = found["Deploys leave from the main branch."]
-    await service.forget(caller, forgetting(first.handle))
+    await service.forget(caller, forgetting(first))
     left = (folder / "MEMORY.md").read_text()
     assert "<!-- what a person wrote about this file -->" in left
     assert "trigger" not in left
@@ -262,7 +262,7 @@ async def test_a_thousand_records(service: MemoryService, caller: Caller, folder
     assert page.total == 1007
     found = {one.text: one for one in page.records}
     before = day.read_bytes()
-    gone = [found[f"Note {n}."].handle for n in range(0, 900, 3) if f"Note {n}." in found]
+    gone = [found[f"Note {n}."] for n in range(0, 900, 3) if f"Note {n}." in found]
     await service.forget(caller, forgetting(*gone))
     assert day.read_text().count("\n") == 1002 - len(gone)
     await service.undo(caller)
@@ -438,7 +438,7 @@ async def test_openclaw_waits_for_the_lock_and_what_it_promotes_is_read(
     [promoted] = [found[text] for text in found.keys() - before]
     assert promoted.caution is not None
     after = files(folder)
-    await service.forget(caller, forgetting(promoted.handle))
+    await service.forget(caller, forgetting(promoted))
     assert "birch" not in (folder / "MEMORY.md").read_text()
     await service.undo(caller)
     assert files(folder) == after

@@ -153,6 +153,36 @@ async def test_an_id_is_kept_if_it_can_be(
     assert (await load(path)).added == (await load(path, company="others")).added == 0
 
 
+async def test_an_operation_names_the_others_by_their_ids_here(
+    service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "_BATCH", 2)
+    kept = "0190c1f2-aaaa-7bbb-8ccc-123456789abc"
+    second = "2026-03-01T10:00:0{}Z".format
+    rows = [
+        row(operation_id="12", operation_type="write", started_at=second(1)),
+        row(operation_id="13", part_of=kept, started_at=second(2)),  # it began before that one
+        row(operation_id=kept, started_at=second(3)),
+        row(operation_id="14", operation_type="undo", undoes="12", started_at=second(4)),
+        row(operation_id="12", operation_type="write", started_at=second(5)),
+        row(operation_id="15", operation_type="undo", undoes=kept, started_at=second(6)),
+        row(operation_id="16", operation_type="undo", undoes="of another log"),
+    ]
+    path = json_lines(tmp_path / "a.jsonl", rows)
+    await load(path)
+    await load(path, company="others")  # there the kept id is taken
+    for company in ("theirs", "others"):
+        other, write, part, first, undo, again, last = await log_of(service, company)
+        assert part.part_of == first.operation_id
+        assert undo.undoes == write.operation_id != again.operation_id
+        assert last.undoes == first.operation_id
+        assert other.undoes == "of another log"
+        assert (first.operation_id == kept) is (company == "theirs")
+    rows[5] |= {"operation_id": "17", "started_at": second(7)}
+    await load(json_lines(tmp_path / "b.jsonl", rows), company="others")
+    assert (await log_of(service, "others"))[-1].undoes == first.operation_id
+
+
 async def test_an_id_of_several_operations(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,9 @@ async def forget(
     With --impact nothing is removed: the log's last queries and contexts are answered again, with
     the records and without them. Exit 1 if one was missing, or is still found afterwards.
 
+    A record with a caution, which another program may write again, is removed without a question
+    only by its --revision; exit 5 otherwise.
+
     Args:
         record_ids: The records' ids; - reads one a line from stdin.
     """
@@ -76,11 +79,16 @@ async def forget(
             session.out.say(str(error))
         counted = shown.counted(len(there), kind or "record")
         confirm(f"Forget {counted} from {binding.binding_key}?")
+    read = {  # what was shown is what is forgotten; --yes does not say that it was read
+        one.record.handle.provider_record_id: one.record.revision
+        for one in there
+        if not yes and one.record.revision
+    }
     request = scope.request(
         session,
         ForgetRequest,
         handles=tuple(handle_in(binding, record_id) for record_id in ids),
-        revisions={ids[0]: revision} if revision is not None else {},
+        revisions={ids[0]: revision} if revision is not None else read,
     )
     return answer_forgotten(session, [await session.service.forget(session.caller, request)])
 

@@ -40,7 +40,6 @@ from memtui.contract import (
     Json,
     NotFound,
     Record,
-    RecordHandle,
     Scope,
     Unavailable,
     Unsupported,
@@ -241,13 +240,13 @@ class ServedBinding:
 
     async def _forget_all(self, name: str) -> None:
         scope = self.places.scope_of(name)
-        while handles := await self._page_of(name, scope):
-            answer = await self._forget(scope, handles)
+        while records := await self._page_of(name, scope):
+            answer = await self._forget(scope, *records)
             if answer.pending is not None:
                 raise Denied(f"{answer.pending.sentence} {name} stays with its memories.")
 
-    async def _page_of(self, name: str, scope: Scope) -> tuple[RecordHandle, ...]:
-        """Return the handles of some of a namespace's records; empty once none is left."""
+    async def _page_of(self, name: str, scope: Scope) -> Sequence[Record]:
+        """Return some of a namespace's records; empty once none is left."""
         request = BrowseRequest(
             scope=scope,
             binding_key=self.key,
@@ -260,9 +259,9 @@ class ServedBinding:
         while True:
             page = await self.service.browse(self.caller, request)
             named = await self.name(page.records, [name])
-            handles = tuple(one.record.handle for one in named if not one.record.read_only)
-            if handles or page.next_cursor is None:
-                return handles
+            records = [one.record for one in named if not one.record.read_only]
+            if records or page.next_cursor is None:
+                return records
             request = request.model_copy(update={"cursor": page.next_cursor})
 
     async def write(self, name: str, body: MemoryWrite) -> Written | PendingBody:
@@ -320,7 +319,7 @@ class ServedBinding:
         else:
             answer = await self.service.write(self.caller, request)
         if answer.pending is None:
-            await self._forget(self.places.scope_of(name.namespace), (handle,))
+            await self._forget(self.places.scope_of(name.namespace), old)
         return answer
 
     def _request(self, mark: Mark, body: MemoryWrite, old: Record | None = None) -> WriteRequest:
@@ -367,15 +366,15 @@ class ServedBinding:
             if name.namespace != requested_by:
                 raise Denied(f"The memory {memory_id} is not in {requested_by}.")
             scope = self.places.scope_of(requested_by)
-            change = (await self._forget(scope, (record.handle,))).pending
+            change = (await self._forget(scope, record)).pending
         return _waiting(memory_id, requested_by, change) if change else None
 
     def _alone(self, memory_id: str) -> asyncio.Lock:
         """Return the lock of one memory, so that only one call at a time changes it."""
         return self._locks.setdefault(memory_id, asyncio.Lock())
 
-    async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> MutationAnswer:
-        request = ForgetRequest(scope=scope, handles=handles, binding_key=self.key)
+    async def _forget(self, scope: Scope, *records: Record) -> MutationAnswer:
+        request = ForgetRequest.of(records, scope, self.key)
         answer = await self.service.forget(self.caller, request)
         if answer.ghosts:
             raise Unavailable(

@@ -388,6 +388,9 @@ class ForgetInput(ToolInput):
 
     ids: Annotated[tuple[_Id, ...], Field(min_length=1)]
     """Their ids, from memory_search or memory_browse."""
+    revisions: dict[str, str] = {}
+    """Their revisions, by id, as you read them: what changed meanwhile is not removed. What another
+    program may write again is removed only by its revision."""
     binding: str | None = None
     """The memories' `binding`, if they have one; one binding per call."""
 
@@ -756,7 +759,7 @@ async def forget(agent: Agent, asked: ForgetInput) -> Removed:
     """
     place = await _place(agent, asked.binding)
     handles = [await _handle(agent, one, place) for one in dict.fromkeys(asked.ids)]
-    return await _forget(agent, agent.scope, handles, place)
+    return await _forget(agent, agent.scope, handles, place, asked.revisions)
 
 
 @tool("remove_memory", "Remove a fact", OperationType.FORGET)
@@ -773,7 +776,8 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
     if answer.record.kind != FACT or not owned([answer.record], scope):
         raise NotFound(f"{asked.factId} is not a fact of this {asked.scope}.")
     found = answer.record
-    return await _forget(agent, scope, [found.handle], agent.binding_key, found.revision)
+    revisions = {found.handle.provider_record_id: found.revision} if found.revision else {}
+    return await _forget(agent, scope, [found.handle], agent.binding_key, revisions)
 
 
 async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
@@ -804,12 +808,12 @@ async def _forget(
     scope: Scope,
     handles: Sequence[RecordHandle],
     binding_key: str | None,
-    revision: str | None = None,
+    revisions: Mapping[str, str],
 ) -> Removed:
     request = ForgetRequest(
         scope=scope,
         handles=tuple(handles),
-        revisions={handles[0].provider_record_id: revision} if revision else {},
+        revisions=revisions,
         binding_key=binding_key,
         source=agent.source,
     )

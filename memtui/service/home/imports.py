@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
@@ -55,12 +55,18 @@ OLDEST = 100
 """How many of the oldest operations are read to recognise an imported log."""
 
 
+REFERENCES = ("undoes", "part_of")
+"""The fields of an operation that name another one by its id."""
+
+
 class ForeignOperation(NamedTuple):
     """An operation of another system, with its id there if that can be kept."""
 
     draft: OperationDraft
     own_id: str
     """A fallback id, equal at every import, if the draft's id is taken by another operation."""
+    others: Mapping[str, str] = {}
+    """The fallback ids of those that the draft names and whose ids there can be kept."""
 
 
 class ImportCount(Model):
@@ -107,12 +113,23 @@ def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:
     return one.own_id in begun or begun.get(one.draft.operation_id) == one.draft.started_at
 
 
-def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[OperationDraft]:
-    """Return the drafts to append; one whose id is taken gets its `own_id`."""
+def _named(
+    taken: set[str], elsewhere: Container[str], fresh: Sequence[ForeignOperation]
+) -> list[OperationDraft]:
+    """Return the drafts to append; one whose id is taken gets its `own_id`.
+
+    So do the operations that it names, whose ids are taken `elsewhere`: in other companies.
+    """
     named: list[OperationDraft] = []
-    for draft, own_id in fresh:
-        free = draft.operation_id not in taken
-        named.append(draft if free else draft.model_copy(update={"operation_id": own_id}))
+    for draft, own_id, others in fresh:
+        changes = {
+            field: others[name]
+            for field in REFERENCES
+            if (name := getattr(draft, field)) in others and name in elsewhere
+        }
+        if draft.operation_id in taken:
+            changes["operation_id"] = own_id
+        named.append(draft.model_copy(update=changes) if changes else draft)
         taken.add(draft.operation_id)
     return named
 
@@ -247,7 +264,7 @@ class Imports(ServiceModule):
                 added += len(await asyncio.to_thread(self._append_fresh, company_id, batch))
                 entry.result_count = added
             else:
-                unknown, _ = await self._runtime.ask(self._unknown, company_id, batch)
+                unknown, *_ = await self._runtime.ask(self._unknown, company_id, batch)
                 new = [one for one in unknown if one.own_id not in seen]
                 added += len(new)
                 last = batch[-1].draft.started_at
@@ -262,24 +279,29 @@ class Imports(ServiceModule):
     def _append_fresh(
         self, company_id: str, batch: Sequence[ForeignOperation]
     ) -> list[ForeignOperation]:
-        clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
+        clean = [one._replace(draft=_clean(one.draft, one.own_id)) for one in batch]
         with self._runtime.database.write() as connection:
             appending.hold(connection, company_id)
             if bindings.company(connection, company_id) is None:
                 raise NotFound(f"The company {company_id} was removed while it was imported into.")
-            fresh, taken = self._unknown(connection, company_id, clean)
-            appending.append_all(connection, _named(taken, fresh))
+            fresh, taken, elsewhere = self._unknown(connection, company_id, clean)
+            appending.append_all(connection, _named(taken, elsewhere, fresh))
         return fresh
 
     def _unknown(
         self, connection: DatabaseConnection, company_id: str, batch: Sequence[ForeignOperation]
-    ) -> tuple[list[ForeignOperation], set[str]]:
-        """Return the operations that are not logged, each once, and the ids that are taken."""
+    ) -> tuple[list[ForeignOperation], set[str], Container[str]]:
+        """Return the operations that are not logged, each once.
+
+        And of their ids and those that they name: which are taken, and which by other companies.
+        """
         from memtui.store import log
 
-        ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
+        ids = list(
+            {name for one in batch for name in (one.own_id, one.draft.operation_id, *one.others)}
+        )
         owners = log.owners(connection, ids)
         sealed = self._runtime.log(company_id).sealed_at(ids)
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
         fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
-        return list(fresh.values()), {*owners, *sealed}
+        return list(fresh.values()), {*owners, *sealed}, owners.keys() - begun.keys()

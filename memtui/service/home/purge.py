@@ -342,11 +342,7 @@ class Purging(ServiceModule):
             records = [record for _, record in group]
             for start in range(0, len(records), _AT_ONCE):
                 part = records[start : start + _AT_ONCE]
-                request = ForgetRequest(
-                    scope=owner_scope(part[0].scope),
-                    handles=tuple(record.handle for record in part),
-                    binding_key=key,
-                )
+                request = ForgetRequest.of(part, owner_scope(part[0].scope), key)
                 answer = await self._runtime.module(Operations).forget(caller, request)
                 if answer.refused:
                     raise Denied(

@@ -328,13 +328,8 @@ class Operations(MemoryReads):
         """Correct a record within an admitted operation."""
         runtime, text, scope = self._runtime, clean.text, entry.scope
         note_owner(entry, [record.scope])
-        if record.caution and text is not None and clean.revision is None and accepts is None:
-            raise Conflict(
-                f"{record.caution} To change it all the same, give its revision: "
-                f"{record.revision}.",
-                current=record,
-                proposed=text,
-            )
+        if text is not None and clean.revision is None and accepts is None:
+            _refuse_unread(record, "change", text)
         check_summary(connection, record.kind, clean.summary)
         if text is not None:
             log_text(entry, text, withheld=is_org(record.scope))
@@ -401,7 +396,8 @@ class Operations(MemoryReads):
             accepts: The pending request that the caller accepts.
 
         Raises:
-            Conflict: one of these records, or of `staying`, has changed.
+            Conflict: one of these records, or of `staying`, has changed, or one has a caution and
+                its revision is not given.
             Denied: the caller may not forget one of them, or the provider refuses all.
             NotFound: none of them exists.
         """
@@ -436,6 +432,10 @@ class Operations(MemoryReads):
                 for name, revision in clean.revisions.items()
                 if name in now
             }
+            if accepts is None:
+                for one in there:
+                    if one.record and one.handle.provider_record_id not in revisions:
+                        _refuse_unread(one.record, "forget")
             update = {
                 "binding_key": connection.binding.key, "handles": gone, "revisions": revisions,
             }  # fmt: skip
@@ -546,6 +546,16 @@ async def _forget_some(connection: Connection, request: ForgetRequest) -> Forget
     if reply.refused and len(reply.refused) + len(reply.missing) >= len(request.handles):
         raise Denied(next(iter(reply.refused.values())))
     return reply
+
+
+def _refuse_unread(record: Record, verb: str, text: str | None = None) -> None:
+    """Raise `Conflict` for a record with a caution, whose revision the caller does not give."""
+    if record.caution:
+        raise Conflict(
+            f"{record.caution} To {verb} it all the same, give its revision: {record.revision}.",
+            current=record,
+            proposed=text,
+        )
 
 
 def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> None:

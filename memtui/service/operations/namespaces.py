@@ -145,23 +145,23 @@ class Namespaces(ServiceModule):
                 raise NotFound(f"{binding_key} has no namespace {name} that memtui knows of.")
             request = BrowseRequest(scope=scope, namespace=name, sort="created_at")
             pages = [page async for page in connection.pages(request, whole=True)]
-            handles = tuple(record.handle for page in pages for record in page.records)
-            entry.result_count, entry.capped = len(handles), pages[-1].at_least
+            records = [record for page in pages for record in page.records]
+            entry.result_count, entry.capped = len(records), pages[-1].at_least
         at_least = pages[-1].at_least
         if at_least and not unseen:
             raise Conflict(
-                f"{name} holds more than the {len(handles):,} records that can be listed, and the "
+                f"{name} holds more than the {len(records):,} records that can be listed, and the "
                 "others could not be brought back; nothing was removed."
             )
         forgotten: str | None = None
-        if handles:
-            gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
+        if records:
+            gone = ForgetRequest.of(records, scope, binding_key)
             answer = await self._runtime.module(Operations).forget(caller, gone)
             forgotten = answer.operation_id
             if answer.refused:
                 why = next(iter(answer.refused.values()))
                 raise Denied(f"{why} {name} stays; `memtui undo {forgotten}` brings the rest back.")
-        asked = SettingDetails(delete_namespace=name, records=len(handles), at_least=at_least)
+        asked = SettingDetails(delete_namespace=name, records=len(records), at_least=at_least)
         async with self._runtime.connected(
             OperationType.CONFIGURE, caller, scope, asked, binding_key, needs="namespace_changes"
         ) as (entry, connection):
@@ -172,7 +172,7 @@ class Namespaces(ServiceModule):
             await entry.mutate(connection, partial(connection.adapter.delete_namespace, name))
             entry.result_count = 1
         return NamespaceDeleted(
-            name=name, records=len(handles), at_least=at_least, forget_operation_id=forgotten
+            name=name, records=len(records), at_least=at_least, forget_operation_id=forgotten
         )
 
 

@@ -46,4 +46,11 @@ def test_what_comes_back_says_so_before_it_is_forgotten(here: Run, tmp_path: Pat
     asked = here("forget", IT, "--binding", "codex")
     assert asked.err.index(WORDS) < asked.err.index("Forget 1 record from codex?")
     assert WORDS in here("forget", IT, "--binding", "codex", "--dry-run").err
+    refused = here("forget", IT, "--binding", "codex", "--yes")
+    revision = here("get", IT, "--binding", "codex", "--json").document["record"]["revision"]
+    assert (refused.code, WORDS in refused.err) == (5, True)
+    assert f"give its revision: {revision}." in refused.err
     assert file.exists()
+    done = here("forget", IT, "--binding", "codex", "--yes", "--revision", revision)
+    assert done.code == 0, done.err
+    assert not file.exists()
