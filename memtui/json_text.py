@@ -70,6 +70,15 @@ def lenient_json(text: str | bytes) -> Any:
     return whole(json.loads(text.removeprefix("\ufeff"), strict=False))
 
 
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return an object as `lenient_json` does; empty: it is none."""
+    try:
+        found = lenient_json(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def spliced_json(line: bytes) -> Iterator[dict[str, Any] | None]:
     """Yield the objects of a possibly damaged transcript line; None for each unreadable part.
 

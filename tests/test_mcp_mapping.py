@@ -64,11 +64,15 @@ def test_a_mapping_of_memtui_fits(name: str) -> None:
 
 
 def test_a_call_is_classified_by_its_tool_and_its_fixed_arguments(notes: Mapping) -> None:
-    assert notes.classify("notes", {"action": "find", "words": "x"}) == "read"
-    assert notes.classify("notes", {"action": "put", "note": {"body": "x"}}) == "write"
-    assert notes.classify("drop", {}) == "delete"
-    assert notes.classify("notes", {"action": "purge"}) is None
-    assert notes.classify("other", {}) is None
+    def kind(tool: str, **arguments: Any) -> str | None:
+        found = notes.call_of(tool, arguments)
+        return found and found[0]
+
+    assert kind("notes", action="find", words="x") == "read"
+    assert kind("notes", action="put", note={"body": "x"}) == "write"
+    assert kind("drop") == "delete"
+    assert kind("notes", action="purge") is None
+    assert kind("other") is None
 
 
 def test_values_without_a_value_are_left_out_of_the_arguments(notes: Mapping) -> None:
@@ -139,8 +143,8 @@ def test_a_record_of_server_memory_is_an_observation() -> None:
     deletions = [{"entityName": "Ana", "observations": ["is tall"]}]
     assert mapping.named("delete_observations", {"deletions": deletions}) == found[1:]
     assert mapping.named("delete_entities", {"entityNames": ["Ana"]}) == [MappedRecord("Ana", "")]
-    assert mapping.classify("delete_entities", {}) == "delete"
-    assert mapping.classify("create_relations", {}) == "write"
+    kinds = [mapping.call_of(one, {}) for one in ("delete_entities", "create_relations")]
+    assert [one and one[0] for one in kinds] == ["delete", "write"]
 
 
 @pytest.mark.parametrize("setting", ["command = 'sh'", "url = 'http://x'", "env = { A = '1' }"])
@@ -253,4 +257,4 @@ def test_the_mappings_of_memtui_know_the_calls_of_their_servers() -> None:
     }  # fmt: skip
     for name, kinds in calls.items():
         mapping = load_mapping(name)
-        assert {tool: mapping.classify(tool, {}) for tool in kinds} == kinds
+        assert {tool: (mapping.call_of(tool, {}) or [None])[0] for tool in kinds} == kinds

@@ -112,14 +112,6 @@ class ToolCall(Model):
         """Return the arguments with their values."""
         return _filled(self.arguments, values) or {}
 
-    def given(self, arguments: Json) -> list[Json]:
-        """Return the values by placeholder in a call's arguments, one object for each memory."""
-        return _matched(self.arguments, arguments)
-
-    def beyond(self, arguments: Json) -> list[str]:
-        """Return the texts in a call's arguments that no placeholder stands for."""
-        return list(_beyond(self.arguments, arguments))
-
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of the values that the arguments take."""
@@ -228,15 +220,19 @@ class Mapping(Model):
             found = [(kind, call) for kind, call in found if call.agrees(arguments)]
         return found[0] if len({kind for kind, _ in found}) == 1 else None
 
-    def classify(self, tool: str, arguments: Json) -> Kind | None:
-        """Return what a call does; None: the mapping does not say it."""
+    def given(self, tool: str, arguments: Json) -> list[Json]:
+        """Return the values by placeholder in a call's arguments, one object for each memory."""
         found = self.call_of(tool, arguments)
-        return found and found[0]
+        return _matched(found[1].arguments, arguments) if found else []
+
+    def beyond(self, tool: str, arguments: Json) -> list[str]:
+        """Return the texts in a call's arguments that no placeholder stands for."""
+        found = self.call_of(tool, arguments)
+        return [*_beyond(found[1].arguments, arguments)] if found else []
 
     def named(self, tool: str, arguments: Json) -> list[MappedRecord]:
         """Return the memories that a call's arguments name: ids, texts or both."""
-        found = self.call_of(tool, arguments)
-        rows = found[1].given(arguments) if found else []
+        rows = self.given(tool, arguments)
         named = (MappedRecord(self.id_given(one), _text(one.get("text"))) for one in rows)
         return [one for one in named if one.id or one.text]
 
@@ -254,8 +250,7 @@ class Mapping(Model):
 
     def query(self, tool: str, arguments: Json) -> str | None:
         """Return the words that a call searches for."""
-        found = self.call_of(tool, arguments)
-        rows = found[1].given(arguments) if found else []
+        rows = self.given(tool, arguments)
         return next((_word(one["query"]) for one in rows if "query" in one), None)
 
     def records(self, tool: str, result: Json, arguments: Json | None = None) -> list[MappedRecord]:
@@ -335,6 +330,24 @@ def data_of(result: Json) -> Any:
     texts = [one.get("text") for one in items if isinstance(one, dict)]
     data = [_decoded(one) for one in texts if isinstance(one, str)]
     return data[0] if len(data) == 1 else data
+
+
+def tools_of(reply: Json) -> dict[str, Json]:
+    """Return the tools of a server's list by their names."""
+    tools = reply.get("tools")
+    return {
+        one["name"]: one
+        for one in (tools if isinstance(tools, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    }
+
+
+def read_only_hint(tool: Json) -> bool | None:
+    """Return the server's word on whether a tool only reads; None: it says nothing."""
+    notes = tool.get("annotations")
+    notes = notes if isinstance(notes, dict) else {}
+    hint = notes.get("readOnlyHint", False if notes.get("destructiveHint") is True else None)
+    return hint if isinstance(hint, bool) else None
 
 
 def bundled_mappings() -> list[str]:

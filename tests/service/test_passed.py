@@ -16,7 +16,8 @@ from memtui.contract import (
 )
 from memtui.service import Caller, MemoryService
 from memtui.service.home.survey import PurgeRequest
-from memtui.service.operations.passed import LongText, PassedCall, UnloggedCalls
+from memtui.service.operations.passed import LongText, PassedCall
+from memtui.store.unlogged import UnloggedCalls
 
 KEY = "default"
 AGENT = Caller(company_id="acme", principal="agent:coding", acts_for="user:ana", channel="wrap")
@@ -76,7 +77,7 @@ async def test_secrets_and_long_texts_are_not_kept(service: MemoryService, calle
 async def test_calls_and_gaps_are_logged_together_or_not_at_all(
     service: MemoryService, caller: Caller
 ) -> None:
-    gap = UnloggedCalls(3, AT, AT)
+    gap = UnloggedCalls(3, AT.timestamp(), AT.timestamp())
     await service.passed.log(AGENT, SCOPE, KEY, [gap, call(OperationType.WRITE, "a", "")])
     write, first = (await service.log.page(caller, Filter(channel="wrap"), limit=9)).operations
     assert (first.operation_type, first.status) == (OperationType.GAP, OperationStatus.ERROR)

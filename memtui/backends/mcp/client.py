@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from memtui import __version__
 from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
-from memtui.json_text import lenient_json
+from memtui.json_text import json_object
+from memtui.mcp_mapping import read_only_hint, tools_of
 from memtui.processes import end_process, kill_group
+from memtui.provider_kit.server_events import EventReader
 from memtui.provider_kit.servers import JsonApi, NoReply, json_bytes
 
 _VERSION = "2025-06-18"
@@ -59,15 +60,10 @@ class ToolClient:
         params: Json = {}
         while len(found) < _MOST_TOOLS:
             reply = await self.ask("tools/list", params)
-            page = reply.get("tools")
-            for one in page if isinstance(page, list) else ():
-                if isinstance(one, dict) and isinstance(name := one.get("name"), str):
-                    said = one.get("annotations")
-                    hints = said if isinstance(said, dict) else {}
-                    destroys = hints.get("destructiveHint") is True
-                    found[name] = hints.get("readOnlyHint", False if destroys else None)
-                    self._numbers[name] = _numbers_of(one.get("inputSchema"))
-            if not page or not reply.get("nextCursor"):
+            for name, one in tools_of(reply).items():
+                found[name] = read_only_hint(one)
+                self._numbers[name] = _numbers_of(one.get("inputSchema"))
+            if not reply.get("tools") or not reply.get("nextCursor"):
                 break
             params = {"cursor": reply["nextCursor"]}
         return found
@@ -282,7 +278,7 @@ class HttpChannel:
 
     async def exchange(self, message: Json, *, changes: bool) -> Json:
         """Post a message; the reply is JSON, or an event of a stream that is read up to it."""
-        events = _Events(message.get("id"))
+        stream = _ReplyStream(message.get("id"))
         try:
             reply = await self._api.send(
                 "POST",
@@ -290,7 +286,7 @@ class HttpChannel:
                 message,
                 changes=changes,
                 headers=self._headers,
-                is_all=events.add,
+                is_all=stream.add,
             )
         except NotFound as error:
             has_session = "Mcp-Session-Id" in self._headers
@@ -300,9 +296,8 @@ class HttpChannel:
             raise
         if "id" not in message:
             return {}
-        found = events.reply
-        if found is None:
-            found = await _parsed(reply.body)
+        stream.add(b"\n\n")  # some end it within its last event
+        found = stream.reply or await _parsed(reply.body)
         if not _is_reply(found, message["id"]):
             said = f"{self._who} answered something unreadable: it is no reply to the request."
             raise Unavailable(said, sent=changes)
@@ -321,25 +316,19 @@ class HttpChannel:
         await self._api.close()
 
 
-class _Events:
-    """Reads the events of a stream piece by piece, until one is the reply to a request."""
+class _ReplyStream:
+    """Finds the reply to a request among the events of a stream."""
 
     def __init__(self, wanted: object) -> None:
-        self._wanted = wanted
-        self._rest = b""
+        self._events, self._wanted = EventReader(), wanted
         self.reply: Json | None = None
 
     def add(self, piece: bytes) -> bool:
         """Add a piece of the body; return whether the reply has come."""
-        *lines, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n")
-        for data in _data_of(lines):
-            if _is_reply(message := _message(data), self._wanted):
+        for event in self._events.add(piece):
+            if _is_reply(message := json_object(event.data), self._wanted):
                 self.reply = message
         return self.reply is not None
-
-
-def _data_of(lines: Sequence[bytes]) -> Iterator[bytes]:
-    return (line.removeprefix(b"data:") for line in lines if line.startswith(b"data:"))
 
 
 def _version_of(reply: Json) -> str:
@@ -348,16 +337,8 @@ def _version_of(reply: Json) -> str:
 
 
 async def _parsed(line: bytes) -> Json:
-    return await asyncio.to_thread(_message, line) if len(line) > _THREAD_BYTES else _message(line)
-
-
-def _message(line: bytes) -> Json:
-    """Return a message; empty: the line is none."""
-    try:
-        found: Any = lenient_json(line)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    is_long = len(line) > _THREAD_BYTES
+    return await asyncio.to_thread(json_object, line) if is_long else json_object(line)
 
 
 def _is_reply(message: Json, wanted: object) -> bool:

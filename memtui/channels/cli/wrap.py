@@ -18,9 +18,9 @@ from memtui.channels.cli.session import Invocation
 from memtui.contract import Invalid
 
 if TYPE_CHECKING:
-    from memtui.channels.wrap.frames import Unlogged
     from memtui.channels.wrap.over_http import WrappedUrl
     from memtui.channels.wrap.passing import WrappedProcess
+    from memtui.store.unlogged import UnloggedCalls
 
 
 def mcp_wrap(
@@ -91,14 +91,15 @@ def mcp_wrap(
         server = wrapped_process(command or ())
     server.log.begin({**start, "server": server.pid}, note if paths.is_begun else None)
     code = server.wait()
-    lost = server.log.end()
-    if server.log.refusal:
-        say(server.log.refusal)
+    lost, state = server.log.end(), server.log.state
+    if state.refusal:
+        say(state.refusal)
         return KIND_CODES["not_found"]
-    if lost is not None:
-        say(_sentence(lost, server.log.trouble))
+    is_unlogged = lost is not None or state.has_rules is None
+    if is_unlogged:
+        say(_sentence(lost, state.trouble))
     sys.stderr.flush()
-    return code or (UNLOGGED if lost is not None else 0)
+    return code or (UNLOGGED if is_unlogged else 0)
 
 
 def _headers(named: list[str] | tuple[str, ...]) -> dict[str, str]:
@@ -118,9 +119,12 @@ def _headers(named: list[str] | tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _sentence(lost: Unlogged, trouble: str) -> str:
-    since, until = (datetime.fromtimestamp(one, UTC) for one in (lost.since, lost.until))
+def _sentence(lost: UnloggedCalls | None, trouble: str) -> str:
+    """Return what is not in the log; no calls: the log was never opened."""
     why = f" ({trouble.rstrip('.')})" if trouble else ""
+    if lost is None:
+        return f"memtui: the log had not been opened when the server ended{why}."
+    since, until = (datetime.fromtimestamp(one, UTC) for one in (lost.since, lost.until))
     return (
         f"memtui: {lost.calls:,} call{'s' * (lost.calls != 1)} between {since:%H:%M:%S} and "
         f"{until:%H:%M:%S} UTC passed and had not been logged when the server ended{why}."

@@ -12,7 +12,14 @@ from typing import Any
 from memtui.channels.wrap.frames import WireFrame
 from memtui.contract import Json, OperationStatus, OperationType
 from memtui.json_text import lenient_json
-from memtui.mcp_mapping import Kind, Mapping, bundled_mappings, load_mapping
+from memtui.mcp_mapping import (
+    Kind,
+    Mapping,
+    bundled_mappings,
+    load_mapping,
+    read_only_hint,
+    tools_of,
+)
 from memtui.service.operations.passed import LongText, PassedCall
 
 _TYPES: dict[Kind, OperationType] = {
@@ -43,7 +50,7 @@ class OpenCall:
 class Conversation:
     """What was said so far."""
 
-    mapping: Mapping | None = None
+    mapping: Mapping = field(default_factory=lambda: Mapping(title=""))
     is_mapping_chosen: bool = False
     """Whether a person chose the mapping; else the server's name does."""
     client: str | None = None
@@ -59,29 +66,30 @@ class Conversation:
     """The ids of requests by whose answers a server tells of itself."""
 
     @property
-    def reads(self) -> list[str]:
+    def reads(self) -> frozenset[str]:
         """The tools that surely only read, whatever their arguments."""
-        calls = self.mapping.calls if self.mapping else []
-        changing = {call.tool for kind, call in calls if kind != "read"}
+        calls = self.mapping.calls
         hinted = {tool for tool, only_reads in self.hints.items() if only_reads}
-        return sorted((hinted | {call.tool for _, call in calls}) - changing)
+        changing = {call.tool for kind, call in calls if kind != "read"}
+        return frozenset((hinted | {call.tool for _, call in calls}) - changing)
 
     @property
     def known(self) -> Json:
         """What the next process has to know, if this one ends early."""
         return {"client": self.client, "hints": self.hints, "schemas": sorted(self.schemas),
-                "mapping": self.mapping.name if self.mapping else None}  # fmt: skip
+                "mapping": self.mapping.name}  # fmt: skip
 
     def learn(self, known: Json) -> None:
         """Take what an earlier process knew."""
         self.client, self.hints = known.get("client"), known.get("hints", {})
         self.schemas = set(known.get("schemas", ()))
-        if self.mapping is None and known.get("mapping") in bundled_mappings():
+        if not self.mapping.name and known.get("mapping") in bundled_mappings():
             self.mapping = load_mapping(known["mapping"])
 
     def asked(self, frame: WireFrame) -> list[OpenCall]:
         """Take a line of the agent; return the calls in it."""
-        return [call for said in messages(frame.content) if (call := self._asked(frame, said))]
+        said = messages(b"".join(frame.content))
+        return [call for one in said if (call := self._asked(frame, one))]
 
     def _asked(self, frame: WireFrame, said: Json) -> OpenCall | None:
         method, params = said.get("method"), said.get("params")
@@ -111,7 +119,7 @@ class Conversation:
 
     def answered(self, frame: WireFrame) -> Iterator[tuple[OpenCall, Json]]:
         """Take a line of the server; yield the calls that it answers, each with the answer."""
-        for said in messages(frame.content):
+        for said in messages(b"".join(frame.content)):
             if "method" in said or "id" not in said:
                 continue
             key = _key(said["id"])
@@ -121,6 +129,12 @@ class Conversation:
                 self._learn(result if isinstance(result, dict) else {})
             elif (call := self._calls.pop(key, None)) is not None:
                 yield call, said
+
+    def stopped(self, number: int) -> None:
+        """Take note that the line of a number did not pass: its calls will have no answer."""
+        for key, one in [*self._calls.items()]:
+            if one.number == number:
+                self._calls.pop(key, None)
 
     def cut_off(self) -> list[OpenCall]:
         """Return the calls that were never answered."""
@@ -133,32 +147,23 @@ class Conversation:
         info = _told(result, "serverInfo")
         name = info.get("name") if isinstance(info, dict) else None
         if name is not None and not self.is_mapping_chosen:
-            each = (load_mapping(one) for one in bundled_mappings())
+            each = map(load_mapping, bundled_mappings())
             self.mapping = next((one for one in each if name in one.servers), self.mapping)
-        tools = result.get("tools")
-        for tool in tools if isinstance(tools, list) else ():
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                notes = tool.get("annotations")
-                hint = notes.get("readOnlyHint") if isinstance(notes, dict) else None
-                self.hints.pop(tool["name"], None)  # it may have had another one before
-                if isinstance(hint, bool):
-                    self.hints[tool["name"]] = hint
-                if isinstance(tool.get("outputSchema"), dict):
-                    self.schemas.add(tool["name"])
-
-    def kind(self, call: OpenCall) -> Kind:
-        """Return what a call does: by the mapping, else by the server's word, else it writes."""
-        mapped = self.mapping.classify(call.tool, call.arguments) if self.mapping else None
-        return mapped or ("read" if self.hints.get(call.tool) else "write")
+        for name, tool in tools_of(result).items():
+            self.hints.pop(name, None)  # it may have had another one before
+            if (hint := read_only_hint(tool)) is not None:
+                self.hints[name] = hint
+            if isinstance(tool.get("outputSchema"), dict):
+                self.schemas.add(name)
 
     def operation_type(self, call: OpenCall) -> OperationType:
-        """Return the type of a call's operation."""
-        kind = self.kind(call)
+        """Return what a call does: by the mapping, else by the server's word, else it writes."""
+        found = self.mapping.call_of(call.tool, call.arguments)
+        kind = found[0] if found else "read" if self.hints.get(call.tool) else "write"
         if kind != "read":
             return _TYPES[kind]
-        found = self.mapping.call_of(call.tool, call.arguments) if self.mapping else None
-        is_search = found and self.mapping and found[1] is self.mapping.search
         # A list that an agent gets tells it the memories: a browse would not count as that.
+        is_search = found and found[1] is self.mapping.search
         return OperationType.QUERY if is_search else OperationType.GET
 
     def passed(self, call: OpenCall, answer: Json | None, at: float) -> PassedCall:
@@ -167,23 +172,23 @@ class Conversation:
         result = (answer or {}).get("result")
         result = result if isinstance(result, dict) else {}
         mapping, tool, arguments = self.mapping, call.tool, call.arguments
-        named = mapping.named(tool, arguments) if mapping else []
-        found = mapping.records(tool, result, arguments) if mapping else []
-        query = mapping.query(tool, arguments) if mapping else None
-        error = _error(answer, result, mapping)
+        named = mapping.named(tool, arguments)
+        found = mapping.records(tool, result, arguments)
+        error = _error(answer) or mapping.refusal(result)
         status = OperationStatus.ERROR if error else OperationStatus.OK
         if answer is None:
             status = OperationStatus.CANCELLED if call.is_cancelled else OperationStatus.UNKNOWN
             error = "The agent cancelled it." if call.is_cancelled else _CUT_OFF
         words = json.dumps(arguments, ensure_ascii=False) if arguments else ""
         written = "\n".join(one.text for one in named if one.text)
+        query = None if operation_type.mutates else mapping.query(tool, arguments)
         records = found if operation_type is not OperationType.FORGET else named
         return PassedCall(
             operation_type=operation_type,
             tool=tool,
             started_at=datetime.fromtimestamp(call.at, UTC),
             latency_ms=round((at - call.at) * 1000, 3),
-            asked=LongText.of((not operation_type.mutates and query) or written or words),
+            asked=LongText.of(query or written or words),
             arguments=LongText.of(words),
             returned=LongText.of(_text(result)),
             records=tuple((one.id, one.score) for one in records or named if one.id),
@@ -224,15 +229,12 @@ def _named(info: Any) -> str | None:
     return " ".join(one for one in parts if isinstance(one, str))[:100] or None
 
 
-def _error(answer: Json | None, result: Json, mapping: Mapping | None) -> str | None:
-    """Return why a call failed, in the server's words; None: it did not."""
+def _error(answer: Json | None) -> str | None:
+    """Return the server's error of JSON-RPC; None: it answered with a result."""
     error = (answer or {}).get("error")
-    if error is not None:
-        said = error.get("message") if isinstance(error, dict) else None
-        return said if isinstance(said, str) and said else "The server answered with an error."
-    if mapping is not None:
-        return mapping.refusal(result)
-    return (_text(result) or "it says no more") if result.get("isError") is True else None
+    said = error.get("message") if isinstance(error, dict) else None
+    said = said if isinstance(said, str) and said else "The server answered with an error."
+    return None if error is None else said
 
 
 def _text(result: Json) -> str:

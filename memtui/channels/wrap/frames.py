@@ -1,95 +1,65 @@
-"""What the process that passes bytes on and the process that logs them tell each other.
-
-Both ends of a socket send frames: a kind, a number, a moment, and bytes.
-"""
+"""What the process that passes bytes on and the process that logs them tell each other."""
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
+import pickle
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextlib import suppress
+from enum import Enum
+from typing import IO, Any, NamedTuple
 
-ASKED, ANSWERED = b">", b"<"
-"""A line of the agent, and a line of the server; both have passed."""
-WAITING = b"?"
-"""A line of the agent that waits for the rules to let it pass."""
-STOPPED = b"!"
-"""The agent's line of this number, which waited, did not pass."""
-GAP = b"G"
-"""JSON of a `Unlogged` between the two."""
-START, END = b"S", b"E"
-"""JSON of what the logging process needs to begin; nothing more will come."""
-LOGGED = b"L"
-"""The agent's line or the gap of this number is in the log, or needs none."""
-PASS, ANSWER = b"P", b"A"
-"""The line that waits may pass, or is answered with these bytes instead."""
-STATE = b"T"
-"""JSON of what the passing process has to know."""
 
-_HEADER = struct.Struct("!cQdQ")
-_CHUNK = 1 << 20
+class FrameKind(Enum):
+    """What a message says."""
+
+    START, END = "start", "end"
+    """What the process needs to begin, with the last `LogState`; nothing more will come."""
+    ASKED, ANSWERED = "asked", "answered"
+    """The parts of a line of the agent, and of the server; both have passed."""
+    WAITING, WEIGHED = "waiting", "weighed"
+    """The parts of an agent's line that waits for the rules; the bytes that answer it instead, or
+    None: it may pass."""
+    STOPPED = "stopped"
+    """The agent's line of this number, which waited, did not pass."""
+    GAP, LOGGED = "gap", "logged"
+    """`UnloggedCalls`; the agent's line or the gap of this number is in the log, or needs none."""
+    STATE = "state"
+    """A `LogState`."""
 
 
 class WireFrame(NamedTuple):
     """One message."""
 
-    kind: bytes
+    kind: FrameKind
     number: int = 0
     at: float = 0.0
     """Seconds since 1970."""
-    content: bytes = b""
-
-    @property
-    def document(self) -> Any:
-        """Its content, which is JSON."""
-        return json.loads(self.content)
+    content: Any = None
 
 
-class Unlogged(NamedTuple):
-    """Calls that passed and are not logged."""
+class LogState(NamedTuple):
+    """What the passing process has to know of the log."""
 
-    calls: int
-    since: float
-    until: float
-    """When the first and the last of them passed, in seconds since 1970."""
-
-    def and_(self, other: Unlogged | None) -> Unlogged:
-        """Return the gap that both are."""
-        if other is None:
-            return self
-        return Unlogged(
-            self.calls + other.calls, min(self.since, other.since), max(self.until, other.until)
-        )
+    has_rules: bool | None = None
+    """Whether the binding has rules of review; None: that was not read yet."""
+    trouble: str = ""
+    """Why nothing can be logged now, as a sentence; empty: it can."""
+    refusal: str = ""
+    """Why nothing may be wrapped here, as a sentence; empty: it may."""
+    reads: frozenset[str] = frozenset()
+    """The tools that only read, by the mapping or by the server's word."""
+    known: dict[str, Any] = {}
+    """What the next process has to know, if this one ends early."""
 
 
-def send(connection: socket.socket, frame: WireFrame) -> None:
+def send(file: IO[bytes], frame: WireFrame) -> None:
     """Send a frame. Raises `OSError`."""
-    connection.sendall(_HEADER.pack(frame.kind, frame.number, frame.at, len(frame.content)))
-    connection.sendall(frame.content)
+    pickle.dump(frame, file)
+    file.flush()
 
 
-def frames(connection: socket.socket) -> Iterator[WireFrame]:
+def frames(file: IO[bytes]) -> Iterator[WireFrame]:
     """Yield the frames that come, until the other end closes or dies."""
-    while header := _exactly(connection, _HEADER.size):
-        kind, number, at, size = _HEADER.unpack(header)
-        content = _exactly(connection, size)
-        if len(content) < size:
-            return
-        yield WireFrame(kind, number, at, content)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    """Return so many bytes, or none where the other end is gone."""
-    parts = []
-    while size:
-        try:
-            part = connection.recv(min(size, _CHUNK))
-        except OSError:
-            part = b""
-        if not part:
-            return b""
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+    with suppress(EOFError, OSError, pickle.UnpicklingError):
+        while True:
+            yield pickle.load(file)  # noqa: S301 - of this process's own parent or child

@@ -7,20 +7,26 @@ line ends within one, which JSON has between its tokens alone, become spaces.
 from __future__ import annotations
 
 import json
+import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from http import HTTPStatus
+from io import BytesIO
+from itertools import chain
+from queue import Queue
 from threading import Event, Lock, Thread, current_thread
 from time import monotonic
-from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpx
 
-from memtui.channels.wrap.logging_process import LoggingProcess
-from memtui.channels.wrap.passing import SIGNALS, Passing, pump, write_to
-from memtui.contract import Invalid
+from memtui.channels.wrap.log_client import MOST_LINE_BYTES, LogClient
+from memtui.channels.wrap.passing import SIGNALS, Line, Passing, pump, write_to
+from memtui.contract import Invalid, Json
+from memtui.json_text import json_object
+from memtui.provider_kit.server_events import EventReader, ServerEvent
 from memtui.provider_kit.servers import is_loopback
 
 _CONNECT_S = 10.0
@@ -29,15 +35,11 @@ _LAST_S = 5.0
 _RETRY_S, _MOST_RETRY_S = 1.0, 60.0
 _SESSION, _VERSION, _LAST_EVENT = "mcp-session-id", "mcp-protocol-version", "last-event-id"
 _NO_ANSWER = -32000
+_MOST_PARTS = 16
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_UNKNOWN = object()
+"""The id of a request that is too long to be read."""
 _UNREACHABLE = 3
-
-
-class ServerEvent(NamedTuple):
-    """One event of a stream."""
-
-    data: bytes
-    event_id: str | None
-    retry_s: float | None
 
 
 class WrappedUrl:
@@ -68,9 +70,12 @@ class WrappedUrl:
         self._delivering = Lock()
         self._ended = Event()
         self._code = 0
-        self.log = LoggingProcess()
+        self._line = Line()
+        self._rest: Queue[bytes] | None = None
+        """What is still to come of a line that is too long to be held; empty bytes end it."""
+        self.log = LogClient()
         self.log.refused = self._ended.set
-        self._passing = Passing(self._post, write_to(1), self.log, by_line=True)
+        self._passing = Passing(self._take, write_to(1), self.log)
         for one in SIGNALS:
             signal.signal(one, self._signalled)
         Thread(target=self._from_agent, name="memtui-wrap-agent", daemon=True).start()
@@ -90,29 +95,48 @@ class WrappedUrl:
     def _from_agent(self) -> None:
         pump(0, self._passing.from_agent)
         self._passing.agent_ended()
+        self._post_line()
         deadline = monotonic() + _LAST_S
         for one in list(self._exchanges):
             one.join(max(0.0, deadline - monotonic()))
         self._ended.set()
 
-    def _post(self, line: bytes) -> None:
-        """Send a message; what others depend on is waited for."""
-        try:
-            said = json.loads(line)
-        except (ValueError, RecursionError):
-            said = None
-        said = said if isinstance(said, dict) else {}
-        is_request = "method" in said and "id" in said
-        thread = Thread(target=self._exchange, args=[line.strip(b"\r\n"), said], daemon=True)
-        self._exchanges.add(thread)
-        thread.start()
-        if not is_request or said["method"] == "initialize":
+    def _take(self, data: bytes) -> None:
+        """Take bytes of the agent and post each line; of a long one the parts as they come."""
+        for part in BytesIO(data):
+            if self._rest is not None:
+                self._rest.put(part)
+            else:
+                self._line.add(part)
+                if self._line.is_cut:
+                    self._rest = Queue(_MOST_PARTS)
+                    parts = chain(self._line.taken(), [part], iter(self._rest.get, b""))
+                    self._begin(parts, {"method": "", "id": _UNKNOWN})
+            if part.endswith(b"\n"):
+                self._post_line()
+
+    def _post_line(self) -> None:
+        """Send the message that ends here; what others depend on is waited for."""
+        if self._rest is not None:
+            self._rest.put(b"")
+            self._rest = None
+            return
+        line = b"".join(self._line.taken()).strip(b"\r\n")
+        said = json_object(line)
+        thread = self._begin(line, said)
+        if not _is_request(said) or said["method"] == "initialize":
             thread.join()
         if said.get("method") == "notifications/initialized" and not self._listens:
             self._listens = True
             Thread(target=self._stream, args=[{}], name="memtui-wrap-listen", daemon=True).start()
 
-    def _exchange(self, body: bytes, said: dict[str, Any]) -> None:
+    def _begin(self, body: bytes | Iterator[bytes], said: Json) -> Thread:
+        thread = Thread(target=self._exchange, args=[body, said], daemon=True)
+        self._exchanges.add(thread)
+        thread.start()
+        return thread
+
+    def _exchange(self, body: bytes | Iterator[bytes], said: Json) -> None:
         """Post a message and pass on what the server answers."""
         try:
             if body:
@@ -120,19 +144,18 @@ class WrappedUrl:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # the server's headers too
             self._fail(said, f"{self._shown} does not answer ({type(error).__name__})")
         finally:
+            if not isinstance(body, bytes):
+                deque(body, maxlen=0)  # else the agent would wait where the server read no more
             self._exchanges.discard(current_thread())
 
-    def _answer(self, body: bytes, said: dict[str, Any], *, again: bool = True) -> None:
+    def _answer(self, body: bytes | Iterator[bytes], said: Json, *, again: bool = True) -> None:
         headers = {"content-type": "application/json",
                    "accept": "application/json, text/event-stream", **self._session}  # fmt: skip
         with self._client.stream("POST", self._url, content=body, headers=headers) as response:
             self._has_answered = True
             moved = urljoin(self._url, response.headers.get("location", ""))
-            if (
-                response.status_code in {307, 308}
-                and again
-                and _origin(moved) == _origin(self._url)
-            ):
+            may_follow = again and isinstance(body, bytes) and _origin(moved) == _origin(self._url)
+            if response.status_code in {307, 308} and may_follow:
                 self._url = moved
                 self._answer(body, said, again=False)
                 return
@@ -141,13 +164,15 @@ class WrappedUrl:
             if response.headers.get("content-type", "").startswith("text/event-stream"):
                 self._stream(said, response)
                 return
-            message = response.read()
-            if response.status_code >= HTTPStatus.MULTIPLE_CHOICES and not _is_message(message):
+            pieces = response.iter_bytes()
+            start = _beginning(pieces)
+            is_failed = response.status_code >= HTTPStatus.MULTIPLE_CHOICES
+            if is_failed and "jsonrpc" not in json_object(start):
                 self._fail(said, f"{self._shown} answered {response.status_code}")
-            elif message.strip():
-                self._deliver(message, said)
+            else:
+                self._deliver(chain([start], pieces), said)
 
-    def _stream(self, said: dict[str, Any], response: httpx.Response | None = None) -> None:
+    def _stream(self, said: Json, response: httpx.Response | None = None) -> None:
         """Pass on a stream until it has answered a request; one that breaks off is resumed.
 
         Without a `response` it is the stream of what the server sends by itself.
@@ -162,72 +187,75 @@ class WrappedUrl:
                 if found.status_code != HTTPStatus.OK:
                     self._fail(said, f"{self._shown} answered {found.status_code}")
                     return
-                for event in events(found.iter_bytes()):
+                reader = EventReader(MOST_LINE_BYTES)
+                events = chain.from_iterable(map(reader.add, found.iter_bytes()))
+                for event in events:
                     last, retry = event.event_id or last, event.retry_s or retry
-                    if event.data and self._deliver(event.data, said):
+                    if self._deliver(_data(event, events), said):
                         return
-            if response and not last:
+            if response and not (last and said):
                 self._fail(said, f"{self._shown} broke off before it had answered")
                 return
             response = None
             self._ended.wait(retry)
 
-    def _deliver(self, message: bytes, said: dict[str, Any]) -> bool:
-        """Pass on a message of the server; return whether it answers what the agent said."""
-        line = message.replace(b"\r\n", b" ").replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"
-        answers = False
-        if "id" in said and "method" in said:
-            with suppress(ValueError, RecursionError):
-                found = json.loads(line)
-                found = found if isinstance(found, dict) else {}
-                answers = found.get("id") == said["id"] and "method" not in found
-                if answers and said["method"] == "initialize":
-                    result = found.get("result")
-                    version = result.get("protocolVersion") if isinstance(result, dict) else None
-                    if isinstance(version, str) and version.isascii():
-                        self._session[_VERSION] = version
-        with self._delivering, suppress(OSError):  # the agent is gone
-            self._passing.from_server(line)
+    def _deliver(self, pieces: Iterator[bytes], said: Json) -> bool:
+        """Pass on a message of the server; return whether it answers what the agent said.
+
+        One that is too long to be read may be the answer: no other one is made up then.
+        """
+        start = _beginning(pieces)
+        answers = self._is_answer(json_object(start), said)
+        if len(start) > MOST_LINE_BYTES:
+            said.clear()
+        if start.strip():
+            with self._delivering, suppress(OSError):  # the agent is gone
+                try:
+                    for piece in chain([start], pieces):
+                        self._passing.from_server(_LINE_END.sub(b" ", piece))
+                finally:
+                    self._passing.from_server(b"\n")
         return answers
 
-    def _fail(self, said: dict[str, Any], why: str) -> None:
+    def _is_answer(self, message: Json, said: Json) -> bool:
+        if not _is_request(said) or "id" not in message or "method" in message:
+            return False
+        if said["id"] not in (message["id"], _UNKNOWN):
+            return False
+        if said["method"] == "initialize":
+            result = message.get("result")
+            version = result.get("protocolVersion") if isinstance(result, dict) else None
+            if isinstance(version, str) and version.isascii():
+                self._session[_VERSION] = version
+        return True
+
+    def _fail(self, said: Json, why: str) -> None:
         """Answer a request that the server did not answer."""
-        if "id" in said and "method" in said:
+        if _is_request(said):
             error = {"code": _NO_ANSWER, "message": f"{why}."}
-            document = {"jsonrpc": "2.0", "id": said["id"], "error": error}
-            self._deliver(json.dumps(document).encode(), {})
+            asked = None if said["id"] is _UNKNOWN else said["id"]
+            document = {"jsonrpc": "2.0", "id": asked, "error": error}
+            self._deliver(iter([json.dumps(document).encode()]), {})
 
 
-def events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield the events of a stream (html.spec.whatwg.org, "Server-sent events")."""
-    rest, data, event_id, retry = b"", list[bytes](), None, None
-    for chunk in chunks:
-        rest += chunk
-        held = b"\r" if rest.endswith(b"\r") else b""  # a line feed may follow
-        *lines, rest = (
-            rest.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        )
-        rest += held
-        for line in lines:
-            name, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if not line:
-                if data or event_id is not None or retry is not None:
-                    yield ServerEvent(b"\n".join(data), event_id, retry)
-                data, event_id, retry = [], None, None
-            elif name == b"data":
-                data.append(value)
-            elif name == b"id" and b"\0" not in value:
-                event_id = value.decode("utf-8", "replace")
-            elif name == b"retry" and value.isdigit():
-                retry = min(int(value[:9]) / 1_000, _MOST_RETRY_S)
+def _is_request(said: Json) -> bool:
+    return "id" in said and "method" in said
 
 
-def _is_message(body: bytes) -> bool:
-    with suppress(ValueError, RecursionError):
-        said = json.loads(body)
-        return isinstance(said, dict) and "jsonrpc" in said
-    return False
+def _beginning(pieces: Iterator[bytes]) -> bytes:
+    """Return so much of a message as is read at once: the whole, or more than may be logged."""
+    found = bytearray()
+    while len(found) <= MOST_LINE_BYTES and (piece := next(pieces, None)) is not None:
+        found += piece
+    return bytes(found)
+
+
+def _data(first: ServerEvent, events: Iterator[ServerEvent]) -> Iterator[bytes]:
+    """Yield the data of an event, of a long one in pieces."""
+    one: ServerEvent | None = first
+    while one is not None:
+        yield one.data
+        one = None if one.is_whole else next(events, None)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

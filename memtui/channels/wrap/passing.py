@@ -14,24 +14,26 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import BytesIO
 from threading import RLock, Thread
+from typing import TypeAlias
 
 from memtui.channels.helper.words import command_words
-from memtui.channels.wrap.frames import ANSWERED, ASKED
-from memtui.channels.wrap.logging_process import MOST_LINE_BYTES, LoggingProcess, refused
-from memtui.channels.wrap.plain import is_harmless
+from memtui.channels.wrap.frames import FrameKind
+from memtui.channels.wrap.lines import is_harmless, refused
+from memtui.channels.wrap.log_client import MOST_LINE_BYTES, LogClient
 
 CHUNK = 1 << 16
 ORIGINAL = b"WRAPPED_BY_MEMTUI"
 """The variable in a client's entry with the entry as it was; the server does not get it."""
 _LAST_OUTPUT_S = 2.0
 """How long the output of a server that has ended is waited for: a grandchild may hold it open."""
+Write: TypeAlias = Callable[[bytes], None]
 SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class Outlet:
     """One direction: bytes as they come, and between two lines of these lines of memtui's own."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Write) -> None:
         self._write = write
         self._is_within_line = False
         self._own: list[bytes] = []
@@ -67,9 +69,9 @@ class Line:
         self._size = 0
         self.is_cut = False
 
-    def add(self, part: bytes, *, keeps_all: bool = False) -> None:
+    def add(self, part: bytes) -> None:
         """Take its next part, up to a line end."""
-        if keeps_all or self._size <= MOST_LINE_BYTES:
+        if self._size <= MOST_LINE_BYTES:
             self.parts.append(part)
             self._size += len(part)
         else:
@@ -85,17 +87,9 @@ class Line:
 class Passing:
     """The two directions between an agent and a server."""
 
-    def __init__(
-        self,
-        to_server: Callable[[bytes], None],
-        to_agent: Callable[[bytes], None],
-        log: LoggingProcess,
-        *,
-        by_line: bool = False,
-    ) -> None:
-        """Take what writes to both; `by_line`: the server takes whole lines only."""
-        self._to_server, self._to_agent = Outlet(to_server), Outlet(to_agent)
-        self._log, self._by_line = log, by_line
+    def __init__(self, to_server: Write, to_agent: Write, log: LogClient) -> None:
+        """Take what writes to both."""
+        self._to_server, self._to_agent, self._log = Outlet(to_server), Outlet(to_agent), log
         self._asked, self._answered = Line(), Line()
         self._has_begun = False
         """Whether the beginning of the agent's line has passed."""
@@ -113,9 +107,9 @@ class Passing:
             # There are rules since: what has passed ends here, and the whole line is weighed.
             self._pass([*line.parts, b"\n"], b"\n")
             self._has_begun = False
-        line.add(part, keeps_all=is_free and self._by_line)
+        line.add(part)
         is_whole = part.endswith(b"\n")
-        if self._has_begun or (is_free and not self._by_line and not line.is_cut):
+        if self._has_begun or (is_free and not line.is_cut):
             data = part if self._has_begun else b"".join(line.parts)
             self._has_begun = not is_whole
             if is_whole:
@@ -131,12 +125,12 @@ class Passing:
         for part in BytesIO(chunk):
             self._answered.add(part)
             if part.endswith(b"\n"):
-                self._log.tell(ANSWERED, self._answered.taken())
+                self._log.tell(FrameKind.ANSWERED, self._answered.taken())
 
     def agent_ended(self) -> None:
         """Take the agent's last line, and wait until none waits for the rules."""
         if self._has_begun:
-            self._log.tell(ASKED, self._asked.taken())
+            self._log.tell(FrameKind.ASKED, self._asked.taken())
         elif self._asked.parts:
             self._gate()
         self._log.settle()
@@ -144,10 +138,10 @@ class Passing:
     def server_ended(self) -> None:
         """Take the server's last line."""
         if line := self._answered.taken():
-            self._log.tell(ANSWERED, line)
+            self._log.tell(FrameKind.ANSWERED, line)
 
     def _pass(self, line: list[bytes], data: bytes) -> None:
-        self._log.tell(ASKED, line)  # first: its answer may come at once
+        self._log.tell(FrameKind.ASKED, line)  # first: its answer may come at once
         self._to_server.pass_on(data)
 
     def _gate(self) -> None:
@@ -156,13 +150,13 @@ class Passing:
         if is_cut:
             self._to_agent.put(_TOO_LONG)
             return
-        if self._log.is_free or is_harmless(line, self._log.reads):
+        if self._log.is_free or is_harmless(line, self._log.state.reads):
             self._pass([line], line)
             return
 
-        def decide(answer: bytes | None, passes: bytes) -> None:
+        def decide(answer: bytes | None) -> None:
             if answer is None:
-                self._to_server.put(passes)
+                self._to_server.put(line)
             elif answer:
                 self._to_agent.put(answer)
 
@@ -172,14 +166,14 @@ class Passing:
 _TOO_LONG = refused(b"", f"memtui weighs lines of {MOST_LINE_BYTES:,} bytes at most; send less.")
 
 
-def pump(source: int, take: Callable[[bytes], None]) -> None:
+def pump(source: int, take: Write) -> None:
     """Take what can be read, until it ends or cannot be passed on."""
     with suppress(OSError, ValueError):  # the other side is gone
         while chunk := os.read(source, CHUNK):
             take(chunk)
 
 
-def write_to(target: int) -> Callable[[bytes], None]:
+def write_to(target: int) -> Write:
     """Return what writes bytes to a descriptor, all of them."""
 
     def write(data: bytes) -> None:
@@ -209,7 +203,7 @@ class WrappedProcess:
         self._server, stdin, stdout = server, server.stdin, server.stdout
         for one in SIGNALS:
             signal.signal(one, lambda number, _: server.send_signal(number))
-        self.log = LoggingProcess()
+        self.log = LogClient()
         self.log.refused = server.terminate
         self.pid = server.pid
         self._passing = passing = Passing(write_to(stdin.fileno()), write_to(1), self.log)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
@@ -47,6 +47,7 @@ from memtui.service.visibility import Caller
 from memtui.store.details import CallDetails, Details
 from memtui.store.operation import OperationHandle
 from memtui.store.rows import BindingRow
+from memtui.store.unlogged import UnloggedCalls
 
 CHANNEL = "wrap"
 """The channel of calls that passed."""
@@ -122,16 +123,6 @@ class WrapTerms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UnloggedCalls:
-    """Calls that passed and were not logged."""
-
-    count: int
-    since: datetime
-    until: datetime
-    """When the first and the last of them passed."""
-
-
-@dataclass(frozen=True, slots=True)
 class AskedCall:
     """A call of a tool that changes memories and has not passed yet."""
 
@@ -204,7 +195,8 @@ class PassedCalls(ServiceModule):
         await asyncio.to_thread(self._runtime.recorder.log_ended, entries)
 
     def _gap(self, caller: Caller, scope: Scope, gap: UnloggedCalls) -> RunningOperation:
-        count, since, until = gap.count, gap.since, gap.until
+        count = gap.calls
+        since, until = (datetime.fromtimestamp(one, UTC) for one in (gap.since, gap.until))
         calls = f"{count:,} call{'s' * (count != 1)}"
         asked = CallDetails(text=f"{calls} not logged", calls=count, since=since.isoformat(),
                             until=until.isoformat())  # fmt: skip

@@ -6,13 +6,15 @@ import json
 import os
 import random
 import sys
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from memtui.channels.wrap.over_http import events
+from memtui.channels.wrap.frames import LogState
 from memtui.channels.wrap.passing import Line, Passing
+from memtui.provider_kit.server_events import EventReader
 from tests.channels.wrap.conftest import HERE, KEY, Begin
 
 CALLS = 10_000
@@ -91,7 +93,7 @@ class Told:
     """What a log is given, in place of a process."""
 
     has_rules: bool | None = False
-    reads: frozenset[str] = frozenset()
+    state = LogState()
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -159,7 +161,7 @@ def test_events_of_a_stream_are_read_wherever_chunks_end(size: int) -> None:
         b'id: 7\r\nretry: 250\r\ndata: {"a":\r\ndata:  1}\r\n\r\n: hello\n\ndata:x\r\rid\ndata\n\n'
     )
     chunks = (stream[at : at + size] for at in range(0, len(stream), size))
-    found = list(events(chunks))
+    found = [*chain.from_iterable(map(EventReader().add, chunks))]
     assert [one.data for one in found] == [b'{"a":\n 1}', b"x", b""]
     assert (found[0].event_id, found[0].retry_s) == ("7", 0.25)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memtui.channels.wrap.conversation import Conversation
-from memtui.channels.wrap.frames import ANSWERED, ASKED, WireFrame
+from memtui.channels.wrap.frames import FrameKind, WireFrame
 from memtui.contract import OperationType
 from memtui.mcp_mapping import Mapping
 
@@ -16,13 +16,13 @@ from memtui.mcp_mapping import Mapping
 def hear(one: Conversation, asked: dict[str, Any], result: dict[str, Any]) -> list[Any]:
     """Let an agent ask and a server answer; returns the calls that ended."""
     said = {"jsonrpc": "2.0", "id": "x", **asked}
-    for call in one.asked(WireFrame(ASKED, 1, 1.0, json.dumps(said).encode())):
+    for call in one.asked(WireFrame(FrameKind.ASKED, 1, 1.0, [json.dumps(said).encode()])):
         one.open(call)
     answer = {"jsonrpc": "2.0", "id": "x", "result": result}
     line = json.dumps(answer).encode()
     return [
         one.passed(call, said, 2.0)
-        for call, said in one.answered(WireFrame(ANSWERED, 2, 2.0, line))
+        for call, said in one.answered(WireFrame(FrameKind.ANSWERED, 2, 2.0, [line]))
     ]
 
 
@@ -39,7 +39,6 @@ def test_a_server_is_known_by_the_name_that_it_gives(is_new: bool) -> None:
              {"tools": [], "_meta": {f"{prefix}serverInfo": info}})  # fmt: skip
     else:
         hear(one, {"method": "initialize", "params": {"clientInfo": client}}, {"serverInfo": info})
-    assert one.mapping is not None
     assert one.mapping.name == "server-memory"
     assert one.client == "tester 2"
     graph = {"entities": [{"name": "Ana", "entityType": "x", "observations": ["likes tea"]}]}
@@ -56,9 +55,9 @@ def test_a_server_is_known_by_the_name_that_it_gives(is_new: bool) -> None:
              b'{"id": "x", "result": {"tools": [null, {"name": 1}]}}'])  # fmt: skip
 def test_odd_lines_are_read_without_a_fault(line: bytes) -> None:
     one = Conversation()
-    for call in one.asked(WireFrame(ASKED, 1, 1.0, line)):
+    for call in one.asked(WireFrame(FrameKind.ASKED, 1, 1.0, [line])):
         one.open(call)
-    assert list(one.answered(WireFrame(ANSWERED, 2, 2.0, line))) == []
+    assert list(one.answered(WireFrame(FrameKind.ANSWERED, 2, 2.0, [line]))) == []
     for call in one.cut_off():
         assert one.passed(call, None, 3.0).operation_type is OperationType.WRITE
 
@@ -67,23 +66,25 @@ def test_a_hint_that_a_server_takes_back_counts_no_more() -> None:
     one = Conversation()
     hear(one, {"method": "tools/list"},
          {"tools": [{"name": "x", "annotations": {"readOnlyHint": True}}]})  # fmt: skip
-    assert one.reads == ["x"]
+    assert one.reads == {"x"}
     hear(one, {"method": "tools/list"}, {"tools": [{"name": "x"}]})
-    assert one.reads == []
+    assert not one.reads
 
 
 def test_a_tool_that_reads_or_adds_by_an_argument_does_not_surely_read() -> None:
     search = {"tool": "memory", "arguments": {"query": "{query}"}}
     add = {"tool": "memory", "arguments": {"action": "add", "text": "{text}"}}
     mapping = Mapping.model_validate({"title": "x", "search": search, "add": add})
-    assert Conversation(mapping=mapping).reads == []
+    assert Conversation(mapping=mapping).reads == frozenset()
 
 
 def test_a_call_beside_carriage_returns_is_seen() -> None:
     """Servers in Python end a line there too."""
     call = b'{"id": 1, "method": "tools/call", "params": {"name": "keep"}}'
     line = b'{"id": 2, "method": "ping", "params":\r' + call + b"\r}\r\n"
-    assert [one.tool for one in Conversation().asked(WireFrame(ASKED, 1, 1.0, line))] == ["keep"]
+    assert [
+        one.tool for one in Conversation().asked(WireFrame(FrameKind.ASKED, 1, 1.0, [line]))
+    ] == ["keep"]
 
 
 def test_the_oldest_of_many_calls_without_an_answer_is_given_up() -> None:
@@ -91,6 +92,6 @@ def test_the_oldest_of_many_calls_without_an_answer_is_given_up() -> None:
     given_up = []
     for number in range(1_002):
         call = {"id": number, "method": "tools/call", "params": {"name": "keep"}}
-        [opened] = one.asked(WireFrame(ASKED, number, 1.0, json.dumps(call).encode()))
+        [opened] = one.asked(WireFrame(FrameKind.ASKED, number, 1.0, [json.dumps(call).encode()]))
         given_up.append(one.open(opened))
     assert [call.number for call in given_up if call] == [0, 1]

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from memtui.service import MemoryService
-from tests.channels.wrap.conftest import KEY, Begin, Logged
+from memtui.contract import OperationStatus, OperationType
+from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
+from tests.channels.wrap.conftest import KEY, Begin, Logged, Wrap
 
 VERSION = "2025-06-18"
+MEGABYTE = b" x" * (1 << 19)
+LONG_MB = 500
+MOST_MB = 300
+"""Far less than what passes."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -26,6 +34,9 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_POST(self) -> None:
+        if "content-length" not in self.headers:
+            self._read_long()
+            return
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.bodies.append(body)
         self.server.headers.append({name.lower(): one for name, one in self.headers.items()})
@@ -39,7 +50,9 @@ class Handler(BaseHTTPRequestHandler):
             result = {"protocolVersion": VERSION, "serverInfo": {"name": "x"}, "capabilities": {}}
         answer = {"jsonrpc": "2.0", "id": said["id"], "result": result}
         text = json.dumps(answer, indent=1, ensure_ascii=False).encode()
-        if kind == "gone":
+        if kind.startswith("long"):
+            self._send_long(is_stream=kind == "long stream")
+        elif kind == "gone":
             self._send(404, b"no such session")
         elif kind == "stream":
             progress = b'data: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
@@ -66,6 +79,30 @@ class Handler(BaseHTTPRequestHandler):
         self.server.deleted.append(self.headers["mcp-session-id"])
         self._send(200, b"")
 
+    def _read_long(self) -> None:
+        """Read a body that comes in chunks, and answer it."""
+        size, digest = 0, sha256()
+        while count := int(self.rfile.readline(), 16):
+            digest.update(self.rfile.read(count))
+            size += count
+            self.rfile.readline()
+        self.rfile.readline()
+        self.server.long = (size, digest.hexdigest())
+        self._send(200, b'{"jsonrpc":"2.0","id":"long","result":{}}', "application/json")
+
+    def _send_long(self, *, is_stream: bool) -> None:
+        """Answer with more than may be held in memory."""
+        self.send_response(200)
+        kind = "text/event-stream" if is_stream else "application/json"
+        self.send_header("Content-Type", kind)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b"id: 1\ndata: {" if is_stream else b"{")
+        for _ in range(LONG_MB):
+            self.wfile.write(MEGABYTE)
+        self.wfile.write(b"}\n\n" if is_stream else b"}")
+        self.close_connection = True
+
     def _send(self, status: int, body: bytes, kind: str = "text/plain", more: Any = None) -> None:
         self.send_response(status)
         for name, value in {
@@ -90,6 +127,7 @@ class Server(ThreadingHTTPServer):
         self.deleted: list[str] = []
         self.listened = Event()
         self.missing = self.odd = b""
+        self.long: tuple[int, str] | None = None
 
 
 @pytest.fixture
@@ -212,3 +250,70 @@ def test_odd_answers_end_in_an_error_or_an_answer(wrap: Begin, server: Server, o
         toy.say({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "odd"}})
     _, said = toy.end()
     assert "Traceback" not in said
+
+
+def peak_mb(toy: Wrap) -> int:
+    """Return the most memory that the passing process had."""
+    status = Path(f"/proc/{toy.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+@pytest.mark.parametrize("tool", ["long", "long stream"])
+async def test_an_answer_of_any_length_passes_in_little_memory(
+    wrap: Begin, server: Server, logged: Logged, tool: str
+) -> None:
+    toy = wrap(KEY, "--url", f"http://127.0.0.1:{server.server_port}/mcp")
+    toy.ask("initialize", protocolVersion=VERSION)
+    toy.say({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool}})
+    assert toy.process.stdout is not None
+    digest = sha256()
+    while not (piece := os.read(toy.process.stdout.fileno(), 1 << 20)).endswith(b"\n"):
+        digest.update(piece)
+    digest.update(piece.removesuffix(b"\n"))
+    wanted = sha256(b"{")
+    for _ in range(LONG_MB):
+        wanted.update(MEGABYTE)
+    wanted.update(b"}")
+    assert digest.hexdigest() == wanted.hexdigest()
+    assert peak_mb(toy) < MOST_MB
+    assert toy.call("json")["content"]
+    toy.end()
+    statuses = {one.request["tool"]: one.status for one in await logged(2)}
+    assert statuses == {tool: OperationStatus.UNKNOWN, "json": OperationStatus.OK}
+
+
+async def test_a_call_of_any_length_passes_in_little_memory_and_is_a_gap(
+    wrap: Begin, server: Server, logged: Logged
+) -> None:
+    toy = wrap(KEY, "--url", f"http://127.0.0.1:{server.server_port}/mcp")
+    toy.ask("initialize", protocolVersion=VERSION)
+    assert toy.process.stdin is not None
+    said = [
+        b'{"jsonrpc":"2.0","id":"long","method":"tools/call","x":"',
+        *[MEGABYTE] * LONG_MB,
+        b'"}',
+    ]
+    for piece in said:
+        toy.process.stdin.write(piece)
+    toy.process.stdin.write(b"\n")
+    toy.process.stdin.flush()
+    assert toy.heard()["id"] == "long"
+    line = b"".join(said) + b"\n"
+    assert server.long == (len(line), sha256(line).hexdigest())
+    assert peak_mb(toy) < MOST_MB
+    toy.end()
+    [gap] = await logged(1)
+    assert gap.operation_type is OperationType.GAP
+
+
+async def test_a_call_that_is_too_long_to_be_weighed_does_not_pass(
+    wrap: Begin, server: Server, bound: MemoryService, caller: Caller
+) -> None:
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await bound.review.add_rule(caller, KEY, rule)
+    toy = wrap(KEY, "--url", f"http://127.0.0.1:{server.server_port}/mcp")
+    toy.ask("initialize", protocolVersion=VERSION)
+    toy.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "x": "x" * (40 << 20)})
+    assert "weighs lines of" in toy.heard()["error"]["message"]
+    assert server.long is None
+    assert len(server.bodies) == 1

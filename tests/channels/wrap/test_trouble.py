@@ -22,7 +22,7 @@ AT_ONCE_S = 5.0
 
 def log_process(toy: Wrap) -> int:
     """Return the process that logs."""
-    [found] = [pid for pid, words in toy.children().items() if b"wrap.watching" in words]
+    [found] = [pid for pid, words in toy.children().items() if b"wrap.log_process" in words]
     return found
 
 
@@ -132,6 +132,22 @@ def test_without_a_home_everything_passes_and_is_told(
         assert "memtui: 1 call between" in said
     finally:
         away.rename(paths.data)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_binding_that_is_not_there_is_told_though_the_server_ends_at_once(
+    wrap: Begin, paths: Paths, bound: MemoryService, *, is_begun: bool
+) -> None:
+    away = paths.data.with_name("away")
+    if not is_begun:
+        paths.data.rename(away)
+    try:
+        code, said = wrap("nosuch", "--", "true").end()
+    finally:
+        if not is_begun:
+            away.rename(paths.data)
+    assert code == (1 if is_begun else 75)
+    assert "nosuch" in said if is_begun else "There is no memtui home" in said
 
 
 async def test_what_has_no_room_is_a_gap(wrap: Begin, logged: Logged) -> None:
