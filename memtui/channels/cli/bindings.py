@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -658,7 +659,7 @@ async def bindings_discover(
     """List the memories found on this machine.
 
     It adds nothing without --add or --add-all. What it adds is read-only until `memtui bindings
-    read-only KEY off`.
+    read-only KEY off`. Memory servers of MCP clients come with the command that binds them.
 
     Args:
         add: Add this one as a read-only binding; repeatable.
@@ -667,8 +668,10 @@ async def bindings_discover(
     import asyncio
 
     from memtui.backends.discovery import discover_here
+    from memtui.channels.mcp.wrapping import servers_to_bind
 
     findings = await asyncio.to_thread(discover_here)
+    servers = await asyncio.to_thread(servers_to_bind, Path.home())
     wanted = [_named(findings, key) for key in add or ()]
     adds = add_all or bool(add)
     added: list[BindingView] = []
@@ -689,13 +692,14 @@ async def bindings_discover(
             jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}
             for each in findings
         ],
+        "servers": servers,
         "added": [view.key for view in added],
         "problems": list(problems),
     }
     notices = [f"Added {view.key}, read-only." for view in added]
     if not adds and any(each.usable and each.key not in bound for each in findings):
         notices.append("--add KEY adds one of them as a read-only binding, --add-all adds all.")
-    invocation.out.answer(document, _lines(findings, bound), *notices, *problems)
+    invocation.out.answer(document, _lines(findings, bound, servers), *notices, *problems)
     return 1 if problems else 0
 
 
@@ -720,8 +724,10 @@ def _bound(findings: Sequence[DiscoveredMemory], views: Sequence[BindingView]) -
     }
 
 
-def _lines(findings: Sequence[DiscoveredMemory], bound: dict[str, str]) -> Iterator[Line]:
-    if not findings:
+def _lines(
+    findings: Sequence[DiscoveredMemory], bound: dict[str, str], servers: Sequence[Json]
+) -> Iterator[Line]:
+    if not (findings or servers):
         yield "no memories were found outside memtui"
     for finding in findings:
         about = "about " if finding.estimated else ""
@@ -732,3 +738,7 @@ def _lines(findings: Sequence[DiscoveredMemory], bound: dict[str, str]) -> Itera
         yield Dim(f"  {finding.path}  {finding.why}")
         for problem in finding.problems:
             yield Dim(f"  {problem}")
+    for one in servers:
+        needs = f"; its client gives it {', '.join(one['needs'])}" if one["needs"] else ""
+        yield f"{one['server']}  MCP server of {one['client']}{needs}"
+        yield Dim(f"  {one['command']}")

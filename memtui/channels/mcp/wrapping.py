@@ -6,13 +6,16 @@ has to be kept and everything around it may change meanwhile.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from memtui.channels.clients import FileChange, form_of, read, unchanged
-from memtui.channels.mcp.clients import NAME, McpClient, servers
+from memtui.channels.mcp.clients import CLIENTS, NAME, McpClient, servers
 from memtui.contract import Conflict, Invalid, Json, NotFound
 from memtui.mcp_mapping import bundled_mappings
+from memtui.service.operations.redaction import redact
 
 ORIGINAL = "WRAPPED_BY_MEMTUI"
 _HEADER = "WRAPPED_HEADER_"
@@ -38,7 +41,7 @@ def wrapped(client: McpClient, path: Path, name: str, command: Sequence[str]) ->
     before = read(path) or b""
     text, form, place = before.decode(), form_of(path), (client.holder, name)
     begin, end = form.written(text, place)
-    new = _behind(entry, text[begin:end], command, client)
+    new = _behind(name, entry, text[begin:end], command, client)
     after = form.replaced(text, place, new).encode()
     return _checked(client, FileChange(path, before, after), name, new)
 
@@ -62,7 +65,7 @@ def taken_back(client: McpClient, path: Path, name: str) -> FileChange:
     was = form.load(path, change.after).get(client.holder, {}).get(name)
     if not isinstance(was, dict):
         raise Invalid(f"{path} is written in a way that memtui cannot edit; do it by hand.")
-    if _own(_behind(was, raw, ["memtui"], client)) != _own(entry):
+    if _own(_behind(name, was, raw, ["memtui"], client)) != _own(entry):
         raise Conflict(
             f"The entry {name} in {path} was changed since it was wrapped. The variable {ORIGINAL} "
             "in it has the entry as it was; take it back by hand."
@@ -73,23 +76,70 @@ def taken_back(client: McpClient, path: Path, name: str) -> FileChange:
 def servers_past(client: McpClient, home: Path) -> dict[str, list[str]]:
     """Return the names of a client's memory servers, wrapped ones and those that go past memtui."""
     found: dict[str, list[str]] = {"wrapped": [], "past_memtui": []}
-    try:
-        entries = servers(client, client.file(home))
-    except Invalid:
-        return found
-    for name, entry in entries.items():
-        if isinstance(entry, dict) and _original(entry) is not None:
-            found["wrapped"].append(name)
-        elif name != NAME and isinstance(entry, dict) and _keeps_memories(name, entry):
-            found["past_memtui"].append(name)
+    for name, entry in _memory_servers(client, home):
+        found["past_memtui" if _original(entry) is None else "wrapped"].append(name)
     return found
 
 
-def _keeps_memories(name: str, entry: Json) -> bool:
-    args = entry.get("args")
-    words = [name, entry.get("command"), *(entry.get(one) for one in _URLS)]
-    said = " ".join(map(str, [*words, *(args if isinstance(args, list) else ())])).casefold()
-    return any(one in said for one in (*_MEMORIES, *bundled_mappings()))
+def servers_to_bind(home: Path) -> list[Json]:
+    """Return the memory servers that go past memtui, each with the command line that binds it.
+
+    Secrets are masked in it. Values of variables and headers are left out: the names are given.
+    """
+    return [
+        {"client": client.key, "server": name, "command": _binding_command(name, entry),
+         "needs": [*_object(entry, "env"), *_headers(entry)]}
+        for client in CLIENTS
+        for name, entry in _memory_servers(client, home)
+        if _original(entry) is None and (entry.get("command") or _url(entry))
+    ]  # fmt: skip
+
+
+def _binding_command(name: str, entry: Json) -> str:
+    said = _words(name, entry)
+    url = _url(entry)
+    started = shlex.join(map(str, [entry.get("command") or "", *_args(entry)]))
+    config = [f"url={url}" if url else f"command={started}"]
+    config += [f"mapping={one}" for one in bundled_mappings() if one in said][:1]
+    given = (word for one in config for word in ("--set", one))
+    return redact(shlex.join(["memtui", "bindings", "add", name, "mcp", *given]))[0]
+
+
+def _memory_servers(client: McpClient, home: Path) -> Iterator[tuple[str, Json]]:
+    try:
+        entries = servers(client, client.file(home))
+    except Invalid:
+        return
+    for name, entry in entries.items():
+        is_other = name != NAME and isinstance(entry, dict)
+        said = _words(name, entry) if is_other else ""
+        is_memory = any(one in said for one in (*_MEMORIES, *bundled_mappings()))
+        if is_other and (is_memory or _original(entry) is not None):
+            yield name, entry
+
+
+def _words(name: str, entry: Json) -> str:
+    """Return what an entry says of its server, in small letters."""
+    words = [name, entry.get("command"), *(entry.get(one) for one in _URLS), *_args(entry)]
+    return " ".join(map(str, words)).casefold()
+
+
+def _object(entry: Json, name: str) -> Json:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _args(entry: Json) -> list[Any]:
+    found = entry.get("args")
+    return found if isinstance(found, list) else []
+
+
+def _url(entry: Json) -> str | None:
+    return next((entry[one] for one in _URLS if isinstance(entry.get(one), str)), None)
+
+
+def _headers(entry: Json) -> Json:
+    return {name: one for each in _HEADERS for name, one in _object(entry, each).items()}
 
 
 def _entry(client: McpClient, path: Path, name: str) -> Json:
@@ -102,29 +152,29 @@ def _entry(client: McpClient, path: Path, name: str) -> Json:
 
 
 def _original(entry: Json) -> str | None:
-    env = entry.get("env")
-    raw = env.get(ORIGINAL) if isinstance(env, dict) else None
+    raw = _object(entry, "env").get(ORIGINAL)
     return raw if isinstance(raw, str) else None
 
 
-def _behind(entry: Json, raw: str, command: Sequence[str], client: McpClient) -> Json:
+def _behind(name: str, entry: Json, raw: str, command: Sequence[str], client: McpClient) -> Json:
     """Return an entry that starts the wrap of one."""
     program, *words = command
-    env = {**(entry.get("env") or {}), ORIGINAL: raw}
+    env = {**_object(entry, "env"), ORIGINAL: raw}
     if isinstance(entry.get("command"), str):
-        args = [*words, "--", entry["command"], *(entry.get("args") or ())]
+        args = [*words, "--", entry["command"], *_args(entry)]
         return {**entry, "command": program, "args": args, "env": env}
-    url = next((entry[one] for one in _URLS if isinstance(entry.get(one), str)), None)
-    if url is None or _OTHERS_AUTH & entry.keys():
+    url, only_its = _url(entry), sorted(_OTHERS_AUTH & entry.keys())
+    if url is None or only_its:
+        why = f"what {only_its[0]} says only its client knows" if only_its else (
+            f"its entry has no command and none of {', '.join(_URLS)}"
+        )  # fmt: skip
         raise Invalid(
-            "memtui cannot wrap this server: it is reached in a way that only its client knows. "
-            "Wrap it by hand; `memtui mcp wrap --help` says how."
+            f"memtui cannot wrap {name}: {why}. Wrap it by hand; `memtui mcp wrap --help` says how."
         )
-    for one in _HEADERS:
-        for header, value in (entry.get(one) or {}).items():
-            variable = f"{_HEADER}{len(env)}"
-            env[variable] = value
-            words += ["--header-secret", f"{header}={variable}"]
+    for header, value in _headers(entry).items():
+        variable = f"{_HEADER}{len(env)}"
+        env[variable] = value
+        words += ["--header-secret", f"{header}={variable}"]
     gone = {*_URLS, *_HEADERS, "type"}
     kept = {key: value for key, value in entry.items() if key not in gone}
     return {**client.entry([program, *words, "--url", url]), **kept, "env": env}
@@ -132,15 +182,11 @@ def _behind(entry: Json, raw: str, command: Sequence[str], client: McpClient) ->
 
 def _own(entry: Json) -> Json:
     """Return what of a wrapped entry somebody may have changed."""
-    env = {key: value for key, value in entry.get("env", {}).items() if key != ORIGINAL}
-    args = list(_words_of_server(entry.get("args") or ()))
+    env = {key: value for key, value in _object(entry, "env").items() if key != ORIGINAL}
+    args = _args(entry)
+    args = args[next((at for at, one in enumerate(args) if one in {"--", "--url"}), len(args)) :]
     return {**{key: one for key, one in entry.items() if key not in _OF_COMMAND}, "env": env,
             "args": args}  # fmt: skip
-
-
-def _words_of_server(args: Sequence[str]) -> Iterator[str]:
-    at = next((at for at, one in enumerate(args) if one in {"--", "--url"}), len(args))
-    yield from args[at:]
 
 
 def _checked(client: McpClient, change: FileChange, name: str, entry: Json) -> FileChange:

@@ -11,7 +11,7 @@ import pytest
 
 from memtui.channels.clients import JsonForm, find_client
 from memtui.channels.mcp.clients import CLIENTS
-from memtui.channels.mcp.wrapping import taken_back, wrapped
+from memtui.channels.mcp.wrapping import servers_to_bind, taken_back, wrapped
 from memtui.contract import Conflict, Invalid, NotFound
 
 COMMAND = ["/opt/memtui", "mcp", "wrap", "notes", "--agent", "x"]
@@ -108,8 +108,8 @@ def test_what_a_person_changed_in_the_entry_is_not_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ({"url": "https://x", "oauth": {}}, "only its client knows"),
-        ({"disabled": True}, "only its client knows"),
+        ({"url": "https://x", "oauth": {}}, "cannot wrap notes: what oauth says only its client"),
+        ({"disabled": True}, "no command and none of url, httpUrl, serverUrl"),
     ],
 )
 def test_a_server_that_only_its_client_reaches_is_refused(
@@ -135,3 +135,28 @@ def test_an_unknown_server_is_named_with_the_others(tmp_path: Path) -> None:
         wrapped(client(path), path, "nope", COMMAND)
     with pytest.raises(NotFound, match="is not behind memtui"):
         taken_back(client(path), path, "notes")
+
+
+def test_servers_come_with_the_command_that_binds_them_without_secrets(tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    (tmp_path / ".cursor").mkdir()
+    entries: dict[str, Any] = {
+        "notes": {"command": "npx", "args": ["-y", "server-memory", token], "env": {"A": "s3cret"}},
+        "mem": {"url": "https://x/mcp", "headers": {"Authorization": "Bearer s3cret"}},
+        "odd memory": {"args": 1, "env": "x", "headers": []},
+        "wrapped memory": {"command": "memtui", "env": {"WRAPPED_BY_MEMTUI": "{}"}},
+        "weather": {"command": "weather"},
+        "memtui": {"command": "memtui"},
+    }
+    (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    notes, mem = servers_to_bind(tmp_path)
+    assert notes["command"].startswith(
+        "memtui bindings add notes mcp --set 'command=npx -y server-memory "
+    )
+    assert notes["command"].endswith(" --set mapping=server-memory")
+    assert notes["needs"] == ["A"]
+    assert mem["command"] == "memtui bindings add mem mcp --set url=https://x/mcp"
+    assert mem["needs"] == ["Authorization"]
+    assert mem["client"] == "cursor"
+    assert token not in str(notes)
+    assert "s3cret" not in str([notes, mem])
