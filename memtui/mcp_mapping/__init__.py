@@ -325,11 +325,16 @@ def data_of(result: Json) -> Any:
     structured = result.get("structuredContent")
     if isinstance(structured, dict):
         return _decoded(structured["result"] if [*structured] == ["result"] else structured)
+    data = [_decoded(one) for one in texts_of(result)]
+    return data[0] if len(data) == 1 else data
+
+
+def texts_of(result: Json) -> list[str]:
+    """Return the texts in a call's result."""
     content = result.get("content")
     items = content if isinstance(content, list) else []
-    texts = [one.get("text") for one in items if isinstance(one, dict)]
-    data = [_decoded(one) for one in texts if isinstance(one, str)]
-    return data[0] if len(data) == 1 else data
+    texts = (one.get("text") for one in items if isinstance(one, dict))
+    return [one for one in texts if isinstance(one, str)]
 
 
 def tools_of(reply: Json) -> dict[str, Json]:

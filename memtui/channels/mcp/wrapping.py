@@ -163,11 +163,10 @@ def _behind(name: str, entry: Json, raw: str, command: Sequence[str], client: Mc
     if isinstance(entry.get("command"), str):
         args = [*words, "--", entry["command"], *_args(entry)]
         return {**entry, "command": program, "args": args, "env": env}
-    url, only_its = _url(entry), sorted(_OTHERS_AUTH & entry.keys())
-    if url is None or only_its:
-        why = f"what {only_its[0]} says only its client knows" if only_its else (
-            f"its entry has no command and none of {', '.join(_URLS)}"
-        )  # fmt: skip
+    url, why = _url(entry), f"its entry has no command and none of {', '.join(_URLS)}"
+    if only_its := sorted(_OTHERS_AUTH & entry.keys()):
+        url, why = None, f"what {only_its[0]} says only its client knows"
+    if url is None:
         raise Invalid(
             f"memtui cannot wrap {name}: {why}. Wrap it by hand; `memtui mcp wrap --help` says how."
         )

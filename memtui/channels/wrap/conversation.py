@@ -18,6 +18,7 @@ from memtui.mcp_mapping import (
     bundled_mappings,
     load_mapping,
     read_only_hint,
+    texts_of,
     tools_of,
 )
 from memtui.service.operations.passed import LongText, PassedCall
@@ -103,10 +104,9 @@ class Conversation:
         if method != "tools/call":
             return None
         tool, arguments = params.get("name"), params.get("arguments")
+        tool = tool if isinstance(tool, str) else ""
         arguments = arguments if isinstance(arguments, dict) else {}
-        return OpenCall(
-            frame.number, frame.at, tool if isinstance(tool, str) else "", arguments, said.get("id")
-        )
+        return OpenCall(frame.number, frame.at, tool, arguments, said.get("id"))
 
     def open(self, call: OpenCall) -> OpenCall | None:
         """Wait for a call's answer; return the one that is waited for no longer."""
@@ -184,18 +184,13 @@ class Conversation:
         query = None if operation_type.mutates else mapping.query(tool, arguments)
         records = found if operation_type is not OperationType.FORGET else named
         return PassedCall(
-            operation_type=operation_type,
-            tool=tool,
-            started_at=datetime.fromtimestamp(call.at, UTC),
+            operation_type=operation_type, tool=tool, hint=self.hints.get(tool), status=status,
+            error=error, started_at=datetime.fromtimestamp(call.at, UTC),
             latency_ms=round((at - call.at) * 1000, 3),
-            asked=LongText.of(query or written or words),
-            arguments=LongText.of(words),
+            asked=LongText.of(query or written or words), arguments=LongText.of(words),
             returned=LongText.of(_text(result)),
             records=tuple((one.id, one.score) for one in records or named if one.id),
-            status=status,
-            error=error,
-            hint=self.hints.get(tool),
-        )
+        )  # fmt: skip
 
 
 def messages(line: bytes) -> list[Json]:
@@ -239,10 +234,7 @@ def _error(answer: Json | None) -> str | None:
 
 def _text(result: Json) -> str:
     """Return what a result says to a model: its texts, else its structured content as JSON."""
-    content = result.get("content")
-    items = content if isinstance(content, list) else []
-    texts = [one["text"] for one in items
-             if isinstance(one, dict) and isinstance(one.get("text"), str)]  # fmt: skip
+    texts = texts_of(result)
     structured = result.get("structuredContent")
     if not texts and structured is not None:
         return json.dumps(structured, ensure_ascii=False)

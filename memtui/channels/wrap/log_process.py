@@ -298,14 +298,12 @@ class LogProcess:
             )
         changes = ({**one, "id": mapping.id_given(one) or None} for one in values)
         return AskedCall(
-            operation_type=conversation.operation_type(call),
-            tool=call.tool,
+            operation_type=conversation.operation_type(call), tool=call.tool,
             asked=json.dumps(call.arguments, ensure_ascii=False),
             hint=conversation.hints.get(call.tool),
             changes=tuple(one for one in changes if one["id"] or one.get("text")),
-            beyond="\n".join(mapping.beyond(call.tool, call.arguments)),
-            names=mapping.id_argument,
-        )
+            beyond="\n".join(mapping.beyond(call.tool, call.arguments)), names=mapping.id_argument,
+        )  # fmt: skip
 
     def _pending(self, call: OpenCall, weighed: WeighedCall) -> bytes:
         """Return the line that tells an agent that its call waits."""

@@ -164,7 +164,7 @@ class PassedCalls(ServiceModule):
             Unavailable: the database cannot be read.
         """
         try:
-            binding = await self._binding(caller, key)
+            binding = await self._runtime.ask(find_binding, caller.company_id, key)
         except NotFound as error:
             raise NotFound(
                 f"{error} A wrapped server is a binding: `memtui bindings add {key} mcp` adds one, "
@@ -173,35 +173,31 @@ class PassedCalls(ServiceModule):
         mapping = binding.config.get("mapping")
         return WrapTerms(bool(binding.review), mapping if isinstance(mapping, str) else None)
 
-    async def _binding(self, caller: Caller, key: str) -> BindingRow:
-        return await self._runtime.ask(find_binding, caller.company_id, key)
-
     async def log(
-        self,
-        caller: Caller,
-        scope: Scope,
-        binding_key: str,
+        self, caller: Caller, scope: Scope, binding_key: str,
         calls: Sequence[PassedCall | UnloggedCalls],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Log calls that have ended, and that others passed and were not logged; all or none.
 
         Raises:
             NotFound: there is no such binding.
             Unavailable: they cannot be logged now.
         """
-        binding = await self._binding(caller, binding_key)
+        binding = await self._runtime.ask(find_binding, caller.company_id, binding_key)
         entries = [await asyncio.to_thread(self._entry, caller, scope, binding, one)
                    for one in calls]  # fmt: skip
         await asyncio.to_thread(self._runtime.recorder.log_ended, entries)
 
-    def _gap(self, caller: Caller, scope: Scope, gap: UnloggedCalls) -> RunningOperation:
+    def _gap(
+        self, caller: Caller, scope: Scope, binding: BindingRow, gap: UnloggedCalls
+    ) -> RunningOperation:
         count = gap.calls
         since, until = (datetime.fromtimestamp(one, UTC) for one in (gap.since, gap.until))
         calls = f"{count:,} call{'s' * (count != 1)}"
         asked = CallDetails(text=f"{calls} not logged", calls=count, since=since.isoformat(),
                             until=until.isoformat())  # fmt: skip
         entry = self._running(OperationType.GAP, caller, scope, since, asked)
-        entry.status = OperationStatus.ERROR
+        entry.binding, entry.status = binding, OperationStatus.ERROR
         entry.error = NotLogged(
             f"{calls} between {since:%Y-%m-%d %H:%M:%S} and "
             f"{until:%Y-%m-%d %H:%M:%S} UTC were not logged."
@@ -325,31 +321,20 @@ class PassedCalls(ServiceModule):
         return list(await connection.snapshots(handles, scope))
 
     def _running(
-        self,
-        does: OperationType,
-        caller: Caller,
-        scope: Scope,
-        at: datetime,
-        asked: CallDetails,
+        self, does: OperationType, caller: Caller, scope: Scope, at: datetime, asked: CallDetails
     ) -> RunningOperation:
+        scope = scope.model_copy(update={"run_id": scope.run_id or caller.run_id})
         return RunningOperation(
-            operation_id=self._runtime.new_id(),
-            operation_type=does,
-            caller=caller,
-            scope=scope.model_copy(update={"run_id": scope.run_id or caller.run_id}),
-            started_at=at,
-            started=0,
-            request=cast("Details", {**asked}),
-        )
+            operation_id=self._runtime.new_id(), operation_type=does, caller=caller, scope=scope,
+            started_at=at, started=0, request=cast("Details", {**asked}),
+        )  # fmt: skip
 
     def _entry(
         self, caller: Caller, scope: Scope, binding: BindingRow, call: PassedCall | UnloggedCalls
     ) -> RunningOperation:
         """Return a call's operation. It counts tokens, which takes a while for a long text."""
         if isinstance(call, UnloggedCalls):
-            gap = self._gap(caller, scope, call)
-            gap.binding = binding
-            return gap
+            return self._gap(caller, scope, binding, call)
         within = scope.model_copy(update={"run_id": call.run_id or caller.run_id})
         asked = _details(call.tool, call.hint)
         entry = self._running(call.operation_type, caller, within, call.started_at, asked)
@@ -391,14 +376,10 @@ class PassedCalls(ServiceModule):
         read, written = (one.tokens(self._counter) for one in (call.returned, call.arguments))
         priced = cost_of(ModelCall(model, None, call.started_at, read, written))
         return Usage(
-            provider=provider_key,
-            model=model,
-            input_tokens=read,
-            output_tokens=written,
-            cost_usd=priced[1] if priced else None,
-            latency_ms=call.latency_ms,
+            provider=provider_key, model=model, input_tokens=read, output_tokens=written,
+            cost_usd=priced[1] if priced else None, latency_ms=call.latency_ms,
             details={"counted": self._counter.note},
-        )
+        )  # fmt: skip
 
 
 def _source(scope: Scope) -> SourceRef:
