@@ -57,12 +57,14 @@ from memtui.contract import (
     Record,
     Scope,
     SourceRef,
+    Unavailable,
     Usage,
     UtcDatetime,
     own_filter,
     owner_of,
 )
 from memtui.service.connections import Connection
+from memtui.service.context.late_reads import LateReads
 from memtui.service.context.prompts import prompt_size
 from memtui.service.operations.redaction import redact
 from memtui.service.recorder import RunningOperation
@@ -82,6 +84,8 @@ _SEARCHED = 20
 _GOING_ON = {"ok", "okay", "yes", "yeah", "yep", "sure", "thanks", "please", "tell", "continue"}
 """English words that only continue a talk: like stopwords, they are not worth a search."""
 _CONTEXTS_OF_RUN = 1_000
+_LATE_SECONDS = 1.0
+"""A provider that fails only after this long counts as late."""
 _BESIDES = frozenset({SectionKind.RELATED, SectionKind.PROFILE})
 _ALWAYS = frozenset({"model", "budget", "delivered"})
 
@@ -262,9 +266,28 @@ class _Reading:
             self.runtime.open, routed.binding, company_read_only=routed.company_read_only,
             as_of=self.entry.caller.as_of,
         )  # fmt: skip
-        connection = await self._within(kinds, opening, opens=True)
-        if connection is None:
-            return
+        late = await self._late_reads(routed)
+        connection = await self._within(kinds, opening, late, opens=True)
+        if connection is not None:
+            await self._read(connection, kinds, parts, late)
+        if late is not None:
+            await asyncio.to_thread(late.keep)
+
+    async def _late_reads(self, routed: Route) -> LateReads | None:
+        """Return the late reads of a binding; None where no time limit is set."""
+        if self.request.within_ms is None:
+            return None
+        folder = self.runtime.paths.binding_dir(routed.binding.binding_id)
+        return await asyncio.to_thread(LateReads, routed.binding.key, folder, self.runtime.clock())
+
+    async def _read(
+        self,
+        connection: Connection,
+        kinds: Sequence[SectionKind],
+        parts: Sequence[_Part],
+        late: LateReads | None,
+    ) -> None:
+        """Make the reads of a binding, all at once."""
         reads: list[tuple[Sequence[SectionKind], Callable[[], Awaitable[bool]]]] = [
             ([part.kind for part in alike], partial(self._list, connection, alike))
             for alike in _alike(parts, together=connection.adapter.capabilities.chosen_owners)
@@ -273,7 +296,7 @@ class _Reading:
             reads.append(((SectionKind.RELATED,), partial(self._search, connection)))
         if SectionKind.PROFILE in kinds and connection.adapter.capabilities.profile:
             reads.append(((SectionKind.PROFILE,), partial(self._summarise, connection)))
-        if any(await asyncio.gather(*(self._within(*read) for read in reads))):
+        if any(await asyncio.gather(*(self._within(*read, late) for read in reads))):
             self._has_answer = True
             looking = partial(self.runtime.unreadable, self.entry, connection)
             found = await self._within((), looking) or ()
@@ -282,23 +305,44 @@ class _Reading:
             self.unlisted += len(found) - len(listed)
 
     async def _within(
-        self, kinds: Sequence[SectionKind], read: Callable[[], Awaitable[T]], *, opens: bool = False
+        self,
+        kinds: Sequence[SectionKind],
+        read: Callable[[], Awaitable[T]],
+        late: LateReads | None = None,
+        *,
+        opens: bool = False,
     ) -> T | None:
         """Return the result of a read for some sections; None where it is late or fails.
 
-        `read` is a function, not a coroutine: one made earlier would never be awaited where the
-        whole context is cancelled first.
+        One that `late` leaves out counts as late. `read` is a function, not a coroutine: one made
+        earlier would never be awaited where the whole context is cancelled first.
         """
+        name = "opening" if opens else " ".join(kinds)
+        if late is not None and (seconds := late.seconds_left(name)):
+            words = f"was late several times in a row and is tried again in {seconds:.0f} s."
+            self.problems.append(Problem(message=f"{late.key}: reading {name} {words}"))
+            self._is_late(kinds)
+            return None
+        loop = asyncio.get_running_loop()
+        began, was_late = loop.time(), False
         try:
             async with asyncio.timeout_at(self._until(kinds)):
                 return await read()
         except TimeoutError:
-            self.late += [kind for kind in kinds if kind not in self.late]
+            was_late = True
+            self._is_late(kinds)
         except MemtuiError as error:
+            was_late = isinstance(error, Unavailable) and loop.time() - began >= _LATE_SECONDS
             self._fails(error)
             if isinstance(error, Invalid) and not opens:
                 self._wrong.append(error)
+        finally:
+            if late is not None:
+                late.tried(name, was_late=was_late)
         return None
+
+    def _is_late(self, kinds: Sequence[SectionKind]) -> None:
+        self.late += [kind for kind in kinds if kind not in self.late]
 
     def _until(self, kinds: Sequence[SectionKind]) -> float | None:
         """Return the deadline of a read for some sections, by the event loop's clock."""
