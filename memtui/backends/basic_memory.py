@@ -71,7 +71,6 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
             record = ParsedRecord(
                 id=record_id(name, f"[{category}] {text}" if category else text),
                 text=text,
-                line=content.count("\n", 0, start) + 1,
                 title=first_line(text),
                 kind=KIND,
                 topic=category,

@@ -102,7 +102,6 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
             record = ParsedRecord(
                 id=record_id(name, block.text),
                 text=block.text,
-                line=content.count("\n", 0, start) + 1,
                 title=first_line(block.text),
                 kind=file.kind,
                 created_at=parse_moment(day[0]) if day else None,

@@ -11,13 +11,13 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from memtui.contract import OWNER_FIELDS, EraseRequest, Model, Scope, Unavailable, sees
+from memtui.contract import OWNER_FIELDS, EraseRequest, MemtuiError, Model, Scope, Unavailable, sees
 from memtui.paths import replacing
+from memtui.provider_kit.flock import flock
 
 KnownT = TypeVar("KnownT", bound=Model)
 
 KNOWN = "known.json"
-_LOCK_SECONDS = 30.0
 
 
 class KnownFile(Generic[KnownT]):
@@ -78,19 +78,13 @@ class KnownFile(Generic[KnownT]):
         Raises:
             Unavailable: the file cannot be locked, read or written (`Unavailable.sent`).
         """
-        import filelock
-
         lock = self.path.with_suffix(".lock")
+        problem = f"{lock} cannot be locked, so the owner of the memory was not saved; try again."
         try:
-            lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            locked = filelock.FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600).acquire()
-        except OSError as error:  # as is filelock's own
-            raise Unavailable(
-                f"{lock} cannot be locked, so the owner of the memory was not saved; try again.",
-                sent=True,
-            ) from error
-        with locked:
-            self.change(self.read(), changes)
+            with flock(lock, problem):
+                self.change(self.read(), changes)
+        except MemtuiError as error:
+            raise Unavailable(str(error), sent=True) from error
 
 
 def remains(known: Mapping[str, Scope], there: Container[str], request: EraseRequest) -> list[str]:

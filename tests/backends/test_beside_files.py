@@ -35,7 +35,9 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.provider_kit.files import committed
 from memtui.provider_kit.files.reading import FileReader, ParsedFile
+from memtui.provider_kit.files.shared import put
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.provider_kit.known import KnownFile
 
@@ -442,26 +444,24 @@ async def test_each_relation_of_an_entity_is_a_link(opened: Opened) -> None:
     assert [one.target for one in a.backlinks] == ["hub"]
 
 
-async def test_each_memory_that_cannot_be_removed_keeps_its_lines(
+async def test_memories_of_which_one_cannot_be_removed_all_stay_with_their_lines(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapter = await opened(ClaudeMemoryAdapter)
     assert isinstance(adapter, ClaudeMemoryAdapter)
     handles = [await write(adapter, f"Badger number {n}.") for n in range(4)]
-    index = (tmp_path / "memory/MEMORY.md").read_text()
-    unlink = adapter._unlink
+    before = {one.name: one.read_bytes() for one in (tmp_path / "memory").iterdir()}
 
-    def refused(name: str) -> None:
-        if name != handles[1].provider_record_id:
+    def refused(path: Path, *rest: Any, **named: Any) -> None:
+        if path.name == handles[2].provider_record_id:
             raise Denied("The system refuses.")
-        unlink(name)
+        put(path, *rest, **named)
 
-    monkeypatch.setattr(adapter, "_unlink", refused)
-    reply = await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles[:3])))
-    assert set(reply.refused) == {handles[n].provider_record_id for n in (0, 2)}
-    left = [line for line in index.splitlines() if handles[1].provider_record_id not in line]
-    assert sorted((tmp_path / "memory/MEMORY.md").read_text().splitlines()) == sorted(left)
-    assert len(await every(adapter)) == 3
+    monkeypatch.setattr(committed, "put", refused)
+    with pytest.raises(Denied, match="The system refuses"):
+        await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles[:3])))
+    assert {one.name: one.read_bytes() for one in (tmp_path / "memory").iterdir()} == before
+    assert len(await every(adapter)) == 4
 
 
 @pytest.mark.parametrize("gone", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])

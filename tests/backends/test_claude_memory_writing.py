@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -26,6 +26,8 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.provider_kit.files import committed
+from memtui.provider_kit.files.shared import put
 
 ACME = Scope(company_id="acme")
 SESSION = "5da15695-411e-4859-a37b-b739ede023ae"
@@ -201,27 +203,6 @@ async def test_an_edit_of_what_claude_code_changed_meanwhile_is_a_conflict(tmp_p
     assert (tmp_path / "memory" / "plain.md").read_text() == "Changed by its agent.\n"
 
 
-async def test_a_forget_that_breaks_off_after_a_section_says_that_it_may_have_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter = await opened(tmp_path, {"MEMORY.md": "## One\n\nFirst.\n\n## Two\n\nSecond.\n"})
-    records = await every(adapter)
-    handles = tuple(one.handle for one in records.values() if one.kind == "index")
-    assert len(handles) == 2
-    change, times = ClaudeMemoryAdapter._change_index, iter(range(2))
-
-    def breaks_off(self: ClaudeMemoryAdapter, edit: Callable[[str], str]) -> None:
-        if next(times):
-            raise Denied("The disk went read-only.")
-        change(self, edit)
-
-    monkeypatch.setattr(ClaudeMemoryAdapter, "_change_index", breaks_off)
-    with pytest.raises(Unavailable, match="read-only") as raised:
-        await adapter.forget(ForgetRequest(scope=ACME, handles=handles))
-    assert raised.value.sent
-    assert len(await every(adapter)) == 1
-
-
 async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Path) -> None:
     index = "Above.\n- [Plain](plain.md) — x\nBelow.\n"
     adapter = await opened(tmp_path, FILES | {"MEMORY.md": index})
@@ -244,7 +225,7 @@ async def test_an_index_that_is_a_link_out_of_the_folder_is_not_changed(tmp_path
     elsewhere.write_text("Somebody's own.\n")
     adapter = await opened(tmp_path, {"plain.md": FILES["plain.md"]})
     (tmp_path / "memory" / "MEMORY.md").symlink_to(elsewhere)
-    with pytest.raises(Invalid, match="out of its folder"):
+    with pytest.raises(Invalid, match="is or lies behind a link"):
         await adapter.write(note("Deploys leave main."))
     assert elsewhere.read_text() == "Somebody's own.\n"
     assert sorted(held(tmp_path)) == ["MEMORY.md", "plain.md"]
@@ -304,20 +285,13 @@ async def test_what_is_killed_between_index_and_file_can_be_done_again(
         else:
             await adapter.restore([taken], ACME)
 
-    def kill(_self: object, name: str, *_: object) -> None:
-        raise Killed
+    def kill(path: Path, *rest: Any, **named: Any) -> None:
+        if path.name != "MEMORY.md":
+            raise Killed
+        put(path, *rest, **named)
 
-    change_file = ClaudeMemoryAdapter._change
     with monkeypatch.context() as patched:
-        patched.setattr(ClaudeMemoryAdapter, "_create", kill)
-        patched.setattr(ClaudeMemoryAdapter, "_unlink", kill)
-        patched.setattr(
-            ClaudeMemoryAdapter,
-            "_change",
-            lambda self, name, *rest: (change_file if name == "MEMORY.md" else kill)(
-                self, name, *rest
-            ),
-        )
+        patched.setattr(committed, "put", kill)
         with pytest.raises(Killed):
             await do()
     between = held(tmp_path)
@@ -343,7 +317,6 @@ async def test_a_killed_forget_of_several_leaves_no_source_once_it_is_repeated(
         await adapter.write(note(text))
     theirs = [one for name, one in (await every(adapter)).items() if "prefers" in name]
     assert len(theirs) == 2
-    unlink = ClaudeMemoryAdapter._unlink
 
     async def remove(records: list[Record]) -> None:
         if change == "forget":
@@ -353,12 +326,13 @@ async def test_a_killed_forget_of_several_leaves_no_source_once_it_is_repeated(
                 [Snapshot(handle=one.handle, record=None) for one in records], ACME
             )
 
-    def kill(self: ClaudeMemoryAdapter, name: str) -> None:
-        unlink(self, name)
-        raise Killed
+    def kill(path: Path, *rest: Any, **named: Any) -> None:
+        put(path, *rest, **named)
+        if path.name != "MEMORY.md":
+            raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(ClaudeMemoryAdapter, "_unlink", kill)
+        patched.setattr(committed, "put", kill)
         with pytest.raises(Killed):
             await remove(theirs)
     left = [one for name, one in (await every(adapter)).items() if "prefers" in name]
@@ -379,11 +353,11 @@ async def test_an_undo_that_is_killed_before_a_file_is_back_did_not_happen(
     await adapter.correct(correction(record, "Prefers trains."))
     before = (await every(adapter))[name]
 
-    def kill(*_: object) -> None:
+    def kill(*_: object, **_named: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(ClaudeMemoryAdapter, "_change_index", kill)
+        patched.setattr(committed, "put", kill)
         with pytest.raises(Killed):
             await adapter.restore([taken], ACME)
     assert (await every(adapter))[name] == before
@@ -394,6 +368,6 @@ async def test_an_undo_that_is_killed_before_a_file_is_back_did_not_happen(
 async def test_a_folder_that_nothing_can_be_kept_in_is_a_sentence(tmp_path: Path) -> None:
     adapter = await opened(tmp_path)
     (tmp_path / "state").write_text("a file in its place")
-    with pytest.raises(Unavailable, match=r"The folder .*state cannot be changed"):
+    with pytest.raises(Unavailable, match=r"/state cannot be changed"):
         await adapter.write(note("Prefers tea."))
     assert held(tmp_path) == FILES

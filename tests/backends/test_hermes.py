@@ -619,7 +619,7 @@ async def test_a_decision_that_breaks_off_in_the_middle_is_found_out(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("memtui.provider_kit.files.proposals.remove_if", full)
+        patched.setattr("memtui.provider_kit.files.shared.remove_if", full)
         with pytest.raises(Unavailable):
             await service.review.accept(caller, one.pending_id)
     [operation] = (await service.log.page(caller, limit=1)).operations

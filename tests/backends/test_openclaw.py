@@ -288,7 +288,13 @@ async def test_the_lock_of_a_sweep_is_waited_for_and_one_left_behind_is_not(
     adapter = await opened(folder, tmp_path)
     lock = lock_of(folder)
     lock.parent.mkdir()
-    for theirs in ("", "[]", json.dumps({"pid": os.getpid(), "createdAt": "2026-11-30T00:00:00Z"})):
+    for theirs in (
+        "",
+        "[]",
+        '{"by": "memtui"}',
+        '{"by": "memtui", "pid": "x"}',
+        json.dumps({"pid": os.getpid(), "createdAt": "2026-11-30T00:00:00Z"}),
+    ):
         lock.write_text(theirs)
         with pytest.raises(Unavailable, match="OpenClaw is changing"):
             await adapter.write(note("Now."))

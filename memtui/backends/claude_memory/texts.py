@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
@@ -246,9 +246,10 @@ def _with_line(front: str, old: str, key: str, value: str) -> str:
     return "\n".join(f"{new}{line[len(old) :]}" if line.rstrip() == old else line for line in lines)
 
 
-def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+def entries_of(content: str) -> dict[str, list[tuple[int, str]]]:
     """Return the index lines of each memory, by file name; numbers count from 0."""
-    fenced = fenced_lines([line.rstrip("\r") for line in lines])
+    lines = _lines(content)
+    fenced = fenced_lines([line.rstrip("\r\n") for line in lines])
     found: dict[str, list[tuple[int, str]]] = {}
     for at, line in enumerate(lines):
         if not fenced[at] and (link := _entry(line)) is not None:
@@ -256,10 +257,15 @@ def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     return found
 
 
+def _lines(content: str) -> list[str]:
+    """Return the lines with their ends."""
+    return re.findall(r"[^\n]*\n|[^\n]+", content)
+
+
 def _entry(line: str) -> re.Match[str] | None:
     """Return the link at the start of an index line; None: the line is plain text."""
     link = _LINK.search(line) if len(line) <= _LINE_LIMIT else None
-    return link if link is not None and not line[: link.start()].strip(" \t-*+") else None
+    return link if link is not None and not line[: link.start()].strip(" \t-*+\ufeff") else None
 
 
 def _target(link: re.Match[str]) -> str:
@@ -268,58 +274,58 @@ def _target(link: re.Match[str]) -> str:
 
 def with_entry(content: str, name: str, title: str, hook: str) -> str:
     """Return an index with a line for a memory: replacing its line, or after the last one."""
-    lines = content.split("\n")
-    entries = entries_of(lines)
-    end = "\r" if "\r\n" in content else ""
-    line = f"- [{_link_title(title)}]({quote(name)}) — {hook}{end}"
+    entries = entries_of(content)
+    line = f"- [{_link_title(title)}]({quote(name)}) — {hook}{_line_end(content)}"
     if name in entries:
-        lines[entries[name][0][0]] = line
-        return "\n".join(lines)
+        at = entries[name][0][0]
+        return with_lines(_without(content, [at]), [(at, line)])
     last = max((at for found in entries.values() for at, _ in found), default=None)
-    at = len(lines) - 1 - (lines[-1] == "") if last is None else last
-    if at == len(lines) - 1:
-        lines = [*lines[:at], f"{lines[at]}{end}", ""]
-    lines.insert(at + 1, line)
-    return "\n".join(lines)
+    return with_lines(content, [(len(_lines(content)) if last is None else last + 1, line)])
 
 
 def with_hook(content: str, name: str, record: Record, text: str) -> str:
     """Return an index whose line of a memory has the new first line, if it had the old one."""
-    lines = content.split("\n")
-    for at, line in entries_of(lines).get(name, []):
+    lines = _lines(content)
+    for at, line in entries_of(content).get(name, []):
         if (link := _entry(line)) is not None:
             title = link[1]
             if title == _link_title(first_line(record.text)):
                 title = _link_title(first_line(text))
             hook = line[link.end() :]
             old, new = first_line(record.text, HOOK_CHARS), first_line(text, HOOK_CHARS)
-            if hook.strip(" \t\r—–-:") == old.strip(" —–-:"):
-                hook = f" — {new}" + "\r" * hook.endswith("\r")
+            if hook.strip(" \t\r\n—–-:") == old.strip(" —–-:"):
+                hook = f" — {new}" + hook[len(hook.rstrip("\r\n")) :]
             lines[at] = f"{line[: link.start(1)]}{title}{line[link.end(1) : link.end()]}{hook}"
-    return "\n".join(lines)
+    return "".join(lines)
 
 
 def _link_title(title: str) -> str:
     return re.sub(r"[\[\]]", "", title)
 
 
+def _line_end(content: str) -> str:
+    return "\r\n" if "\r\n" in content else "\n"
+
+
 def without_entries(content: str, names: Collection[str]) -> str:
     """Return an index without the lines of some memories."""
-    lines = content.split("\n")
-    entries = entries_of(lines)
-    gone = {at for name in names for at, _ in entries.get(name, [])}
-    return "\n".join(line for at, line in enumerate(lines) if at not in gone)
+    entries = entries_of(content)
+    return _without(content, {at for name in names for at, _ in entries.get(name, [])})
 
 
-def with_lines(content: str, added: Sequence[tuple[int, str]]) -> str:
-    """Return an index with missing lines inserted at their places, counted from 0."""
-    lines = content.split("\n")
-    there = set(lines)
-    for at, line in added:
-        if line not in there:
-            end = len(lines) - 1 if lines[-1] == "" else len(lines)
-            lines.insert(min(at, end), line)
-    return "\n".join(lines)
+def _without(content: str, gone: Collection[int]) -> str:
+    return "".join(line for at, line in enumerate(_lines(content)) if at not in gone)
+
+
+def with_lines(content: str, added: Iterable[tuple[int, str]]) -> str:
+    """Return an index with lines at their places, counted from 0."""
+    lines = _lines(content)
+    for at, line in sorted(added):
+        if lines and at >= len(lines) and not lines[-1].endswith("\n"):
+            lines[-1] += _line_end(content)
+        is_open = at < len(lines) and not line.endswith("\n")
+        lines.insert(at, line + _line_end(content) * is_open)
+    return "".join(lines)
 
 
 def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
@@ -329,9 +335,8 @@ def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
         Invalid: index lines of memories interrupt the text, or the file changed.
     """
     at = record.location.line - 1 if record.location else 0
-    size = record.text.count("\n") + 1
-    lines = content.split("\n")[at : at + size]
-    if "\n".join(line.rstrip("\r") for line in lines) != record.text:
+    lines = _lines(content)[at : at + record.text.count("\n") + 1]
+    if "\n".join(line.rstrip("\r\n") for line in lines).removeprefix("\ufeff") != record.text:
         raise Invalid(
             f"This part of {INDEX} has lines that point at memories around it, or it changed just "
             "now; edit the file itself."
@@ -339,33 +344,23 @@ def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
     return at, lines
 
 
-def whole_section(content: str, record: Record) -> tuple[int, list[str]]:
-    """Return a section's start and lines, with its heading if no other section is below that."""
+def whole_section(content: str, record: Record) -> list[tuple[int, str]]:
+    """Return a section's lines, with its heading if no other section is below that."""
     at, own = section_lines(content, record)
-    lines = content.split("\n")
     found = [one for one in sections(content.replace("\r\n", "\n")) if one.level and one.is_leaf]
     heading = next((one.line - 1 for one in found if one.body_line - 1 == at), at)
-    return heading, lines[heading : at + len(own)]
+    return list(enumerate(_lines(content)[heading : at + len(own)], heading))
 
 
 def with_section(content: str, record: Record, text: str) -> str:
     """Return an index with another text in a section. Raises `Invalid`."""
     at, own = section_lines(content, record)
-    end = "\r" if "\r\n" in content else ""
-    new = f"{end}\n".join(text.split("\n")).split("\n")
-    new[-1] += "\r" * own[-1].endswith("\r")
-    lines = content.split("\n")
-    return "\n".join([*lines[:at], *new, *lines[at + len(own) :]])
+    mark, end = "\ufeff" * own[0].startswith("\ufeff"), own[-1][len(own[-1].rstrip("\r\n")) :]
+    new = f"{mark}{text.replace(chr(10), _line_end(content))}{end}"
+    lines = _lines(content)
+    return "".join([*lines[:at], new, *lines[at + len(own) :]])
 
 
 def without_section(content: str, record: Record) -> str:
     """Return an index without a section's own text. Raises `Invalid`."""
-    at, own = whole_section(content, record)
-    lines = content.split("\n")
-    return "\n".join([*lines[:at], *lines[at + len(own) :]])
-
-
-def with_block(content: str, at: int, block: Sequence[str]) -> str:
-    """Return an index with a block of lines inserted at a place, counted from 0."""
-    lines = content.split("\n") if content else []
-    return "\n".join([*lines[:at], *block, *lines[at:]])
+    return _without(content, {at for at, _ in whole_section(content, record)})

@@ -118,7 +118,7 @@ class LettaAdapter(WholeFilesAdapter[LettaConfig]):
         place, text = self.config.path / _LIMITS, text_of(content, self.config.path / name)
         try:
             limits = MemoryLimits.read(given, is_root=is_root)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise Invalid(f"{place} is not as Letta writes it; fix it first.") from error
         core = 0
         if is_root and "/" not in name:

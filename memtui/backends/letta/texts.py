@@ -19,7 +19,7 @@ from memtui.provider_kit.files.reading import (
     ParsedRecord,
     first_line,
 )
-from memtui.provider_kit.files.shared import text_of
+from memtui.provider_kit.files.shared import encoded, text_of
 
 INDEX = "MEMORY.md"
 SYSTEM, REFERENCE, SKILLS = "system", "reference", "skills"
@@ -66,7 +66,7 @@ def parse_memory(content: str, name: str, *, is_root: bool) -> ParsedFile:
 def _head_of(content: str) -> tuple[str, dict[str, str]]:
     """Return what is above the text, and the values of its frontmatter."""
     found = _HEAD.match(content)
-    lines = (found[1] or "").splitlines() if found else []
+    lines = (found[1] or "").replace("\r\n", "\n").split("\n") if found else []
     pairs = (line.partition(":") for line in lines)
     fields = {key.strip(): _unquoted(value.strip()) for key, colon, value in pairs if key and colon}
     return found[0] if found else "", fields
@@ -108,7 +108,8 @@ def with_text(content: bytes, old: str, text: str, *, name: str, is_root: bool) 
         raise Conflict(problem, proposed=text)
     repeated = {key for key in ("name", "description") if fields.get(key) == first_line(old)}
     for key in repeated if old else ():
-        said = json.dumps(first_line(text), ensure_ascii=False) if is_root else first_line(text)
+        said = first_line(text) or "Memory"
+        said = json.dumps(said, ensure_ascii=False) if is_root else said
         line = re.compile(rf"^{key}:[^\r\n]*", re.MULTILINE)
         head = line.sub((f"{key}: {said}").replace("\\", r"\\"), head, count=1)
     start, end = len(now) - len(now.lstrip("\n")), len(now.rstrip("\n"))
@@ -123,11 +124,7 @@ def _exactly(content: str, text: str) -> bytes:
             "A memory of Letta cannot keep this text exactly; remove carriage returns, and blank "
             "lines at its start and end."
         )
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        problem = "The text contains half a character (a lone surrogate); remove it."
-        raise Invalid(problem) from error
+    return encoded(content)
 
 
 class _CharacterLimit(Model):

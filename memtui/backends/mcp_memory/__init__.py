@@ -53,7 +53,6 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
-    Unavailable,
     WriteMode,
     WriteReply,
     WriteRequest,
@@ -62,8 +61,8 @@ from memtui.contract import (
 )
 from memtui.provider_kit import blocking, check_revision
 from memtui.provider_kit.files.adapter import FilesConfig
-from memtui.provider_kit.files.reading import FileReader, FileRefused, ParsedFile, read_whole
-from memtui.provider_kit.files.shared import SharedFile
+from memtui.provider_kit.files.reading import FileReader, ParsedFile
+from memtui.provider_kit.files.shared import SharedFile, content_of
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.provider_kit.pages import MOST_BACKLINKS
 
@@ -405,7 +404,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             for found in gone:
                 graph.remove(found)
             self._remove_unused(graph, gone)
-            graph.put_back([one.state for one in back])
+            graph.put_back({one.handle.provider_record_id: one.state for one in back})
 
         def known_then(before: Graph, after: Graph) -> dict[str, WrittenRecord | None]:
             gone = {one.handle.provider_record_id for one in away}
@@ -420,11 +419,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
     def _content(self) -> bytes:
-        try:
-            return read_whole(self.config.path)[0]
-        except (OSError, FileRefused) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
-            raise Unavailable(f"{self.config.path} cannot be read ({why}).") from error
+        self._require()
+        return content_of(self.config.path) or b""
 
     def _change(
         self,

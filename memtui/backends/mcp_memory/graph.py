@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -130,6 +130,11 @@ class _Line:
         """The line as text, with bytes that are not UTF-8 replaced."""
         self._write_observations()
         return self._raw.decode("utf-8", "replace")
+
+    @property
+    def whole(self) -> str:
+        """The line as text, with the carriage return at its end."""
+        return self.shown + self._after.decode()
 
     @property
     def is_blank(self) -> bool:
@@ -447,20 +452,25 @@ class Graph:
             written = line.as_read[record.at]
             return state | place | {"written": written, "alone": is_alone}
         if record.kind == RELATION:
-            return state | {"written": line.shown}
+            return state | {"written": line.whole}
         lines = enumerate(self._numbered, start=1)
-        touched = [[n, one.shown] for n, one in lines if _touches(one, record.entity)]
+        touched = [[n, one.whole] for n, one in lines if _touches(one, record.entity)]
         return state | {"entity": record.entity, "lines": touched}
 
-    def put_back(self, states: Sequence[Json]) -> None:
-        """Restore missing records, and entities as they were, in the order of the file."""
-        if not self.content() and not all(state["is_ended"] for state in states):
+    def put_back(self, wanted: Mapping[str, Json]) -> None:
+        """Restore missing records by their ids, and entities as they were, in the file's order."""
+        if not self.content() and not all(state["is_ended"] for state in wanted.values()):
             self._lines.clear()  # the file did not end with a line end
-        whole = [state for state in states if "lines" in state]
+        whole = [state for state in wanted.values() if "lines" in state]
         for state in whole:
             self._put_entity_back(state)
         here = Counter(map(_content_of, Graph(self.content()).records if whole else self.records))
-        for state in states:
+        for name, state in wanted.items():
+            found = self._ids.get(name)
+            if "lines" not in state and found and here[_content_of(found)] > state["same"]:
+                here[_content_of(found)] -= 1
+                self.remove(found)  # the next equal one was in its place
+        for state in wanted.values():
             if "lines" in state:
                 continue
             line = _Line(_encoded(state["written"]))
@@ -479,7 +489,7 @@ class Graph:
         at_line = self._lines[number - 1 : number]
         own = next((one for one in (*at_line, *self._lines) if name and one.is_of(name)), None)
         if own is None:
-            self._insert(line, number)
+            self._insert(line, number, is_new="at" in state)
         else:
             own.observations.insert(state["at"], line.observations[0])
             own.keep_observations(as_list=not (state["alone"] and len(own.observations) == 1))
@@ -487,10 +497,10 @@ class Graph:
     def _put_entity_back(self, state: Json) -> None:
         name = state["entity"]
         lines = enumerate(self._lines, start=1)
-        if [[n, one.shown] for n, one in lines if _touches(one, name)] != state["lines"]:
+        if [[n, one.whole] for n, one in lines if _touches(one, name)] != state["lines"]:
             self._lines = [one for one in self._lines if not _touches(one, name)]
             for number, written in state["lines"]:
-                self._insert(_Line(_encoded(written)), number)
+                self._insert(_Line(_encoded(written)), number, is_new=False)
 
     def _observation_of(self, record: GraphRecord) -> _Observation:
         """Return the observation at the place where the record was read, despite later changes."""
@@ -505,10 +515,10 @@ class Graph:
     def _add(self, value: Json) -> _Line:
         return self._insert(_Line.of(value), len(self._lines) + 1)
 
-    def _insert(self, line: _Line, number: int) -> _Line:
+    def _insert(self, line: _Line, number: int, *, is_new: bool = True) -> _Line:
         """Insert a line at a line number, at the latest before trailing blank lines."""
         line.read()
-        if self._lines:
+        if self._lines and is_new:
             line.ended_as(self._lines[0])
         last = len(self._lines)
         while last and not self._lines[last - 1].content().strip():

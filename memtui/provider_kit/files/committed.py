@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Model, Unavailable
-from memtui.paths import replacing, sync_folder
+from memtui.paths import replacing
 from memtui.provider_kit import refused_by_system, require_unprotected
 from memtui.provider_kit.files.git import GitRepository, repository
 from memtui.provider_kit.files.reading import digest, resolved
-from memtui.provider_kit.files.shared import FileRights, SharedFile, content_of, create
+from memtui.provider_kit.files.shared import FileRights, content_of, put
 
 
 class ContentChange(NamedTuple):
@@ -22,6 +22,35 @@ class ContentChange(NamedTuple):
     after: bytes | None
     rights: FileRights | None = None
     """Those of a file that is made; None: as the other program makes its files."""
+
+
+class FilesDraft:
+    """Files by their paths in a folder, as a change will leave them; None: there is no file."""
+
+    def __init__(self, read: Callable[[str], bytes | None]) -> None:
+        """Begin with no change; `read` returns the present content of a file."""
+        self._read = read
+        self._before: dict[str, bytes | None] = {}
+        self._after: dict[str, bytes | None] = {}
+        self.rights: dict[str, FileRights | None] = {}
+        """Those of files that are made, where they had some."""
+
+    def __getitem__(self, path: str) -> bytes | None:
+        if path not in self._before:
+            self._before[path] = self._read(path)
+        return self._after.get(path, self._before[path])
+
+    def __setitem__(self, path: str, content: bytes | None) -> None:
+        if content != self[path]:
+            self._after[path] = content
+
+    def changes(self) -> dict[str, ContentChange]:
+        """Return what is to change, in the order of the first changes."""
+        return {
+            path: ContentChange(self._before[path], after, self.rights.get(path))
+            for path, after in self._after.items()
+            if after != self._before[path]
+        }
 
 
 class _Uncommitted(Model):
@@ -38,20 +67,24 @@ class CommittedFiles:
     Blocking; the caller serialises memtui's own processes.
     """
 
-    def __init__(self, folder: Path, *, note: Path, marker: Path) -> None:
+    def __init__(
+        self, folder: Path, *, note: Path, marker: Path, is_committed: bool = True
+    ) -> None:
         """Set up the folder.
 
         Args:
             folder: The top of the repository.
             note: A file that says what is being committed, while it is.
             marker: A file whose modification time is that of memtui's last change.
+            is_committed: Whether the other program commits its changes.
         """
         self._folder, self._note, self._marker = folder, note, marker
+        self._is_committed = is_committed
 
     @property
     def has_history(self) -> bool:
         """Whether the folder is a repository."""
-        return (self._folder / ".git").exists()
+        return self._is_committed and (self._folder / ".git").exists()
 
     @contextmanager
     def repository(self) -> Iterator[GitRepository | None]:
@@ -88,7 +121,7 @@ class CommittedFiles:
                     self._take_note(after, message, author)
                 for path, change in changes.items():
                     rights = FileRights.of(self._folder / path)
-                    self._swap(path, change)
+                    self._put(path, change)
                     done[path] = ContentChange(change.after, change.before, rights)
                 if git is not None:
                     git.commit(after, message, author)
@@ -140,36 +173,18 @@ class CommittedFiles:
             raise Invalid(f"{place} is or lies behind a link; replace that with a file first.")
         require_unprotected(place, str(place))
 
+    def _put(self, path: str, change: ContentChange) -> None:
+        before, after, rights = change
+        put(self._folder / path, before, after, marker=self._marker, rights=rights)
+
     def _take_back(self, done: Mapping[str, ContentChange]) -> None:
         for path, change in done.items():
             try:
                 with suppress(Conflict):  # another program has changed it since
-                    self._swap(path, change)
+                    self._put(path, change)
             except MemtuiError as error:
                 problem = f"{self._folder / path} stays changed and is not committed: {error}"
                 raise Unavailable(problem, sent=True) from error
-
-    def _swap(self, path: str, change: ContentChange) -> None:
-        place = self._folder / path
-
-        def swapped(now: bytes | None) -> bytes:
-            if now not in {change.before, change.after}:
-                raise Conflict(f"Another program changed {place} at this moment; read it again.")
-            return change.after or b""
-
-        try:
-            if change.before is None and change.after is not None:
-                create(place, change.after, change.rights)
-            elif change.after is None:
-                swapped(self.content(path))
-                place.unlink(missing_ok=True)
-                sync_folder(place.parent)
-            else:
-                SharedFile(place, marker=self._marker).change(swapped)
-        except FileExistsError:
-            swapped(self.content(path))
-        except OSError as error:
-            raise refused_by_system(str(place), error) from error
 
 
 def _digest(content: bytes | None) -> str | None:

@@ -6,14 +6,13 @@ lies between the entries is kept byte for byte, so an undo leaves the same file.
 
 from __future__ import annotations
 
-import os
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -36,8 +35,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.paths import sync_folder
-from memtui.provider_kit import blocking, check_revision, refused_by_system
+from memtui.provider_kit import blocking
 from memtui.provider_kit.files.adapter import ConfigT
 from memtui.provider_kit.files.reading import (
     FileReader,
@@ -47,20 +45,24 @@ from memtui.provider_kit.files.reading import (
     digest,
     first_line,
     numbered,
+    own_id,
     printable_id,
-    read_whole,
     resolved,
+    sign,
 )
 from memtui.provider_kit.files.shared import (
     FileRights,
     SharedFile,
+    changed_meanwhile,
     content_of,
-    create,
+    encoded,
+    put,
+    remove_if,
     rights_in,
     text_of,
 )
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord, known_then
-from memtui.scratch import Scratch
+from memtui.provider_kit.flock import flock
 
 _LOCK_SECONDS = 10.0
 _LINE_END = re.compile(r"[ \t]*\r?\n")
@@ -118,6 +120,14 @@ class _Part:
     """What is written in the entry before its text, and after it."""
 
 
+class _Edited(NamedTuple):
+    """A file's content after an edit."""
+
+    content: bytes
+    ids: dict[str, str]
+    """The ids of its entries, each with the one before the edit, or empty."""
+
+
 class _Around(Model):
     """What is around an entry: up to its neighbours, and before the first one."""
 
@@ -172,9 +182,9 @@ class _Content:
         ids = numbered(one.own_id or "" for one in self.parts)
         return {one: place for place, one in enumerate(ids)}
 
-    def count(self, own_id: str | None) -> int:
-        """Return the number of entries of this id before equal ones are numbered."""
-        return sum(one.own_id == own_id for one in self.parts)
+    def counts(self) -> Counter[str | None]:
+        """Return the number of entries of each id before equal ones are numbered."""
+        return Counter(one.own_id for one in self.parts)
 
     def around(self, place: int) -> _Around:
         """Return what is around an entry."""
@@ -242,6 +252,10 @@ class _Content:
 
     def _put_back(self, place: int, part: _Part, around: _Around) -> None:
         """Put an entry on a line of its own, after what was before it where that is still there."""
+        if not str(self):  # it went with its last entry
+            self.head, part.gap = around.head or "", around.after or ""
+            self.parts.append(part)
+            return
         place = min(place, len(self.parts))
         gap, line_end = self._gap(place), _line_end(around.after or "")
         before = (around.before if place else around.head) or ""
@@ -369,12 +383,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 continue
             parsed = reader.parse(file.path, partial(self._parsed, file=file))
             if parsed is not None:
-                modified = reader.modified(file.path)
-                dated = tuple(
-                    one if one.updated_at or one.created_at else replace(one, updated_at=modified)
-                    for one in parsed.records
-                )
-                yield file.path, replace(parsed, records=dated)
+                yield file.path, parsed.dated(reader.modified(file.path))
 
     def name_of(self, file: EntriesFile) -> str:
         """Return the name of a file in its records' ids: its path below the binding's folder."""
@@ -388,18 +397,19 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _parsed(self, content: str, file: EntriesFile) -> ParsedFile:
         found = [*self.entries(content, file)]
-        entries = [one for one in found if isinstance(one, FileEntry)]
-        return ParsedFile(
-            tuple(
-                one.record or self._plain(file, one.text, content.count("\n", 0, one.start) + 1)
-                for one in entries
-            ),
-            tuple(one for one in found if isinstance(one, Flaw)),
-        )
-
-    def _plain(self, file: EntriesFile, text: str, line: int) -> ParsedRecord:
-        name, title = record_id(self.name_of(file), text), first_line(text)
-        return ParsedRecord(id=name, text=text, line=line, title=title, kind=file.kind)
+        name, line, at = self.name_of(file), 1, 0
+        records: list[ParsedRecord] = []
+        for one in found:
+            if isinstance(one, FileEntry):
+                begins = one.inner[0] if one.inner else one.start
+                line, at = line + content.count("\n", at, begins), begins
+                records.append(
+                    replace(one.record, line=line) if one.record else ParsedRecord(
+                        id=record_id(name, one.text), text=one.text, line=line,
+                        title=first_line(one.text), kind=file.kind,
+                    )
+                )  # fmt: skip
+        return ParsedFile(tuple(records), tuple(one for one in found if isinstance(one, Flaw)))
 
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
@@ -412,7 +422,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             self._refuse_twice(handle, request.content)
             part = _Part(written, request.content, "", name)
             before = Snapshot(handle=handle, record=None, state={"is_new": not file.path.exists()})
-            added = partial(self._with_added, part=part)
+            added = self._edit(file, partial(self._with_added, part=part))
             self._change({file: added}, {handle.provider_record_id: known})
         return WriteReply(records=(handle,), before=(before,))
 
@@ -427,7 +437,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
             )
 
     def _with_added(self, content: _Content, part: _Part) -> None:
-        if content.count(part.own_id):
+        if part.own_id in content.counts():
             return
         written = part.written.replace("\n", content.line_end)
         added = replace(part, written=written)
@@ -444,30 +454,22 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Change an entry's text in its place."""
         old, text = request.handle.provider_record_id, request.text
         with self.changing():
-            record = self._find(request.handle, request.scope)
-            if record is None:
-                raise self.missing(request.handle)
-            check_revision(record, request.revision, text)
-            known: WrittenRecord | None = self.corrected(old, request)
-            if old not in self._known and (request.topic, request.tags) == (None, None):
-                known = None
+            record, known = self.to_correct(request)
             if text is None or text == record.text:
                 self.keep_known({old: known} if known else {})
                 return CorrectReply(handle=request.handle)
-            file = self._file_of(record)
-            edit = partial(self._with_text, name=old, before=record.text, text=text)
-            content = content_of(file.path) or b""
-            place = self._taken_apart(file, content).places().get(old)
-            if place is None:
-                raise _changed_meanwhile(file.path)
-            changed = self._taken_apart(file, self._edited(file, edit, content))
-            name = next(one for one, at in changed.places().items() if at == place)
-            handle = self._handle(name)
+            file = self._by_path()[_place_of(record)]
+            edit = self._edit(
+                file, partial(self._with_text, name=old, before=record.text, text=text)
+            )
+            ids = edit(content_of(file.path) or b"").ids
+            name = next((new for new, before in ids.items() if before == old), None)
+            if name is None:
+                raise changed_meanwhile(file.path)
             if name != old:
-                first = printable_id(changed.parts[place].own_id or "")
-                self._refuse_twice(self._handle(first), text)
+                self._refuse_twice(self._handle(own_id(name)), text)
             self._change({file: edit}, {name: known}, [old])
-        return CorrectReply(handle=handle)
+        return CorrectReply(handle=self._handle(name))
 
     def _with_text(self, content: _Content, name: str, before: str, text: str) -> None:
         place = content.places().get(name)
@@ -484,33 +486,36 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     def forget(self, request: ForgetRequest) -> ForgetReply:
         """Take entries out."""
         with self.changing():
-            there = self._find_all(request.handles, request.scope)
+            there, reply = self.to_forget(request)
             gone: dict[EntriesFile, list[str]] = {}
-            for handle, record in there.items():
-                if record is not None:
-                    name = handle.provider_record_id
-                    check_revision(record, request.revisions.get(name))
-                    gone.setdefault(self._file_of(record), []).append(name)
-            edits = {file: partial(_without, names=names) for file, names in gone.items()}
-            self._change(edits, {}, chain.from_iterable(gone.values()))
-        return ForgetReply(missing=tuple(one for one, record in there.items() if record is None))
+            files = self._by_path() if there else {}
+            for name, record in there.items():
+                gone.setdefault(files[_place_of(record)], []).append(name)
+            edits = {
+                file: self._edit(file, partial(_without, names=names))
+                for file, names in gone.items()
+            }
+            self._change(edits, {}, there)
+        return reply
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each entry as it is written, its place, and what is around it."""
-        files: dict[EntriesFile, _Content] = {}
+        read: dict[EntriesFile, tuple[_Content, dict[str, int], Counter[str | None]]] = {}
         taken: list[Snapshot] = []
         there = self._find_all(handles, scope)
+        files = self._by_path() if any(there.values()) else {}
         for handle in handles:
             record, name = there[handle], handle.provider_record_id
             state: Json = {}
             if record is not None:
-                file = self._file_of(record)
-                if file not in files:
-                    files[file] = self._taken_apart(file, content_of(file.path) or b"")
-                content = files[file]
-                if (place := content.places().get(name)) is None:
-                    raise _changed_meanwhile(file.path)
+                file = files[_place_of(record)]
+                if file not in read:
+                    content = self._taken_apart(file, content_of(file.path) or b"")
+                    read[file] = content, content.places(), content.counts()
+                content, places, counts = read[file]
+                if (place := places.get(name)) is None:
+                    raise changed_meanwhile(file.path)
                 part = content.parts[place]
                 state = {
                     "file": self.name_of(file),
@@ -518,7 +523,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                     "place": place,
                     "written": part.written,
                     "own_id": part.own_id,
-                    "equal": content.count(part.own_id),
+                    "equal": counts[part.own_id],
                     "around": content.around(place).model_dump(),
                     "known": self.known_json(name),
                 }
@@ -528,13 +533,14 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put entries back into their places; remove those whose snapshot has no record."""
-        files = {self.name_of(file): file for file in self.entry_files(FileReader())}
+        by_path = self._by_path()
+        files = {self.name_of(file): file for file in by_path.values()}
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
             away: dict[EntriesFile, list[str]] = {}
             for one in snapshots:
                 if one.record is None and (there := self._find(one.handle, scope)) is not None:
-                    file, name = self._file_of(there), one.handle.provider_record_id
+                    file, name = by_path[_place_of(there)], one.handle.provider_record_id
                     if one.state.get("is_new"):
                         file = replace(file, goes_when_empty=True)
                     away.setdefault(file, []).append(name)
@@ -544,25 +550,32 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 file = replace(file, rights=rights_in(one.state))
                 stays.setdefault(file, []).append(one)
             edits = {
-                file: partial(self._as_before, gone=away.get(file, []), back=stays.get(file, []))
+                file: self._edit(
+                    file,
+                    partial(self._as_before, gone=away.get(file, []), back=stays.get(file, [])),
+                )
                 for file in {**away, **stays}
             }
             known = {one.handle.provider_record_id: known_then(one) for one in back}
-            self._change(edits, known, chain.from_iterable(away.values()))
+            self._change(edits, known, (one for names in away.values() for one in names))
         return WriteReply(records=tuple(one.handle for one in back))
 
     def _as_before(self, content: _Content, gone: Sequence[str], back: Sequence[Snapshot]) -> None:
         _without(content, gone)
+        counts = content.counts()
         for one in back:
-            if one.record is None:
-                continue
-            state, there = one.state, content.places().get(one.handle.provider_record_id)
-            part = _Part(str(state["written"]), one.record.text, "", state["own_id"])
-            if content.count(part.own_id) < int(state["equal"]):
+            state, text = one.state, one.record.text if one.record else ""
+            part = _Part(str(state["written"]), text, "", state["own_id"])
+            missing = int(state["equal"]) - counts[part.own_id]
+            if missing > 0:
                 around = _Around.model_validate(state["around"])
                 content.insert(int(state["place"]), part, around, self.separator)
-            elif there is not None and content.count(part.own_id) > int(state["equal"]):
+                counts[part.own_id] += 1
+                continue
+            there = content.places().get(one.handle.provider_record_id)
+            if there is not None and missing < 0:
                 content.remove(there)  # then the next of that id was in its place
+                counts[part.own_id] -= 1
             elif there is not None and content.parts[there].text != part.text:
                 content.parts[there] = replace(part, gap=content.parts[there].gap)
 
@@ -570,9 +583,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         """Return the file of a name that is not among the files now; an undo makes it again."""
         return EntriesFile(self._folder / name, goes_when_empty=True)
 
-    def _file_of(self, record: Record) -> EntriesFile:
-        path = record.location.path if record.location else ""
-        return next(one for one in self.entry_files(FileReader()) if str(one.path) == path)
+    def _by_path(self) -> dict[str, EntriesFile]:
+        """Return the files by their paths."""
+        return {str(one.path): one for one in self.entry_files(FileReader())}
 
     def _taken_apart(self, file: EntriesFile, read: bytes) -> _Content:
         content = text_of(read, file.path)
@@ -584,7 +597,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _change(
         self,
-        edits: Mapping[EntriesFile, Callable[[_Content], None]],
+        edits: Mapping[EntriesFile, Callable[[bytes], _Edited]],
         known: Mapping[str, WrittenRecord | None],
         gone: Iterable[str] = (),
     ) -> None:
@@ -593,53 +606,39 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         `known` is stored first: a record without its owner is everybody's. That of equal entries
         follows them where their ids change, as one of them goes or comes; that of `gone` goes.
         """
-        before: dict[str, WrittenRecord | None] = {}
-        ids, moved = dict[str, str](), dict[str, WrittenRecord | None]()
-        is_changed = False
-        try:
-            with ExitStack() as locks:
-                for file in edits:
-                    locks.enter_context(self.locked(file.path))
-                for file, edit in edits.items():  # what is refused leaves all files as they were
-                    ids |= self._ids_after(file, edit)
-                for new, old in ids.items():
-                    if old and new != old:
-                        moved[new] = self._known.get(old)
-                before = {name: self._known.get(name) for name in {**moved, **known}}
-                self.keep_known({**moved, **known})
-                for file, edit in edits.items():
+        ids, is_changed = dict[str, str](), False
+        with ExitStack() as held:
+            for file in edits:
+                held.enter_context(self.locked(file.path))
+            for file, edit in edits.items():  # what is refused leaves all files as they were
+                ids |= edit(content_of(file.path) or b"").ids
+            moved = {new: self._known.get(old) for new, old in ids.items() if old and new != old}
+            held.enter_context(self.known_first({**moved, **known}))
+            for file, edit in edits.items():
+                try:
                     self._change_one(file, edit)
-                    is_changed = True
-        except MemtuiError as error:
-            if is_changed:
-                raise Unavailable(str(error), sent=True) from error
-            if not (isinstance(error, Unavailable) and error.sent):
-                self.keep_known(before)
-            raise
-        left = {*gone, *ids.values()} - {*ids}
-        self.keep_known(dict.fromkeys(left))
+                except MemtuiError as error:
+                    raise Unavailable(str(error), sent=True) if is_changed else error from error
+                is_changed = True
+        self.keep_known(dict.fromkeys({*gone, *ids.values()} - {*ids}))
 
-    def _ids_after(self, file: EntriesFile, edit: Callable[[_Content], None]) -> dict[str, str]:
-        """Return the ids of a file's entries after an edit, each with the one before, or empty."""
-        content = content_of(file.path) or b""
-        there = self._taken_apart(file, content)
-        parts = [*there.parts]
-        before = {id(one): name for one, name in zip(parts, there.places(), strict=True)}
-        edit(there)
-        after = self._taken_apart(file, self._edited(file, edit, content)).places()
-        return {
-            name: before.get(id(part), "") for name, part in zip(after, there.parts, strict=True)
-        }
+    def _edit(
+        self, file: EntriesFile, edit: Callable[[_Content], None]
+    ) -> Callable[[bytes], _Edited]:
+        """Return an edit of a file's content; what it made of a content last is not made again."""
+        return lru_cache(maxsize=2)(partial(self._edited, file, edit))
 
-    def _edited(self, file: EntriesFile, edit: Callable[[_Content], None], content: bytes) -> bytes:
+    def _edited(
+        self, file: EntriesFile, edit: Callable[[_Content], None], content: bytes
+    ) -> _Edited:
         apart = self._taken_apart(file, content)
         size = apart.size
+        parts = [*apart.parts]  # kept, so that no new one has the identity of one that went
+        before = {id(part): name for part, name in zip(parts, apart.places(), strict=True)}
         edit(apart)
-        try:
-            changed = str(apart).encode()
-        except UnicodeEncodeError as error:
-            raise Invalid("The new text is not UTF-8; fix it first.") from error
-        if not apart.is_read_back(self._taken_apart(file, changed)):
+        changed = encoded(str(apart))
+        read = self._taken_apart(file, changed)
+        if not apart.is_read_back(read):
             raise Invalid(
                 f"After this change, other entries would be read from {file.path}; make it in "
                 "the file by hand."
@@ -649,12 +648,15 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 f"{file.path} would have {apart.size:,} characters, and {file.most_chars:,} "
                 "are its limit; forget or shorten one of its entries."
             )
-        return changed
+        ids = {
+            name: before.get(id(part), "")
+            for name, part in zip(read.places(), apart.parts, strict=True)
+        }
+        return _Edited(changed, ids)
 
-    def _change_one(self, file: EntriesFile, edit: Callable[[_Content], None]) -> None:
-        edited = partial(self._edited, file, edit)
-        is_new = not file.path.is_symlink() and not file.path.exists()
-        there = next(one for one in file.path.parents if one.exists()) if is_new else file.path
+    def _change_one(self, file: EntriesFile, edit: Callable[[bytes], _Edited]) -> None:
+        is_new = not file.path.is_symlink() and sign(file.path) is None
+        there = next(one for one in file.path.parents if sign(one)) if is_new else file.path
         real, root = resolved(there), resolved(self._folder)
         if self.holds == "file" and real is not None:
             root = real  # the person has named this very file
@@ -664,14 +666,10 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
                 "here; change it there, or replace the link with a file."
             )
         if is_new:
-            try:
-                create(file.path, edited(b""), file.rights)
-            except OSError as error:
-                raise refused_by_system(str(file.path), error) from error
+            put(file.path, None, edit(b"").content, marker=self.marker, rights=file.rights)
             return
-        left = SharedFile(real, marker=self.marker, settle_seconds=self.settle_seconds).change(
-            edited
-        )
+        shared = SharedFile(real, marker=self.marker, settle_seconds=self.settle_seconds)
+        left = shared.change(lambda content: edit(content).content)
         if file.goes_when_empty and not left.strip():
             remove_if(real, lambda content: not content.strip())
 
@@ -681,37 +679,13 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         if (place := self.lock_of(path)) is None:
             yield
             return
-        import filelock
-
-        lock = filelock.FileLock(place, timeout=_LOCK_SECONDS, preserve_lock_file=True)
-        try:
-            locked = lock.acquire()
-        except filelock.Timeout as error:
-            raise Unavailable(f"Another program is changing {path}; try again.") from error
-        except OSError as error:
-            raise refused_by_system(str(place), error) from error
-        with locked:
+        busy = f"Another program is changing {path}; try again."
+        with flock(place, busy, seconds=_LOCK_SECONDS, mode=0o644):
             yield
 
 
-def _changed_meanwhile(path: Path) -> Conflict:
-    return Conflict(f"{path} was changed at this moment; read it again.")
-
-
-def remove_if(path: Path, fits: Callable[[bytes], bool]) -> bool:
-    """Remove a file whose content fits; return whether it was removed.
-
-    A version that another program writes meanwhile stays.
-    """
-    with closing(Scratch(path.parent)) as scratch:
-        moved = scratch.path / path.name
-        path.replace(moved)
-        is_gone = fits(read_whole(moved)[0])
-        if not is_gone:
-            with suppress(FileExistsError):  # a newer version than the moved one
-                os.link(moved, path)
-    sync_folder(path.parent)
-    return is_gone
+def _place_of(record: Record) -> str:
+    return record.location.path if record.location else ""
 
 
 def _without(content: _Content, names: Sequence[str]) -> None:

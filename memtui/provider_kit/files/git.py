@@ -158,6 +158,8 @@ class GitRepository(GuardedGit):
             if content is not None:
                 (tree / path).parent.mkdir(parents=True, exist_ok=True)
                 (tree / path).write_bytes(content)
+                with suppress(OSError):
+                    (tree / path).chmod((self.folder / path).stat().st_mode & 0o111 | 0o600)
         named = ["--pathspec-from-file=-", "--pathspec-file-nul"]
         there = [path for path, content in files.items() if content is not None]
         until = time.monotonic() + _LOCK_SECONDS

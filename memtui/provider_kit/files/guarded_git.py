@@ -41,6 +41,7 @@ _TAKEN_OVER = {
     "core.filemode": ("true", "false"),
     "core.ignorecase": ("true", "false"),
     "core.precomposeunicode": ("true", "false"),
+    "core.sharedrepository": ("true", "false", "umask", "group", "all", "world", "everybody"),
     "core.autocrlf": ("true", "false", "input"),
     "core.eol": ("lf", "crlf", "native"),
     "extensions.objectformat": ("sha1", "sha256"),
@@ -75,6 +76,11 @@ class GuardedGit:
         self._common = self._git
         if (pointer := self._git / "commondir").exists():
             self._common = self._mine(Path(self._git, line_of(pointer)).resolve())
+            if self._git.resolve().parent != self._common / "worktrees":
+                raise Denied(
+                    f"{self._git} uses the repository {self._common}, which does not know it, so "
+                    "it is left alone."
+                )
         head, names = line_of(self._git / "HEAD"), ("objects", "refs", "config")
         self._branch = head.removeprefix("ref: ") if head.startswith("ref: refs/heads/") else None
         for name in names:

@@ -6,11 +6,13 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memtui.contract import Unavailable
+from memtui.contract import Conflict, Unavailable
 from memtui.provider_kit import refused_by_system
+from memtui.provider_kit.files.reading import FileRefused, read_whole
+from memtui.provider_kit.files.shared import remove_if
 
 _LOCK_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
@@ -27,9 +29,23 @@ def lock_file(lock: Path, held: str) -> Iterator[None]:
         Unavailable: the other program does not release it in time.
         Denied: the file cannot be made.
     """
+    until = time.monotonic() + _LOCK_SECONDS
     try:
         lock.parent.mkdir(mode=0o700, exist_ok=True)
-        _take(lock, held)
+        while True:
+            with suppress(FileExistsError), lock.open("x") as file:
+                json.dump({"pid": os.getpid(), "by": "memtui"}, file)
+                break
+            with suppress(FileNotFoundError, Conflict):
+                if _is_left(read_whole(lock)[0]) and remove_if(lock, _is_left):
+                    continue
+            if time.monotonic() >= until:
+                raise Unavailable(
+                    f"{held}; try again. If that program does not run, remove {lock}."
+                )
+            time.sleep(_LOOK_SECONDS)
+    except FileRefused as error:
+        raise Unavailable(f"{lock} is no file, so it can be no lock; remove it.") from error
     except OSError as error:
         raise refused_by_system(str(lock), error) from error
     try:
@@ -38,39 +54,15 @@ def lock_file(lock: Path, held: str) -> Iterator[None]:
         lock.unlink(missing_ok=True)
 
 
-def _take(lock: Path, held: str) -> None:
-    until = time.monotonic() + _LOCK_SECONDS
-    owner = json.dumps({"pid": os.getpid(), "by": "memtui"})
-    while True:
-        try:
-            file = lock.open("x")
-        except FileExistsError:
-            if _is_left(lock):
-                lock.unlink(missing_ok=True)
-            elif time.monotonic() >= until:
-                raise Unavailable(
-                    f"{held}; try again. If that program does not run, remove {lock}."
-                ) from None
-            else:
-                time.sleep(_LOOK_SECONDS)
-        else:
-            with file:
-                file.write(owner)
-            return
-
-
-def _is_left(lock: Path) -> bool:
-    """Whether a memtui that ended has left this lock."""
+def _is_left(content: bytes) -> bool:
+    """Whether a memtui that ended has left a lock of this content."""
     try:
-        owner = json.loads(lock.read_text())
-    except (FileNotFoundError, ValueError):
-        return False  # it is gone, or being written
-    if not isinstance(owner, dict) or owner.get("by") != "memtui":
-        return False
-    try:
+        owner = json.loads(content)
+        if not isinstance(owner, dict) or owner.get("by") != "memtui":
+            return False
         os.kill(int(owner["pid"]), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        pass  # another user's memtui runs
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, PermissionError):
+        pass  # being written, or another user's memtui runs
     return False

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from memtui.contract import (
     FILE,
-    Conflict,
     Invalid,
     Location,
     MemtuiError,
@@ -33,9 +32,15 @@ from memtui.contract import (
 )
 from memtui.provider_kit import blocking, refused_by_system
 from memtui.provider_kit.files.adapter import ConfigT
-from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, remove_if
+from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile
 from memtui.provider_kit.files.reading import FileReader, sign
-from memtui.provider_kit.files.shared import FileRights, SharedFile, content_of, create, rights_in
+from memtui.provider_kit.files.shared import (
+    FileRights,
+    changed_meanwhile,
+    content_of,
+    put,
+    rights_in,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
                     locks.enter_context(self.locked(path))
                 there = content_of(path)
                 if _revision(there) != one.replaces:
-                    raise _changed(path)
+                    raise changed_meanwhile(path)
                 fresh = b64decode(one.state["content"]) if one.record else None
                 wanted.append((path, there, fresh, one))
             # The removals last: until then, what waits can be decided on again.
@@ -202,7 +207,7 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
                 try:
                     if fresh is not None:
                         self._keep_owners(path, there, fresh)
-                    _put(path, there, fresh, rights_in(one.state), self.marker)
+                    put(path, there, fresh, marker=self.marker, rights=rights_in(one.state))
                 except MemtuiError as error:
                     raise Unavailable(str(error), sent=True) if done else error from error
                 done = True
@@ -239,34 +244,6 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
         within = handle.provider_record_id.removeprefix(FILE)
         path = Path(os.path.normpath(self.config.path / within))
         return path if "\0" not in within and self.is_held(path) else None
-
-
-def _put(
-    path: Path, there: bytes | None, fresh: bytes | None, rights: FileRights | None, marker: Path
-) -> None:
-    """Write, make or remove a file that has a content, or is missing."""
-
-    def edit(content: bytes) -> bytes:
-        if content != there:
-            raise _changed(path)
-        return fresh or b""
-
-    try:
-        if fresh is None:
-            if there is not None and not remove_if(path, lambda content: content == there):
-                raise _changed(path)
-        elif there is None:
-            create(path, fresh, rights)
-        else:
-            SharedFile(path, marker=marker).change(edit)
-    except (FileExistsError, FileNotFoundError) as error:
-        raise _changed(path) from error
-    except OSError as error:
-        raise refused_by_system(str(path), error) from error
-
-
-def _changed(path: Path) -> Conflict:
-    return Conflict(f"{path} has changed since it was read; look at it again.")
 
 
 def _stands_in(record: Record, path: Path) -> bool:

@@ -83,6 +83,17 @@ def is_folder(path: Path) -> bool:
     return found is not None and found.is_folder
 
 
+def is_gone(path: Path) -> bool:
+    """Whether nothing is at `path`; False also where nobody can tell."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    except ValueError:
+        return True
+    return False
+
+
 @dataclass
 class FileReader:
     """Reads the files for one load of a collection, and records the state of every path it checks.
@@ -302,6 +313,13 @@ class ParsedFile:
     records: tuple[ParsedRecord, ...] = ()
     flaws: tuple[Flaw, ...] = ()
 
+    def dated(self, modified: datetime | None) -> ParsedFile:
+        """Return it with the file's time in records that have none of their own."""
+        return replace(self, records=tuple(
+            one if one.updated_at or one.created_at else replace(one, updated_at=modified)
+            for one in self.records
+        ))  # fmt: skip
+
 
 def digest(*parts: str) -> str:
     """Return a digest of the parts, twelve hexadecimal digits."""
@@ -319,15 +337,19 @@ def printable_id(text: str) -> str:
 
 def numbered(wanted: Iterable[str]) -> Iterator[str]:
     """Yield printable, unique ids for the wanted ones; a second equal one gets `~2`."""
-    taken: set[str] = set()
+    copies: dict[str, int] = {}
     for one in wanted:
         first = found = printable_id(one)
-        copy = 1
-        while found in taken:
-            copy += 1
-            found = f"{first}~{copy}"
-        taken.add(found)
+        while found in copies:
+            copies[first] = copies.get(first, 0) + 1
+            found = f"{first}~{copies[first]}"
+        copies[found] = 1
         yield found
+
+
+def own_id(record_id: str) -> str:
+    """Return the id that a numbered one stands for."""
+    return re.sub(r"~\d+\Z", "", record_id)
 
 
 def first_line(text: str, limit: int = 80) -> str:

@@ -91,6 +91,78 @@ def _rights_beside(path: Path) -> FileRights | None:
     return rights and rights._replace(mode=rights.mode & 0o666 | 0o600)
 
 
+def put(
+    path: Path,
+    before: bytes | None,
+    after: bytes | None,
+    *,
+    marker: Path,
+    rights: FileRights | None = None,
+) -> None:
+    """Make, replace or remove a file, of which None is none; one that is as `after` stays.
+
+    `rights`: those of a new file. `marker`: as of `SharedFile`. Blocking.
+
+    Raises:
+        Conflict: its content is another than `before`.
+        Denied: the file or its folder is protected.
+        Unavailable: it cannot be read or replaced.
+    """
+
+    def checked(now: bytes | None) -> bytes:
+        if now not in (before, after):
+            raise changed_meanwhile(path)
+        return after or b""
+
+    try:
+        if after is None:
+            checked(content_of(path))
+            with suppress(FileNotFoundError):
+                if not remove_if(path, lambda content: content == before):
+                    raise changed_meanwhile(path)
+        elif before is None:
+            create(path, after, rights)
+        else:
+            SharedFile(path, marker=marker).change(checked)
+    except FileExistsError:
+        checked(content_of(path))
+    except OSError as error:
+        raise refused_by_system(str(path), error) from error
+
+
+def changed_meanwhile(path: Path) -> Conflict:
+    """Return the error where another program changed a file while memtui did."""
+    return Conflict(f"Another program changed {path} at this moment; read it again.")
+
+
+def remove_if(path: Path, fits: Callable[[bytes], bool]) -> bool:
+    """Remove a file whose content fits; return whether it was removed.
+
+    A version that another program writes meanwhile stays. Raises `Conflict`, `OSError`.
+    """
+    with closing(Scratch(path.parent)) as scratch:
+        moved, is_gone = scratch.path / path.name, False
+        path.replace(moved)
+        try:
+            is_gone = fits(read_whole(moved)[0])
+        except FileRefused as error:
+            raise changed_meanwhile(path) from error
+        finally:
+            if not is_gone:
+                _give_back(moved, path)
+    sync_folder(path.parent)
+    return is_gone
+
+
+def _give_back(moved: Path, path: Path) -> None:
+    try:
+        os.link(moved, path)
+    except FileExistsError:
+        pass  # a newer version than the moved one
+    except OSError:  # a folder, or a file system without links
+        moved.rename(path)
+
+
 def content_of(path: Path) -> bytes | None:
     """Return a file's content; None: there is none.
 
@@ -114,6 +186,15 @@ def text_of(content: bytes, path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Invalid(f"{path} is not UTF-8; fix it first.") from error
+
+
+def encoded(text: str) -> bytes:
+    """Return a text as UTF-8. Raises `Invalid` if that is impossible."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        problem = "The text contains half a character (a lone surrogate); remove it."
+        raise Invalid(problem) from error
 
 
 class SharedFile:

@@ -6,14 +6,14 @@ commit where the folder is a repository, and an undo is one more.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from memtui.contract import (
     BindingContext,
@@ -37,10 +37,10 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import blocking, check_revision, require_unprotected
+from memtui.provider_kit import blocking, require_unprotected
 from memtui.provider_kit.files.adapter import ConfigT
-from memtui.provider_kit.files.committed import CommittedFiles, ContentChange
-from memtui.provider_kit.files.reading import FileReader, ParsedFile, printable_id
+from memtui.provider_kit.files.committed import CommittedFiles, FilesDraft
+from memtui.provider_kit.files.reading import FileReader, ParsedFile, is_gone, printable_id
 from memtui.provider_kit.files.shared import FileRights, rights_in, text_of
 from memtui.provider_kit.files.writing import WritableFilesAdapter, WrittenRecord, known_then
 
@@ -53,10 +53,17 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         without=True,
     )  # fmt: skip
 
+    between: ClassVar[str] = "-"
+    """What stands before the number of a further file of one name."""
+    is_committed: ClassVar[bool] = True
+    """Whether the other program commits its changes where the folder is a repository."""
+
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         super().__init__(context, config)
         note = context.data_dir / "uncommitted.json"
-        self.files = CommittedFiles(config.path, note=note, marker=self.marker)
+        self.files = CommittedFiles(
+            config.path, note=note, marker=self.marker, is_committed=self.is_committed
+        )
 
     @abstractmethod
     def memories(self, reader: FileReader) -> Iterable[Path]:
@@ -115,9 +122,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
             name = path.relative_to(self.config.path).as_posix()
             parsed = reader.parse(path, partial(self.parse, name=name))
             if parsed is not None:
-                modified = reader.modified(path)
-                dated = tuple(replace(one, updated_at=modified) for one in parsed.records)
-                yield path, replace(parsed, records=dated)
+                yield path, parsed.dated(reader.modified(path))
 
     @blocking
     def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
@@ -165,63 +170,78 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         """Add a file."""
         is_own = request.kind in self.own_kinds()
         known = self.known_of(request, kind=None if is_own else request.kind)
-        folder, stem, content = self.composed(request)
         with self.changing():
+            draft = self.draft()
+            folder, stem, content = self.composed(request)
             name = self._free_name(folder, stem)
-            change = ContentChange(None, content)
-            self._change({name: change}, {name: known}, "write", request.created_by)
+            before = self.added(draft, name, request)
+            draft[name] = content
+            self._change(draft, {name: known}, "write", request.created_by)
         handle = self._handle(name)
-        return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
+        taken = Snapshot(handle=handle, record=None, state=before)
+        return WriteReply(records=(handle,), before=(taken,))
+
+    def draft(self) -> FilesDraft:
+        """Return the files as they are, in which a change is made before it is stored."""
+        return FilesDraft(self.files.content)
 
     def _free_name(self, folder: str, stem: str) -> str:
-        names = (f"{stem}.md" if number == 1 else f"{stem}-{number}.md" for number in count(1))
-        paths = (f"{folder}/{name}".lstrip("/") for name in names)
-        return next(one for one in paths if not (self.config.path / one).exists())
+        ends = (".md" if number == 1 else f"{self.between}{number}.md" for number in count(1))
+        paths = (f"{folder}/{stem}{end}".lstrip("/") for end in ends)
+        return next(one for one in paths if not os.path.lexists(self.config.path / one))
+
+    def added(self, draft: FilesDraft, name: str, request: WriteRequest) -> Json:  # noqa: ARG002
+        """Change other files before a new one is made; return what an undo has to know."""
+        return {}
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a memory's text."""
         name, text = request.handle.provider_record_id, request.text
         with self.changing():
-            record = self._find(request.handle, request.scope)
-            if record is None:
-                raise self.missing(request.handle)
-            check_revision(record, request.revision, text)
-            known: WrittenRecord | None = self.corrected(name, request)
-            if name not in self._known and (request.topic, request.tags) == (None, None):
-                known = None
+            record, known = self.to_correct(request)
             if text is None or text == record.text:
                 self.keep_known({name: known} if known else {})
                 return CorrectReply(handle=request.handle)
             if record.read_only:
                 raise Denied(self.protected(record) or f"{name} is read-only.")
-            file = self.file_of(record)
-            before = self.files.content(file)
-            change = ContentChange(before, self.with_text(record, before or b"", text))
-            self._change({file: change}, {name: known}, "correct", request.created_by)
+            draft = self.draft()
+            self.corrected_in(draft, record, text)
+            self._change(draft, {name: known}, "correct", request.created_by)
         return CorrectReply(handle=request.handle)
+
+    def corrected_in(self, draft: FilesDraft, record: Record, text: str) -> None:
+        """Give a record another text."""
+        file = self.file_of(record)
+        draft[file] = self.with_text(record, draft[file] or b"", text)
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove files. Those that are protected stay."""
         with self.changing():
-            there = self._find_all(request.handles, request.scope)
-            gone: dict[str, Record] = {}
-            refused: dict[str, str] = {}
-            for handle, record in there.items():
-                if record is not None:
-                    name = handle.provider_record_id
-                    check_revision(record, request.revisions.get(name))
-                    if reason := self._stays(record):
-                        refused[name] = reason
-                    else:
-                        gone[name] = record
-            names = map(self.file_of, gone.values())
-            away = {one: ContentChange(self.files.content(one), None) for one in names}
-            self._change(away, {}, "forget")
-            self.keep_known(dict.fromkeys(gone))
-        missing = tuple(one for one, record in there.items() if record is None)
-        return ForgetReply(missing=missing, refused=refused)
+            there, reply = self.to_forget(request)
+            stay = {name: reason for name, one in there.items() if (reason := self._stays(one))}
+            draft = self.draft()
+            self.removed_in(draft, [one for name, one in there.items() if name not in stay])
+            self.to_forget(
+                request.model_copy(
+                    update={"revisions": {name: one.revision for name, one in there.items()}}
+                )
+            )  # fmt: skip -- another program may have written before a file was read
+            self._change(draft, {}, "forget")
+            self._forget_gone()
+        return reply.model_copy(update={"refused": stay})
+
+    def removed_in(self, draft: FilesDraft, records: Sequence[Record]) -> None:
+        """Remove records."""
+        for one in records:
+            draft[self.file_of(one)] = None
+
+    def _forget_gone(self) -> None:
+        """Drop the metadata of removed files, including those that a killed process removed."""
+        there = self._load()[0]
+        absent = [name for name in self._known if name not in there]
+        self.keep_known({name: None for name in absent if is_gone(self.config.path / name)})
 
     def _stays(self, record: Record) -> str | None:
         path = self.config.path / self.file_of(record)
@@ -234,45 +254,51 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each memory with its file."""
+        draft, there = self.draft(), self._find_all(handles, scope)
         taken: list[Snapshot] = []
-        there = self._find_all(handles, scope)
         for handle in handles:
             record, state = there[handle], Json()
             if record is not None:
-                name = self.file_of(record)
-                path = self.config.path / name
-                state = {
-                    "file": name,
-                    "content": text_of(self.files.content(name) or b"", path),
-                    "rights": FileRights.of(path),
-                    "known": self.known_json(handle.provider_record_id),
-                }
+                state = self.state_of(draft, record)
+                state["known"] = self.known_json(handle.provider_record_id)
             taken.append(Snapshot(handle=handle, record=record, state=state))
         return taken
+
+    def state_of(self, draft: FilesDraft, record: Record) -> Json:
+        """Return what brings a record back. Raises `Invalid` where its file is not UTF-8."""
+        name = self.file_of(record)
+        path = self.config.path / name
+        content = text_of(draft[name] or b"", path)
+        return {"file": name, "content": content, "rights": FileRights.of(path)}
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put files back as they were; remove those whose snapshot has no record."""
         back = [one for one in snapshots if one.record is not None]
         with self.changing():
-            changes: dict[str, ContentChange] = {}
-            away: list[str] = []
-            gone = [one.handle for one in snapshots if one.record is None]
-            for handle, record in self._find_all(gone, scope).items():
-                if record is not None:
-                    if reason := self._stays(record):
-                        raise Denied(reason)
-                    name = self.file_of(record)
-                    changes[name] = ContentChange(self.files.content(name), None)
-                    away.append(handle.provider_record_id)
-            for one in back:
-                name, then = one.state["file"], str(one.state["content"]).encode()
-                before = self.files.content(name)
-                changes[name] = ContentChange(before, then, rights_in(one.state))
+            away = {one.handle: one for one in snapshots if one.record is None}
+            there = self._find_all(away, scope)
+            gone = [(one, away[handle]) for handle, one in there.items() if one is not None]
+            for record, _ in gone:
+                if reason := self._stays(record):
+                    raise Denied(reason)
+            draft = self.draft()
+            self.restored_in(draft, gone, back)
             known = {one.handle.provider_record_id: known_then(one) for one in back}
-            self._change(changes, known, "undo a change of")
-            self.keep_known(dict.fromkeys(away))
+            self._change(draft, known, "undo a change of")
+            self._forget_gone()
         return WriteReply(records=tuple(one.handle for one in back))
+
+    def restored_in(
+        self, draft: FilesDraft, gone: Sequence[tuple[Record, Snapshot]], back: Sequence[Snapshot]
+    ) -> None:
+        """Remove records of which there was none, and put others back as they were."""
+        self.removed_in(draft, [record for record, _ in gone])
+        for one in back:
+            if "file" in one.state:
+                name = one.state["file"]
+                draft[name] = str(one.state["content"]).encode()
+                draft.rights[name] = rights_in(one.state)
 
     def file_of(self, record: Record) -> str:
         """Return a record's path in the folder."""
@@ -281,26 +307,23 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
 
     def _change(
         self,
-        changes: Mapping[str, ContentChange],
+        draft: FilesDraft,
         known: Mapping[str, WrittenRecord | None],
         what: str,
         author: str | None = None,
     ) -> None:
-        """Change files and commit them; call it within `changing`. If that fails, all stay.
+        """Store a draft and commit it; call it within `changing`. If that fails, all stay.
 
-        `known` is stored first: a record without its owner is everybody's.
+        Of new records, `known` is stored first: one without its owner is everybody's.
         """
-        if not changes:
-            return
+        changes = draft.changes()
         for name, change in changes.items():
             if change.after is not None:
                 self.check(name, change.after)
-        first, *others = changes
+        first, *others = changes or [""]
         subject = f"{len(changes)} files" if others else printable_id(first)
-        before = {name: self._known.get(name) for name in known}
+        there = self._load()[0]
+        with self.known_first({name: one for name, one in known.items() if name not in there}):
+            if changes:
+                self.files.change(changes, f"memtui: {what} {subject}", author)
         self.keep_known(known)
-        try:
-            self.files.change(changes, f"memtui: {what} {subject}", author)
-        except MemtuiError:
-            self.keep_known(before)
-            raise

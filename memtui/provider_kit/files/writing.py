@@ -19,8 +19,11 @@ from memtui.contract import (
     CorrectRequest,
     EraseReply,
     EraseRequest,
+    ForgetReply,
+    ForgetRequest,
     Invalid,
     Json,
+    MemtuiError,
     Model,
     NotFound,
     Record,
@@ -35,16 +38,14 @@ from memtui.contract import (
 from memtui.provider_kit import (
     abilities_in,
     blocking,
-    refused_by_system,
+    check_revision,
     require_kept,
     require_writable,
 )
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
+from memtui.provider_kit.flock import flock
 from memtui.provider_kit.known import KNOWN, KnownFile, remains
-
-_LOCK = "changing.lock"
-_LOCK_SECONDS = 30.0
 
 
 class WrittenRecord(Model):
@@ -92,24 +93,9 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             Unsupported: the binding is read-only.
             Unavailable: another memtui does not release the lock in time.
         """
-        import filelock
-
         require_writable(self._context, f"The memories in {self.config.path}")
-        folder = self._context.data_dir
-        lock = filelock.FileLock(
-            folder / _LOCK, timeout=_LOCK_SECONDS, mode=0o600, poll_interval=0.005,
-            preserve_lock_file=True,
-        )  # fmt: skip
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            locked = lock.acquire()
-        except filelock.Timeout as error:
-            raise Unavailable(
-                f"{self.config.path} is being changed by another memtui; try again."
-            ) from error
-        except OSError as error:
-            raise refused_by_system(f"The folder {folder}", error) from error
-        with locked:
+        busy = f"{self.config.path} is being changed by another memtui; try again."
+        with flock(self._context.data_dir / "changing.lock", busy):
             try:
                 with self._known_lock:
                     self._is_changing, self._known = True, self._known_file.read()
@@ -160,6 +146,50 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         known = self._known.get(record_id) or WrittenRecord(scope=self._scope)
         update = request.changes("topic", "tags")
         return known.model_copy(update={**update, "updated_at": self._context.now()})
+
+    def to_correct(self, request: CorrectRequest) -> tuple[Record, WrittenRecord | None]:
+        """Return the record of a correction as it is now, and its metadata afterwards, if any.
+
+        Raises:
+            Conflict: it has changed since it was read.
+            NotFound: there is none in the scope.
+            Unsupported: the correction pins the record or sets an expiry.
+        """
+        record, name = self._find(request.handle, request.scope), request.handle.provider_record_id
+        if record is None:
+            raise self.missing(request.handle)
+        check_revision(record, request.revision, request.text)
+        known = self.corrected(name, request)
+        is_kept = name in self._known or (request.topic, request.tags) != (None, None)
+        return record, known if is_kept else None
+
+    def to_forget(self, request: ForgetRequest) -> tuple[dict[str, Record], ForgetReply]:
+        """Return the records to forget by their ids, and the reply that lists the missing ones.
+
+        Raises:
+            Conflict: one has changed since it was read.
+        """
+        there = self._find_all(request.handles, request.scope)
+        found = {one.provider_record_id: record for one, record in there.items() if record}
+        for name, record in found.items():
+            check_revision(record, request.revisions.get(name))
+        missing = tuple(one for one, record in there.items() if record is None)
+        return found, ForgetReply(missing=missing)
+
+    @contextmanager
+    def known_first(self, changes: Mapping[str, WrittenRecord | None]) -> Iterator[None]:
+        """Store metadata before a change of the files, and take that back if the change fails.
+
+        A record without its owner would be everybody's meanwhile.
+        """
+        before = {name: self._known.get(name) for name in changes}
+        self.keep_known(changes)
+        try:
+            yield
+        except MemtuiError as error:
+            if not (isinstance(error, Unavailable) and error.sent):
+                self.keep_known(before)
+            raise
 
     def known_json(self, record_id: str) -> Json | None:
         """Return a record's metadata for a snapshot; None if there is none."""

@@ -464,3 +464,39 @@ def test_a_hostile_repository_runs_nothing(
         assert [one.author for one in ours.versions("new.md")] == ["memtui"]
     assert trap.fired() == set()
     assert not (tmp_path / "trace").exists()
+
+
+def test_a_work_tree_that_uses_another_repository_is_left_alone(
+    folder: Path, git: Git, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "evil").mkdir(parents=True)
+    (other / ".git").write_text(f"gitdir: {other}/evil\n")
+    (other / "evil" / "gitdir").write_text(f"{other}/.git\n")
+    (other / "evil" / "HEAD").write_text("ref: refs/heads/main\n")
+    (other / "evil" / "commondir").write_text(f"{folder}/.git\n")
+    before = git("rev-parse", "HEAD")
+    with pytest.raises(Denied, match="left alone"):
+        versions(other, "a.md")
+    (other / ".git").unlink()
+    (other / "evil").rename(other / ".git")
+    with pytest.raises(Denied, match="left alone"):
+        commit(other, {"a.md": b"Two.\n"})
+    assert git("rev-parse", "HEAD") == before
+
+
+def test_a_file_keeps_its_mode_in_the_repository(folder: Path, git: Git) -> None:
+    (folder / "a.md").chmod(0o755)
+    git("commit", "-q", "-a", "-m", "mode")
+    commit(folder, {"a.md": b"Two.\n"})
+    assert git("status", "--porcelain") == ""
+    assert git("ls-files", "--stage", "a.md").startswith("100755 ")
+
+
+def test_objects_of_a_shared_repository_stay_shared(folder: Path, git: Git) -> None:
+    git("config", "core.sharedRepository", "group")
+    before = {*folder.glob(".git/objects/??")}
+    commit(folder, {"a.md": b"Two.\n"})
+    new = {*folder.glob(".git/objects/??")} - before
+    assert new
+    assert all(one.stat().st_mode & stat.S_IWGRP for one in new)
