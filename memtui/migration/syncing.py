@@ -243,7 +243,22 @@ class _Sync:
         await self._follow_renamed(doomed)
         await self._pair_the_rest()
         await self._delete(doomed, delete, len(known))
-        return await self._done()
+        made = {
+            f"{place} {name}": value
+            for place, side in enumerate(self._sides)
+            for name, value in side.made.items()
+        }
+        self._state = self._state.model_copy(
+            update={
+                "synced_at": datetime.now(UTC),
+                "made": self._state.made if self._kept else {**self._state.made, **made},
+                "conflicts": len(self._conflicts),
+                "held_back": sum(len(one.record_ids) for one in self._kept),
+            }
+        )
+        await self._note()
+        self._pace.tell()
+        return self._answer()
 
     async def decide(self, record_id: str, kept: int | None) -> Synced:
         """Sync one record to the version of side `kept`; None: keep both versions."""
@@ -706,24 +721,6 @@ class _Sync:
             there = {one.ids[1]: one for one in lefts.values()}.values()
             self._noted = []
             await self._service.pairs.note(self._caller, self._state, gone=gone, there=there)
-
-    async def _done(self) -> Synced:
-        made = {
-            f"{place} {name}": value
-            for place, side in enumerate(self._sides)
-            for name, value in side.made.items()
-        }
-        self._state = self._state.model_copy(
-            update={
-                "synced_at": datetime.now(UTC),
-                "made": self._state.made if self._kept else {**self._state.made, **made},
-                "conflicts": len(self._conflicts),
-                "held_back": sum(len(one.record_ids) for one in self._kept),
-            }
-        )
-        await self._note()
-        self._pace.tell()
-        return self._answer()
 
     def _answer(self) -> Synced:
         return Synced(

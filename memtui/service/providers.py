@@ -87,11 +87,6 @@ class _OwnOutput:
         return getattr(sys.stderr if _is_theirs.get() else self._output, name)
 
 
-def _keep_output() -> None:
-    if not isinstance(sys.stdout, _OwnOutput):
-        sys.stdout = cast("TextIO", _OwnOutput(sys.stdout))
-
-
 GROUP = "memtui.providers"
 """The entry point group that a provider's package registers its `Adapter` class in."""
 _OWN = "memtui"
@@ -266,7 +261,8 @@ class Providers:
             _is_theirs.set(True)
             return work()
 
-        _keep_output()
+        if not isinstance(sys.stdout, _OwnOutput):
+            sys.stdout = cast("TextIO", _OwnOutput(sys.stdout))
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.to_thread(theirs)

@@ -25,7 +25,8 @@ def erase(
     places = [place for one in request.record_ids if (place := RecordAddress.of(one))]
     for collection in collections:
         here = [place for place in places if place.collection == collection.name]
-        is_own = _is_of(request, collection)
+        is_whole = request.scope.project_id is not None or request.scope.subject_id is not None
+        is_own = is_whole and owner_of(collection.owner) == owner_of(request.scope)
         if not (here or is_own or request.scope.subject_id):
             continue
         names = {place.fact for place in here}
@@ -47,11 +48,6 @@ def erase(
         if said := _out_of_files(store, collection, apply=request.apply):
             beyond.append(said)
     return EraseReply(kept=kept, texts=tuple(texts), record_ids=tuple(ids), beyond=tuple(beyond))
-
-
-def _is_of(request: EraseRequest, collection: Collection) -> bool:
-    is_whole = request.scope.project_id is not None or request.scope.subject_id is not None
-    return is_whole and owner_of(collection.owner) == owner_of(request.scope)
 
 
 def _is_about(fact: MilvusFact, collection: Collection, request: EraseRequest) -> bool:

@@ -91,15 +91,13 @@ class Models:
     def outdated(self, collections: Sequence[Collection]) -> str | None:
         """Return a sentence on the collections that need a re-index; None if none does."""
         found = [one for one in collections if self.is_outdated(one)]
+        if not found:
+            return None
         needs = "1 collection needs" if len(found) == 1 else f"{len(found)} collections need"
-        made = self._to_reindex({one.model or "" for one in found})
-        return f"{needs} a re-index: {made}" if found else None
-
-    def _to_reindex(self, made_with: set[str]) -> str:
-        own, key = self.own, self._context.binding_key
-        was = " and ".join(sorted(made_with))
+        key, own = self._context.binding_key, self.own.name if self.own else "none"
+        was = " and ".join(sorted({one.model or "" for one in found}))
         return (
-            f"the vectors are of {was}, and the binding is set to {own.name if own else 'none'}. "
+            f"{needs} a re-index: the vectors are of {was}, and the binding is set to {own}. "
             f"`memtui bindings embedding {key} --build` rebuilds them; or set embedding to {was}."
         )
 

@@ -569,7 +569,9 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
     rows = connection.execute(query, (chosen,)).fetchall()
     before = {row["id"]: row["revision"] for row in rows}
     meaning = {(row["id"], row["revision"]): row["meaning"] for row in rows}
-    _drop_links(connection, before)
+    for one in before:
+        connection.execute("DELETE FROM names WHERE id = ?", (one,))
+        connection.execute("DELETE FROM links WHERE id = ?", (one,))
     connection.execute(_UNFOUND, (chosen,))
     connection.execute(f"DELETE FROM records WHERE path IN ({_CHOSEN})", (chosen,))
     [last] = connection.execute("SELECT COALESCE(max(rowid), 0) FROM records").fetchone()
@@ -642,12 +644,6 @@ def _names_of(
 
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def _drop_links(connection: sqlite3.Connection, ids: Iterable[str]) -> None:
-    for one in ids:
-        connection.execute("DELETE FROM names WHERE id = ?", (one,))
-        connection.execute("DELETE FROM links WHERE id = ?", (one,))
 
 
 def _is_recent(signature: str) -> bool:

@@ -490,7 +490,9 @@ class _Query:
         how = "words and pairs of characters" if words.pieces else "words"
         cut = self._expression(words.match())
         found = self._scored(_RANKED, [cut, most]) if words.terms else {}
-        keys = self._keyed()
+        sql = f"SELECT rowid FROM records WHERE fact_key IN ({_CHOSEN})"
+        rows = self._connection.execute(sql, (json.dumps(self._words.keys),))
+        keys = frozenset(n for (n,) in rows)
         if not found and not keys and words.kept:
             cut, how = self._expression(words.match(prefix=True)), "beginnings of words"
             found = self._scored(_RANKED, [cut, most])
@@ -516,11 +518,6 @@ class _Query:
 
     def _scored(self, sql: str, values: Sequence[Any]) -> dict[int, float]:
         return {row[0]: row[1] for row in self._connection.execute(sql, values)}
-
-    def _keyed(self) -> frozenset[int]:
-        sql = f"SELECT rowid FROM records WHERE fact_key IN ({_CHOSEN})"
-        rows = self._connection.execute(sql, (json.dumps(self._words.keys),))
-        return frozenset(n for (n,) in rows)
 
     def _meant(self) -> dict[int, float]:
         """Return the rows whose meaning is near the query, with their cosines."""

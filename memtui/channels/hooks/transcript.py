@@ -74,7 +74,12 @@ def note_of(call: HookCall) -> CapturedNote | None:
         readable = call.transcript is not None and call.transcript.is_file()
         if readable and call.transcript is not None:
             for number, said in _lines(call.transcript):
-                _take(run, number, said)
+                message = said.get("message")
+                payload = said.get("payload")
+                if isinstance(message, dict) and not any(said.get(name) for name in _NOT_ASKED):
+                    _take_claude(run, number, str(said.get("type")), message.get("content"))
+                elif isinstance(payload, dict):
+                    _take_codex(run, number, payload)
     except OSError as error:
         raise Unavailable(f"The transcript cannot be read: {error.strerror}.") from error
     asked = run.asked or ([call.prompt] if call.prompt else [])
@@ -137,15 +142,6 @@ def _objects(line: bytes) -> list[Json]:
     except ValueError:  # also for a lone surrogate, where a client cut a text
         return [whole(one) for one in spliced_json(line) if one is not None]
     return [said] if isinstance(said, dict) else []
-
-
-def _take(run: _Run, number: int | None, said: Json) -> None:
-    message = said.get("message")
-    payload = said.get("payload")
-    if isinstance(message, dict) and not any(said.get(name) for name in _NOT_ASKED):
-        _take_claude(run, number, str(said.get("type")), message.get("content"))
-    elif isinstance(payload, dict):
-        _take_codex(run, number, payload)
 
 
 def _take_claude(run: _Run, number: int | None, kind: str, content: Any) -> None:

@@ -148,7 +148,8 @@ async def _listed(
     served: ServedBinding, parts: Sequence[SearchPart], wanted: Wanted, cursor: str
 ) -> SearchReply:
     """Return a page of all memories, part by part, the oldest first."""
-    mark = _digest(parts, wanted)
+    asked = [[sorted(part.names) for part in parts], sorted(wanted.kinds)]
+    mark = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
     place, within = read_cursor(cursor, mark, int, (str, type(None))) if cursor else (0, None)
     place = max(place, 0)  # the cursor is foreign input
     found: list[NamedMemory] = []
@@ -227,8 +228,3 @@ def _pinned_then_newest(one: NamedMemory) -> tuple[bool, float]:
 
 def _pinned_then_best(one: NamedMemory) -> tuple[bool, float, float]:
     return not one.record.pinned, -(_score(one) or 0.0), -_age(one)
-
-
-def _digest(parts: Sequence[SearchPart], wanted: Wanted) -> str:
-    asked = [[sorted(part.names) for part in parts], sorted(wanted.kinds)]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -71,7 +71,8 @@ class StandardStreams:
         is_first = True
         while line := self._input.readline(MAX_LINE_BYTES):
             if not line.endswith(b"\n") and len(line) == MAX_LINE_BYTES:
-                self._skip_line()
+                while (rest := self._input.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                    pass
                 self._refuse(_NO_REQUEST, f"A message has {MAX_LINE_BYTES:,} bytes at most.", None)
             elif line.strip():
                 if is_first:
@@ -81,10 +82,6 @@ class StandardStreams:
                 is_first = False
                 self._lines.put(line)
         self._lines.put(b"")
-
-    def _skip_line(self) -> None:
-        while (rest := self._input.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-            pass
 
     def _answer_initialize(self, line: bytes) -> None:
         with suppress(ValueError, RecursionError, TypeError, KeyError):

@@ -204,7 +204,7 @@ def _by_run(recent: Sequence[Operation]) -> dict[tuple[str, str | None], list[Op
 def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
     """Return a session updated from its logged operations, newest first; None: made from them."""
     newest, oldest = own[0], own[-1]
-    seen = _end_of(newest)
+    seen = newest.started_at + timedelta(milliseconds=newest.latency_ms or 0)
     if session is not None:
         return session.model_copy(
             update={"last_seen": max(session.last_seen, seen), "last_answer": _last_answer(own)}
@@ -220,10 +220,6 @@ def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
         last_seen=seen,
         last_answer=_last_answer(own),
     )
-
-
-def _end_of(operation: Operation) -> datetime:
-    return operation.started_at + timedelta(milliseconds=operation.latency_ms or 0)
 
 
 def _last_answer(operations: Sequence[Operation]) -> LastAnswer | None:

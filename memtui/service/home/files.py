@@ -194,11 +194,6 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
     )
 
 
-def is_unwritable(paths: Paths, settings: Settings) -> bool:
-    """Whether a home, opened read-only, cannot be written."""
-    return settings.read_only and paths.data.is_dir() and not is_writable(paths.data)
-
-
 def used_database(paths: Paths, settings: Settings) -> Database | None:
     """Return the database; None: it is missing, or nothing was ever stored in it."""
     try:
@@ -206,7 +201,8 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
             paths.database,
             settings.database_url,
             create=False,
-            read_only=is_unwritable(paths, settings),
+            # A home that is opened read-only and cannot be written.
+            read_only=settings.read_only and paths.data.is_dir() and not is_writable(paths.data),
         )
     except NotFound:
         return None

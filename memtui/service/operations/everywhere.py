@@ -172,10 +172,6 @@ class Asked:
         }
         self.outcomes[key] = self.outcomes[key].model_copy(update=failed)
 
-    def has_failed(self, key: str) -> bool:
-        """Whether a binding has no answer."""
-        return key in self.errors
-
     def keep(self, chosen: Filter) -> None:
         """Keep only the bindings that a filter allows.
 
@@ -748,7 +744,7 @@ class _JoinedList:
         )
 
     def _answering(self) -> Iterator[tuple[str, _List]]:
-        return ((key, one) for key, one in self.lists.items() if not self._asked.has_failed(key))
+        return ((key, one) for key, one in self.lists.items() if key not in self._asked.errors)
 
 
 def _sum(totals: Iterable[int | None]) -> int | None:

@@ -24,7 +24,6 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     OperationType,
-    Problem,
     Record,
     Scope,
     Snapshot,
@@ -209,17 +208,12 @@ class Operations(MemoryReads):
             given=dict.fromkeys(reply.records, given), asked=given,
         )  # fmt: skip
         stored = [step.record for step in after if step.record]
-        entry.problems = await self._problems_beside(entry, connection, stored)
-        return stored
-
-    async def _problems_beside(
-        self, entry: RunningOperation, connection: Connection, records: Sequence[Record]
-    ) -> tuple[Problem, ...]:
-        """Return the unreadable items in the files that records were written to."""
-        files = {one.location.path for one in records if one.location}
+        # The unreadable items in the files that records were written to.
+        files = {one.location.path for one in stored if one.location}
         found = await self._runtime.unreadable(entry, connection) if files else []
         beside = [one for one in found if one.location and one.location.path in files]
-        return tuple(first_of_many(beside, connection)) if beside else ()
+        entry.problems = tuple(first_of_many(beside, connection)) if beside else ()
+        return stored
 
     async def _by_key(
         self,
