@@ -182,18 +182,10 @@ class Player:
 
     async def _write(self, step: PlannedStep, caller: Caller, action: Write) -> MutationAnswer:
         expires = action.expires_after_end
-        request = WriteRequest(
+        request = WriteRequest.like(
+            action,
             scope=step.scope,
-            source=action.source,
             content=action.text,
-            binding_key=action.binding_key,
-            mode=action.mode,
-            kind=action.kind,
-            title=action.title,
-            summary=action.summary,
-            topic=action.topic,
-            tags=action.tags,
-            pinned=action.pinned,
             expires_at=None if expires is None else self._end + expires,
             valid_from=None if action.since is None else self._end - action.since,
         )

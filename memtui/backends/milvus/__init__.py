@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -316,12 +315,14 @@ class MilvusAdapter(Adapter):
             return []
         if place.fact is None:
             found = self._find(handle, scope)
-            return [_version(found.record, found.record.created_at)] if found else []
+            if found is None:
+                return []
+            return [RecordVersion.like(found.record, valid_from=found.record.created_at)]
         fact = None if _is_too_long(place.fact) else self._changes(collection).fact(place.fact)
         known = [fact.record(one, collection.name, collection.owner)
                  for one in reversed(fact.versions)] if fact else []  # fmt: skip
         seen = (one for one in known if weight(scope, collection.owner, one.scope) > 0)
-        return [_version(one, one.valid_from) for one in seen]
+        return [RecordVersion.like(one) for one in seen]
 
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
@@ -688,16 +689,6 @@ class _Stored:
     row: Row
     version: MilvusVersion | None = None
     """The current version, for a fact."""
-
-
-def _version(record: Record, begins: datetime | None) -> RecordVersion:
-    return RecordVersion(
-        text=record.text,
-        valid_from=begins,
-        valid_to=record.valid_to,
-        created_by=record.created_by,
-        source=record.source,
-    )
 
 
 def _is_too_long(name: str) -> bool:

@@ -407,15 +407,7 @@ class VaultAdapter(Adapter):
         path, name = split_id(handle.provider_record_id)
         if name is None:
             note = self._find(handle, scope, {})
-            return [
-                RecordVersion(
-                    text=one.text,
-                    valid_from=one.created_at,
-                    created_by=one.created_by,
-                    source=one.source,
-                )
-                for one in ([note] if note else [])
-            ]
+            return [RecordVersion.like(note, valid_from=note.created_at)] if note else []
         self._check_company(scope)
         if not self._folder.is_path(path):
             return []
@@ -425,13 +417,7 @@ class VaultAdapter(Adapter):
         if first is None or not sees(scope, first.area, first.record.scope):
             return []
         return [
-            RecordVersion(
-                text=version.text,
-                valid_from=version.valid_from,
-                valid_to=version.valid_to,
-                created_by=version.created_by,
-                source=source_of(version.source, self._folder.company_id),
-            )
+            RecordVersion.like(version, source=source_of(version.source, self._folder.company_id))
             for version in reversed(document.versions_of(name))
         ]
 

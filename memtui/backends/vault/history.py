@@ -502,9 +502,9 @@ class FactsDocument:
         if pair:
             kind = {"entry_type": "kv", "key": pair.key, "value": parsed(pair.value)}
         first = next(iter(self.ledger.of(version.fact)), version)
-        return Record(
+        return Record.like(
+            version,
             handle=handle_of(f"{self.path}#{version.fact}"),
-            text=version.text,
             scope=Scope(
                 company_id=self.folder.company_id,
                 project_id=place.project_id,
@@ -515,15 +515,9 @@ class FactsDocument:
             ),
             source=source_of(version.source or first.source, self.folder.company_id),
             kind="fact",
-            topic=version.topic,
             tags=(*marks.added_to(version.tags), *self.content.tags),
-            created_at=version.created_at,
             updated_at=version.updated_at or version.valid_from or self.changed_at,
             created_by=version.created_by or first.created_by,
-            expires_at=version.expires_at,
-            pinned=version.pinned,
-            valid_from=version.valid_from,
-            valid_to=version.valid_to,
             revision=revision,
             location=self.folder.location(self.path, line),
             metadata={**version.metadata, **kind, **more},

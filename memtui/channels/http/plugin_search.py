@@ -199,12 +199,9 @@ def _found(named: Sequence[NamedMemory], next_cursor: str | None = None) -> Sear
 
 def _memory(one: NamedMemory) -> MemoryBody:
     record, mark = one.record, one.mark
-    return MemoryBody(
-        id=mark.id,
-        namespace=mark.namespace,
+    return MemoryBody.like(
+        mark,
         content=mark.text_of(record),
-        kind=mark.kind,
-        source=mark.source,
         expires_at=record.expires_at,
         propagation=mark.propagated,
         pin=record.pinned,

@@ -49,7 +49,6 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
-    Snippet,
     SourceKind,
     SourceRef,
     Term,
@@ -512,14 +511,12 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
     Use it when the task depends on earlier decisions, people, projects or long-running context
     that is not in this conversation.
     """
-    request = QueryRequest(
+    request = QueryRequest.like(
+        asked,
         scope=agent.scope,
-        query=asked.query,
         top_k=asked.limit,
-        topic=asked.topic,
         filter=build_filter(tag=asked.tag, source_kind=asked.source_kind),
         metadata_filter=asked.metadata or {},
-        as_of=asked.as_of,
         binding_key=agent.binding_key,
     )
     return fitting(await _search(agent, request, asked), asked.query, agent.answer_characters)
@@ -790,16 +787,12 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
 
 def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
     """Return an agent's answer to a write; `was` is the text that it replaced."""
-    return Stored(
-        **_answer_fields(answer),
+    return Stored.like(
+        answer,
+        binding=answer.binding_key,
         ids=_ids(answer.handles),
-        redacted=answer.redacted,
-        not_kept=answer.not_kept,
-        loss=answer.loss,
         similar={one.record.handle.provider_record_id: one.likeness for one in answer.similar},
-        no_search=answer.no_search,
         was=was,
-        pending=answer.pending,
     )
 
 
@@ -818,13 +811,12 @@ async def _forget(
         source=agent.source,
     )
     answer = await agent.service.forget(agent.caller, request)
-    return Removed(
-        **_answer_fields(answer),
+    return Removed.like(
+        answer,
+        binding=answer.binding_key,
         ids=_ids(answer.handles),
         missing=_ids(answer.missing),
-        refused=answer.refused,
         still_found=_ids(answer.ghosts),
-        pending=answer.pending,
     )
 
 
@@ -852,21 +844,16 @@ def _sentences(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -> Memory:
     """Return a record for an agent: its summary if it has one, or its text if `whole`."""
-    return Memory(
+    return Memory.like(
+        record,
         id=record.handle.provider_record_id,
         text=record.text if whole else record.shown,
         is_summary=bool(record.summary) and not whole,
-        kind=record.kind,
-        title=record.title,
-        topic=record.topic,
-        tags=record.tags,
         rank=rank,
-        score=record.score if isinstance(record, Snippet) else None,
         belongs_to=owner_words(record.scope),
         written_by=record.created_by,
         written_at=record.created_at,
         source=_source(record.source),
-        revision=record.revision,
     )
 
 

@@ -333,18 +333,15 @@ def _write_source(one: SourceWrites, last: Operation) -> WriteSource:
         company_id=last.scope.company_id,
         **dict(zip(SOURCE_IDS, ids, strict=True)),
     )
-    return WriteSource(
+    return WriteSource.like(
+        last,
         source=source,
         run_id=run_id if last.damaged else last.scope.run_id,
         writes=one.writes,
         records=one.records,
         first_at=min(known([one.first_at])),
         last_at=max(known([one.last_at])),
-        operation_id=last.operation_id,
-        principal=last.principal,
-        channel=last.channel,
         agent_id=last.scope.agent_id,
-        binding_key=last.binding_key,
         problem=last.error_message if last.damaged else None,
     )
 

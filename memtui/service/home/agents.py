@@ -111,13 +111,10 @@ class Agents(ServiceModule):
         """
         if caller.run_id is None or self._runtime.database.read_only:
             return
-        about = Connected(
-            principal=caller.principal,
-            acts_for=caller.acts_for,
-            channel=caller.channel,
+        about = Connected.like(
+            caller,
             client=client,
             project_id=scope.project_id,
-            run_id=caller.run_id,
             is_open=True,
             since=self._runtime.clock(),
             last_seen=self._runtime.clock(),
