@@ -69,6 +69,7 @@ class LogClient:
         self._number = 0
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._hearing: Thread | None = None
         self._is_ending = False
         self._ends = 0
         """How often the process has ended."""
@@ -211,8 +212,7 @@ class LogClient:
         while True:
             begun = time.monotonic()
             try:
-                connection = self._begin()
-                with connection.makefile("wb") as file:
+                with self._begin() as connection, connection.makefile("wb") as file:
                     send(file, WireFrame(FrameKind.START, content=(self._start, self.state)))
                     while True:
                         send(file, self._next(connection))
@@ -261,28 +261,32 @@ class LogClient:
         with self._changed:
             self._connection, self._process = ours, process
         self._is_begun.wait()
-        Thread(target=self._hear, args=[ours], name="memtui-wrap-hear", daemon=True).start()
+        self._hearing = Thread(target=self._hear, args=[ours], daemon=True)
+        self._hearing.start()
         return ours
 
     def _ended(self) -> None:
         """Take note that the process has ended: what it had not logged is lost."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._hearing is not None:
+            self._hearing.join()  # it may have said last that something is logged
         with self._changed:
             self._lose(*self._open.values())
             self._open.clear()
-            self._connection, process, self._process = None, self._process, None
+            self._connection = self._process = self._hearing = None
             self._ends += 1
             self._changed.notify_all()
-        if process is not None:
-            process.kill()
-            process.wait()
 
     def _hear(self, connection: socket.socket) -> None:
-        for frame in frames(connection.makefile("rb")):
-            with self._changed:
-                self._take(frame)
-                self._changed.notify_all()
-            if frame.kind == FrameKind.STATE and frame.content.refusal:
-                self.refused()
+        with connection.makefile("rb") as file:
+            for frame in frames(file):
+                with self._changed:
+                    self._take(frame)
+                    self._changed.notify_all()
+                if frame.kind == FrameKind.STATE and frame.content.refusal:
+                    self.refused()
         with self._changed:
             if self._connection is connection:
                 self._connection = None

@@ -92,7 +92,6 @@ class LogProcess:
         """The outcomes of the calls that are weighed, by line; None: it did not pass after all."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._is_over = self._was_cut_off = False
         self._noted: bool | None = None
         self._paths: Paths | None = None
@@ -101,6 +100,7 @@ class LogProcess:
 
     async def run(self, incoming: Iterator[WireFrame]) -> None:
         """Log until the passing process ends, and then the rest."""
+        self._loop = asyncio.get_running_loop()
         Thread(target=self._read, args=[incoming], name="memtui-wrap-read", daemon=True).start()
         note, last = GapNote(Path(self._start["note"])), None
         while last is None or (self._has_more and time.monotonic() < last):
@@ -413,13 +413,7 @@ def main(descriptor: int) -> None:
         incoming = frames(connection.makefile("rb"))
         if (first := next(incoming, None)) is not None:
             start, state = first.content
-            asyncio.run(_run(connection, start, state, incoming))
-
-
-async def _run(
-    connection: socket.socket, start: Json, state: LogState, incoming: Iterator[WireFrame]
-) -> None:
-    await LogProcess(connection, start, state).run(incoming)
+            asyncio.run(LogProcess(connection, start, state).run(incoming))
 
 
 if __name__ == "__main__":

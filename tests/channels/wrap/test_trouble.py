@@ -6,11 +6,17 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import time
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import IO, Any, ClassVar
 
 import pytest
 
+from memtui.channels.wrap import log_client
+from memtui.channels.wrap.frames import FrameKind, LogState, WireFrame, frames, send
 from memtui.config import Paths
 from memtui.contract import OperationStatus, OperationType
 from memtui.service import MemoryService
@@ -186,3 +192,61 @@ def test_rules_that_cannot_be_read_at_the_start_are_those_of_last_time(
     if not had_no_rules:
         assert "memtui refused this call" in kept["content"][0]["text"]
     assert toy.end()[0] == 75
+
+
+class LogOf:
+    """Stands in for the process that logs; the first one ends once it has logged a line."""
+
+    heard: ClassVar[list[FrameKind]] = []
+    begun = 0
+
+    def __init__(self, _command: list[str], *, pass_fds: list[int], **_: object) -> None:
+        LogOf.begun += 1
+        self._ends = LogOf.begun == 1
+        with socket.socket(fileno=os.dup(pass_fds[0])) as connection:
+            self._file: Any = connection.makefile("rwb")
+        self._thread = Thread(target=self._log, daemon=True)
+        self._thread.start()
+
+    def _log(self) -> None:
+        for frame in frames(self._file):
+            LogOf.heard.append(frame.kind)
+            if frame.kind is FrameKind.ASKED:
+                state = LogState(has_rules=False)
+                send(self._file, WireFrame(FrameKind.STATE, content=state))
+                send(self._file, WireFrame(FrameKind.LOGGED, frame.number))
+            if frame.kind is FrameKind.END or (self._ends and frame.kind is FrameKind.ASKED):
+                break
+        self._file.close()
+
+    def kill(self) -> None:
+        """End by itself."""
+
+    def wait(self, _timeout: float | None = None) -> None:
+        self._thread.join()
+
+
+def test_a_call_that_was_logged_last_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_failed = Event()
+
+    def late(file: IO[bytes]) -> Iterator[WireFrame]:
+        assert has_failed.wait(GIVEN_UP_S)  # what the process said is read after it has ended
+        return frames(file)
+
+    def sending(file: IO[bytes], frame: WireFrame) -> None:
+        try:
+            send(file, frame)
+        except OSError:
+            has_failed.set()
+            raise
+
+    monkeypatch.setattr("memtui.channels.wrap.log_client.subprocess.Popen", LogOf)
+    monkeypatch.setattr(log_client, "frames", late)
+    monkeypatch.setattr(log_client, "send", sending)
+    log = log_client.LogClient()
+    log.begin({}, None)
+    log.tell(FrameKind.ASKED, [b'{"id":1,"method":"tools/call"}\n'])
+    while not has_failed.is_set():
+        log.tell(FrameKind.ANSWERED, [b"{}\n"])
+    assert log.end() is None
+    assert FrameKind.GAP not in LogOf.heard
