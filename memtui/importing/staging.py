@@ -56,6 +56,11 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(_ENCODER.encode(plain(parts)).encode()).hexdigest()
 
 
+def _operation_id(company_id: str, key: str, occurrence: int) -> str:
+    """Return the id of the n-th row with a key, the same at every import into a company."""
+    return uuid.uuid5(_NAMESPACE, f"{company_id}\n{key}\n{occurrence}").hex
+
+
 _CACHE_KIB = 16_384
 _AT_A_TIME = 500
 _ANY_TEXT = ("utf-8", "surrogatepass")
@@ -163,8 +168,7 @@ class Staging:
                     before = (moment, file)
                     seen.clear()
                 seen[key] += 1
-                # The same id at every import into a company.
-                own_id = uuid.uuid5(_NAMESPACE, f"{self._company_id}\n{key}\n{seen[key]}").hex
+                own_id = _operation_id(self._company_id, key, seen[key])
                 foreign = "" if foreign_id is None else foreign_id.decode(*_ANY_TEXT)
                 is_kept = seen[key] == 1 and _KEPT_ID.fullmatch(foreign)
                 at = from_microseconds(moment)
