@@ -242,12 +242,6 @@ async def test_a_file_without_the_right_to_write_is_left_alone(tmp_path: Path) -
         await adapter.forget(ForgetRequest.of([kept, other], ACME))
     with pytest.raises(Denied, match=r"MEMORY\.md is write-protected"):
         await adapter.correct(correction(other, "Deploys leave release."))
-    handles = [kept.handle, other.handle]
-    snapshots = await adapter.snapshot(handles, ACME)
-    first = snapshots[0]
-    changed = first.model_copy(update={"state": {**first.state, "content": "Else."}})
-    with pytest.raises(Denied, match=r"MEMORY\.md is write-protected"):
-        await adapter.restore([changed, snapshots[1]], ACME)
     assert held(tmp_path) == before
     index.chmod(0o644)
     file.chmod(0o444)

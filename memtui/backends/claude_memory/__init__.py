@@ -141,9 +141,10 @@ class ClaudeMemoryAdapter(WholeFilesAdapter[ClaudeMemoryConfig]):
 
     def added(self, draft: FilesDraft, name: str, request: WriteRequest) -> Json:
         """Give a new file its line in the index."""
-        index, hook = self._index_in(draft), first_line(request.content, HOOK_CHARS)
+        index, is_first = self._index_in(draft), draft[INDEX] is None
+        hook = first_line(request.content, HOOK_CHARS)
         self._put_index(draft, with_entry(index, name, _title_of(request), hook))
-        return {"was_open": bool(index) and not index.endswith("\n")}
+        return {"was_open": bool(index) and not index.endswith("\n"), "is_first": is_first}
 
     def corrected_in(self, draft: FilesDraft, record: Record, text: str) -> None:
         """Change a section of the index, or a memory and its line there."""
@@ -206,7 +207,6 @@ class ClaudeMemoryAdapter(WholeFilesAdapter[ClaudeMemoryConfig]):
         self, draft: FilesDraft, gone: Sequence[tuple[Record, Snapshot]], back: Sequence[Snapshot]
     ) -> None:
         """Put lines back into the index, then files."""
-        require_unprotected(self.config.path / INDEX, str(self.config.path / INDEX))
         self.removed_in(draft, [record for record, _ in gone])
         index, there, equal = self._index_in(draft), self._load()[0], self._equal_sections()
         if any(one.state.get("was_open") for _, one in gone):
@@ -227,6 +227,8 @@ class ClaudeMemoryAdapter(WholeFilesAdapter[ClaudeMemoryConfig]):
                 index = with_section(index, there[name], one.record.text)
         lines = [(at, line) for one in missing for at, line in one.state["lines"]]
         self._put_index(draft, with_lines(without_entries(index, files), lines))
+        if not draft[INDEX] and any(one.state.get("is_first") for _, one in gone):
+            draft[INDEX] = None
         super().restored_in(draft, [], back)
 
     def _index_in(self, draft: FilesDraft) -> str:

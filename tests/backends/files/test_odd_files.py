@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from memtui.provider_kit.files.adapter import FilesAdapter
@@ -56,9 +59,12 @@ async def listed(adapter: Adapter) -> list[Record]:
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Return the content and mode of each file of the program."""
+    """Return the content and mode of each file of the program, of a link its own mode."""
     return {
-        str(one.relative_to(folder)): (one.read_bytes(), one.stat().st_mode)
+        str(one.relative_to(folder)): (
+            one.read_bytes() if os.access(one, os.R_OK) else b"",
+            one.lstat().st_mode,
+        )
         for one in sorted(folder.rglob("*"))
         if one.is_file() and ".git" not in one.parts and one.suffix != ".lock"
     }
@@ -157,3 +163,69 @@ async def test_a_change_undone_leaves_the_same_bytes(
             refusals.append(await both_ways(adapter, folder, [record.handle], forget))
         if odd == "as it is":
             assert [one for one in refusals if one and "read_only" not in one] == []
+
+
+def _linked(target: Path, file: Path) -> None:
+    file.rename(target)
+    file.symlink_to(target)
+
+
+def _instead(file: Path, make: Callable[[], object]) -> None:
+    file.unlink()
+    make()
+
+
+PLACES: dict[str, Callable[[Path, Path], object]] = {
+    "a link in the folder": lambda folder, file: _linked(folder / ".real", file),
+    "a link out of the folder": lambda folder, file: _linked(folder.parent / "outside", file),
+    "a link to nowhere": lambda folder, file: _instead(file, partial(file.symlink_to, folder / ".no")),
+    "a link to itself": lambda _, file: _instead(file, partial(file.symlink_to, file)),
+    "a folder": lambda _, file: _instead(file, file.mkdir),
+    "a pipe": lambda _, file: _instead(file, partial(os.mkfifo, file)),
+    "a read-only file": lambda _, file: file.chmod(0o444),
+    "an unreadable file": lambda _, file: file.chmod(0),
+    "a read-only folder": lambda _, file: file.parent.chmod(0o555),
+    "no file": lambda _, file: file.unlink(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", [one for one in KEPT if "git" not in one])
+async def test_an_odd_place_is_changed_and_comes_back_or_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, place: str
+) -> None:
+    kept = KEPT[name]
+    folder = tmp_path / kept.inside
+    path = made(kept, folder, lambda content: content)
+    monkeypatch.setattr(MemsearchAdapter, "settle_seconds", 0.0)
+    file = folder / kept.main
+    parent, is_link = file.parent.stat().st_mode, place.startswith("a link")
+    PLACES[place](folder, file)
+    outside = tmp_path / "outside"
+    before = outside.read_bytes() if outside.exists() else None
+    try:
+        await _changed_in_place(kept, path, folder, tmp_path / "data")
+    finally:
+        file.parent.chmod(parent)
+    assert file.is_symlink() is is_link
+    assert (outside.read_bytes() if outside.exists() else None) == before
+    assert not [*folder.rglob(".memtui*")]
+
+
+async def _changed_in_place(kept: Kept, path: Path, folder: Path, data: Path) -> None:
+    request = WriteRequest(scope=SCOPE, source=SOURCE, content="Deploys leave main.")
+    if kept.kind.holds == "file" and (not path.exists() or path.is_dir()):
+        with pytest.raises(Unavailable):
+            async with opened(kept, path, data) as adapter:
+                await listed(adapter)
+        return
+    async with opened(kept, path, data) as adapter:
+        await both_ways(adapter, folder, [], partial(adapter.write, request))
+        for one in (await listed(adapter))[:3]:
+            text = f"{one.text} indeed"
+            corrected = CorrectRequest(scope=SCOPE, handle=one.handle, text=text)
+            forgotten = ForgetRequest.of([one], SCOPE)
+            await both_ways(adapter, folder, [one.handle], partial(adapter.correct, corrected))
+            await both_ways(adapter, folder, [one.handle], partial(adapter.forget, forgotten))
+        health = await adapter.health()
+        assert all(_SENTENCE.fullmatch(one.message) for one in health.problems)
