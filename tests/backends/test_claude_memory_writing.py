@@ -203,6 +203,23 @@ async def test_an_edit_of_what_claude_code_changed_meanwhile_is_a_conflict(tmp_p
     assert (tmp_path / "memory" / "plain.md").read_text() == "Changed by its agent.\n"
 
 
+async def test_a_memory_that_is_rewritten_before_it_is_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await opened(tmp_path)
+    record, read = (await every(adapter))["plain.md"], committed.content_of
+
+    def rewritten(path: Path) -> bytes | None:
+        if path.name == "plain.md":
+            path.write_text("Changed by its agent.\n")
+        return read(path)
+
+    monkeypatch.setattr(committed, "content_of", rewritten)
+    with pytest.raises(Conflict):
+        await adapter.forget(ForgetRequest.of([record], ACME))
+    assert held(tmp_path) == FILES | {"plain.md": "Changed by its agent.\n"}
+
+
 async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Path) -> None:
     index = "Above.\n- [Plain](plain.md) — x\nBelow.\n"
     adapter = await opened(tmp_path, FILES | {"MEMORY.md": index})

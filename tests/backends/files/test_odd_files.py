@@ -178,7 +178,7 @@ def _instead(file: Path, make: Callable[[], object]) -> None:
 PLACES: dict[str, Callable[[Path, Path], object]] = {
     "a link in the folder": lambda folder, file: _linked(folder / ".real", file),
     "a link out of the folder": lambda folder, file: _linked(folder.parent / "outside", file),
-    "a link to nowhere": lambda folder, file: _instead(file, partial(file.symlink_to, folder / ".no")),
+    "a link to nowhere": lambda _, file: _instead(file, partial(file.symlink_to, "nowhere")),
     "a link to itself": lambda _, file: _instead(file, partial(file.symlink_to, file)),
     "a folder": lambda _, file: _instead(file, file.mkdir),
     "a pipe": lambda _, file: _instead(file, partial(os.mkfifo, file)),
