@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.crash_server import MAPPING
 from memtui.config import find_paths, load_settings
 from memtui.contract import (
     Conflict,
@@ -97,6 +100,7 @@ class Act(NamedTuple):
 
 
 Work = Callable[[Act], Awaitable[Any]]
+Maker = Callable[[Path], dict[str, Any]]
 
 
 async def _nothing(_act: Act) -> None:
@@ -194,6 +198,11 @@ async def _hold(act: Act) -> None:
     answer = await act.service.write(AGENT, request)
     assert answer.pending is not None
     act.known["held"] = answer.pending.pending_id
+
+
+async def _proposal(act: Act) -> None:
+    [one] = await act.service.review.waiting(ANA)
+    act.known["held"] = one.pending_id
 
 
 async def _risky(act: Act) -> None:
@@ -389,8 +398,11 @@ _BESIDE = (
     "langgraph",
     "agno",
     "letta",
+    "mcp",
 )
 """Providers of which a binding is made beside the vault."""
+_WITH_PROPOSALS = ("gemini", "hermes")
+"""Those of programs that keep changes back until somebody decides."""
 _PROVIDERS = ("vault", "vault facts", *_BESIDE)
 
 
@@ -405,6 +417,8 @@ def _recoveries() -> Iterator[Mutation]:
             yield Mutation(title, provider, prepare, _recover, undoes=False, broken=broken)
     for name, provider, prepare, broken in (
         ("accept", "vault", _hold, _accept), ("migrate", "vault", _second, _migrate),
+        ("accept a proposal", "gemini", _proposal, _accept),
+        ("accept a proposal", "hermes", _proposal, _accept),
         ("seal", "memtui", _filled(_MANY), _seal),
         ("purge", "memtui", _then(_filled(2), _seal), _purge),
     ):  # fmt: skip
@@ -438,6 +452,12 @@ def mutations() -> Iterator[Mutation]:
         if provider != "vault facts":
             yield Mutation("purge", provider, _filled(2), _purge, undoes=False)
             yield Mutation("accept", provider, _hold, _accept)
+    for provider in _WITH_PROPOSALS:
+        for name, work in (("accept a proposal", _accept), ("refuse a proposal", _refuse)):
+            yield Mutation(name, provider, _proposal, work)
+            yield Mutation(f"undo {name}", provider, _then(_proposal, work), _undo)
+            undone = _then(_then(_proposal, work), _undo)
+            yield Mutation(f"redo {name}", provider, undone, _undo)
     yield Mutation("dismiss a risk", "vault", _risky, _dismiss)
     yield Mutation("undo dismiss", "vault", _then(_risky, _dismiss), _undo)
     yield Mutation("fix", "vault", _hold, _fix)
@@ -541,12 +561,97 @@ def _make_repository(folder: Path) -> None:
         subprocess.run(("git", "-C", str(folder), *words), check=True)
 
 
-_TABLES: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
-    "hermes-facts": (_make_facts, {"project_id": "web"}),
-    "langgraph": (_make_store, {"namespaces": {"project": "{project_id}.notes"}}),
-    "agno": (_make_agno, {}),
+def _in_table(make: Callable[[Path], None], **config: Any) -> Maker:
+    """Return what makes a program's tables, and the config with which its provider opens them."""
+
+    def made(root: Path) -> dict[str, Any]:
+        (root / "store").mkdir()
+        file = root / "store" / "store.db"
+        make(file)
+        return {"path": str(file), **config}
+
+    return made
+
+
+def _in_files(folder: str, files: dict[str, str], **config: Any) -> Maker:
+    """Return what makes files below a folder, and the config with which a provider opens it.
+
+    `{folder}` in them is its path.
+    """
+
+    def made(root: Path) -> dict[str, Any]:
+        there = root / folder
+        for name, content in files.items():
+            (there / name).parent.mkdir(parents=True, exist_ok=True)
+            (there / name).write_text(content.replace("{folder}", str(there)))
+        return {"path": str(there), **config}
+
+    return made
+
+
+def _letta(root: Path) -> dict[str, Any]:
+    config = _in_files("memory", {"system/kept.md": "---\ndescription: Kept\n---\nKept.\n"})(root)
+    _make_repository(root / "memory")
+    return config
+
+
+def _openclaw(root: Path) -> dict[str, Any]:
+    kept = "<!-- openclaw-memory-promotion:k -->\n- Kept. <!-- importance: 3 -->\n"
+    files = {"MEMORY.md": f"# Memory\n\n{kept}"}
+    return _in_files("workspace", files, state=str(root / "out"), settle_ms=0)(root)
+
+
+def _graph(root: Path) -> dict[str, Any]:
+    entity = {"type": "entity", "name": "a", "entityType": "b", "observations": ["c"]}
+    _in_files("graph", {"memory.jsonl": json.dumps(entity) + "\n"})(root)
+    return {"path": str(root / "graph" / "memory.jsonl"), "settle_ms": 0}
+
+
+def _mcp(root: Path) -> dict[str, Any]:
+    _in_files("server", {"notes.json": "{}", "notes.toml": MAPPING})(root)
+    server = Path(__file__).with_name("crash_server.py")
+    command = shlex.join([sys.executable, "-S", str(server), str(root / "server" / "notes.json")])
+    return {"command": command, "mapping": str(root / "server" / "notes.toml")}
+
+
+_PATCH = """--- {folder}/MEMORY.md
++++ {folder}/MEMORY.md
+@@ -3,1 +3,1 @@
+-- Kept.
++- Kept, and changed.
+--- /dev/null
++++ {folder}/new.md
+@@ -0,0 +1,1 @@
++A new one.
+"""
+_STAGED = {
+    "id": "abc123", "origin": "background_review", "created_at": 1_800_000_000.0,
+    "payload": {
+        "action": "replace", "target": "memory", "old_text": "Kept.", "content": "Changed.",
+    },
+}  # fmt: skip
+_OF_GEMINI = {"MEMORY.md": "# Memory\n\n- Kept.\n", ".inbox/private/extraction.patch": _PATCH}
+_OF_HERMES = {"MEMORY.md": "Kept.\n§\nKept\ntoo."}
+_STAGING = {"../pending/memory/abc123.json": json.dumps(_STAGED)}
+_MAKERS: dict[str, Maker] = {
+    "claude-memory": _in_files(
+        "memory",
+        {
+            "MEMORY.md": "# Memory\n\n- [Kept](kept.md) — kept\n",
+            "kept.md": "---\nname: Kept\ntype: user\n---\nKept.\n",
+        },
+    ),
+    "hermes": _in_files("hermes/memories", _OF_HERMES | _STAGING),
+    "gemini": _in_files("gemini/tmp/web/memory", _OF_GEMINI),
+    "openclaw": _openclaw,
+    "letta": _letta,
+    "hermes-facts": _in_table(_make_facts, project_id="web"),
+    "langgraph": _in_table(_make_store, namespaces={"project": "{project_id}.notes"}),
+    "agno": _in_table(_make_agno),
+    "mcp-memory": _graph,
+    "mcp": _mcp,
 }
-"""What makes the tables of a program, and the settings with which its provider opens them."""
+"""What makes the memories of each program below a folder, and returns its binding's config."""
 
 
 async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
@@ -556,45 +661,11 @@ async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
     service = await place.open()
     known: Known = {}
     provider, key = mutation.provider, "default"
-    if provider in _BESIDE:
-        config: dict[str, Any] = {}
-        key = "other"
-        if provider == "claude-memory":
-            folder = place.root / "memory"
-            folder.mkdir()
-            (folder / "MEMORY.md").write_text("# Memory\n\n- [Kept](kept.md) — kept\n")
-            (folder / "kept.md").write_text("---\nname: Kept\ntype: user\n---\nKept.\n")
-            config = {"path": str(folder)}
-        elif provider == "hermes":
-            folder = place.root / "memories"
-            folder.mkdir()
-            (folder / "MEMORY.md").write_text("Kept.\n§\nKept\ntoo.")
-            config = {"path": str(folder)}
-        elif provider == "openclaw":
-            folder = place.root / "workspace"
-            folder.mkdir()
-            kept = "<!-- openclaw-memory-promotion:k -->\n- Kept. <!-- importance: 3 -->\n"
-            (folder / "MEMORY.md").write_text(f"# Memory\n\n{kept}")
-            config = {"path": str(folder), "state": str(place.out), "settle_ms": 0}
-        elif provider == "letta":
-            folder = place.root / "memory"
-            (folder / "system").mkdir(parents=True)
-            (folder / "system" / "kept.md").write_text("---\ndescription: Kept\n---\nKept.\n")
-            _make_repository(folder)
-            config = {"path": str(folder)}
-        elif provider in _TABLES:
-            (place.root / "store").mkdir()
-            file = place.root / "store" / "store.db"
-            make, own = _TABLES[provider]
-            make(file)
-            config = {"path": str(file), **own}
-        elif provider == "mcp-memory":
-            (place.root / "graph").mkdir()
-            file = place.root / "graph" / "memory.jsonl"
-            entity = {"type": "entity", "name": "a", "entityType": "b", "observations": ["c"]}
-            file.write_text(json.dumps(entity) + "\n")
-            config = {"path": str(file), "settle_ms": 0}
-        await service.bindings.add(ANA, key, provider, config)
+    if provider in {*_BESIDE, *_WITH_PROPOSALS}:
+        key, make = "other", _MAKERS.get(provider)
+        config = make(place.root) if make else {}
+        starts = await service.bindings.to_agree(ANA, key, provider, config)
+        await service.bindings.add(ANA, key, provider, config, starts=starts)
     if provider in {"facts", "vault facts"}:
         known["kind"] = "fact"
     await mutation.prepare(Act(service, known, place, key))

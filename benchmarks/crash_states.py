@@ -31,10 +31,12 @@ from memtui.store.log import company_salt
 
 _DERIVED = re.compile(
     r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
-    r"|/made_folders/|/\.git/"
+    r"|/made_folders/|/\.git/|/known\.json$"
 )
 """Files that are made again, or tell nothing of memories; notes of folders that memtui made, which
-are known by their inodes and so not in a copy; and git's, whose names are made of the time too."""
+are known by their inodes and so not in a copy; git's, whose names are made of the time too; and
+what is known of records, which is compared with the records: of a write that was killed it keeps
+the owner, for the case that the server stores the text all the same, until a purge erases it."""
 _SQLITE = b"SQLite format 3\0"
 _BESIDE = ("-wal", "-journal")
 """What SQLite keeps beside a database and reads after a kill; it makes `-shm` anew."""

@@ -39,6 +39,7 @@ from memtui.contract import (
     Term,
     Unsupported,
     WriteMode,
+    WriteReply,
     WriteRequest,
     holds_at,
 )
@@ -74,8 +75,8 @@ def needs(*abilities: str) -> Callable[[Check], Check]:
     """Skip a check if the adapter under test lacks one of these abilities.
 
     They are names of capabilities, `exact` (the written text is stored, immediately), `read_only`,
-    and `durable`, `revisions`, `doubles`, `each_text_once` and `owners`, which a subclass of `Kit`
-    declares for its provider.
+    and `durable`, `revisions`, `doubles`, `each_text_once`, `owners` and `events`, which a subclass
+    of `Kit` declares for its provider.
     """
     _NEEDED.update(abilities)
 
@@ -101,6 +102,8 @@ class Kit(ABC):
     """Whether all records are of the binding's owner, and a write of another is refused."""
     finds_neighbours = False
     """Whether a query always returns the nearest records, however far they are."""
+    has_events = False
+    """Whether a write that is stored later names an event, of which `ingested` tells."""
 
     def __init_subclass__(cls) -> None:
         """Replace each check that does not apply by its reason: pytest does not collect a string.
@@ -133,6 +136,7 @@ class Kit(ABC):
             "doubles": not cls.has_each_text_once,
             "each_text_once": cls.has_each_text_once,
             "owners": not cls.has_one_owner,
+            "events": cls.has_events,
         }
         return others[ability] if ability in others else bool(getattr(can, ability))
 
@@ -187,12 +191,20 @@ class Kit(ABC):
         )
         reply = await adapter.write(request)
         await self.settle(adapter)
+        if reply.event is not None:
+            reply = await self.ended(adapter, reply.event)
         assert reply.records, "write returned no handle; only async ingestion may leave it out"
         handle = reply.records[0]
         assert handle.provider_key == adapter.key, (
             f"the handle's provider_key is {handle.provider_key!r}, not the key {adapter.key!r}"
         )
         return handle
+
+    async def ended(self, adapter: Adapter, event: str) -> WriteReply:
+        """Return what came of a write that is stored later, which `settle` has waited for."""
+        reply = await adapter.ingested(event, self.scope())
+        assert reply is not None, "after `settle` the event has not ended"
+        return reply
 
     async def found(self, adapter: Adapter, query: str, **fields: Any) -> list[str]:
         """Return the ids that a query finds, best first."""
@@ -262,6 +274,49 @@ class WriteChecks(Kit):
         if "metadata" not in adapter.lacks:
             kept = {key: record.metadata.get(key) for key in metadata}
             assert kept == metadata, "the metadata was lost or changed"
+
+    @needs("events")
+    async def test_a_write_that_is_stored_later_ends_once(self, adapter: Adapter) -> None:
+        """An event ends with the records of its write, and with the same ones ever after."""
+        assert adapter.capabilities.async_ingestion, "it names events and stores at once"
+        request = WriteRequest(
+            scope=self.scope(), source=self.source(), content="Deploys happen from main."
+        )
+        reply = await adapter.write(request)
+        assert reply.event, "a write that is stored later names no event"
+        assert not reply.records, "a write names an event and the records that come of it"
+        await self.settle(adapter)
+        ended = await self.ended(adapter, reply.event)
+        assert ended.event is None, "what came of an event is another event"
+        records = [await self.read(adapter, handle) for handle in ended.records]
+        assert {one.scope.project_id for one in records} <= {"apollo"}, "a record lost its owner"
+        again = await self.ended(adapter, reply.event)
+        assert again.records == ended.records, "asked again, an event ends with other records"
+        assert again.before == ended.before, "asked again, an event has changed other records"
+
+    @needs("events")
+    async def test_what_came_of_an_event_does_not_come_back(self, adapter: Adapter) -> None:
+        """Asking of an event is a read: what was forgotten stays away."""
+        handle = await self.write(adapter, "Deploys happen from main.")
+        reply = await adapter.write(
+            WriteRequest(scope=self.scope(), source=self.source(), content="Never on Fridays.")
+        )
+        assert reply.event, "a write that is stored later names no event"
+        await self.settle(adapter)
+        ended = await self.ended(adapter, reply.event)
+        assert handle not in ended.records, "an event ends with the records of another"
+        await self.forget(adapter, *ended.records)
+        await self.ended(adapter, reply.event)
+        for one in ended.records:
+            assert await adapter.get(one, self.scope()) is None, "what was forgotten came back"
+        await self.read(adapter, handle)
+
+    @needs("events")
+    async def test_an_unknown_event_is_not_found(self, adapter: Adapter) -> None:
+        """An event that the provider does not know is `NotFound`, not an event that goes on."""
+        for name in ("no-such-event", "../../etc/passwd", "a b", "💥"):
+            with pytest.raises(NotFound):
+                await adapter.ingested(name, self.scope())
 
     @needs("exact")
     async def test_hostile_text_is_kept_exactly_or_refused(self, adapter: Adapter) -> None:

@@ -19,6 +19,7 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Invalid,
+    NotFound,
     QueryRequest,
     Record,
     RecordHandle,
@@ -164,7 +165,69 @@ class RenamesIds(InMemoryAdapter):
         return await super().write(request.model_copy(update={"record_id": None}))
 
 
+class StoresLater(InMemoryAdapter):
+    """It stores each text as it is asked of the event, at the latest."""
+
+    capabilities = InMemoryAdapter.capabilities.model_copy(
+        update={"async_ingestion": True, "provider_managed_extraction": True}
+    )
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.said: dict[str, WriteRequest] = {}
+        self.made: dict[str, WriteReply] = {}
+
+    async def write(self, request: WriteRequest) -> WriteReply:
+        name = f"event-{len(self.said)}"
+        self.said[name] = request
+        return WriteReply(event=name)
+
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        del scope
+        if event not in self.said:
+            raise NotFound(f"There is no event {event}.")
+        if event not in self.made:
+            self.made[event] = await super().write(self.said[event])
+        return self.made[event]
+
+
+class StoresAgain(StoresLater):
+    """Each question of an event stores its text anew."""
+
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        self.made.pop(event, None)
+        return await super().ingested(event, scope)
+
+
+class BringsBack(StoresLater):
+    """A question of an event stores anew what was forgotten."""
+
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        reply = await super().ingested(event, scope)
+        for name in [one.provider_record_id for one in reply.records] if reply else ():
+            self._records.setdefault(name, self._versions[name][0])
+        return reply
+
+
+class NeverEnds(StoresLater):
+    async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
+        del event, scope
+        return None
+
+
+class LosesOwner(StoresLater):
+    async def write(self, request: WriteRequest) -> WriteReply:
+        company = Scope(company_id=request.scope.company_id)
+        return await super().write(request.model_copy(update={"scope": company}))
+
+
+class NamesNoEvent(StoresLater):
+    async def write(self, request: WriteRequest) -> WriteReply:
+        return (await super().write(request)).model_copy(update={"event": None})
+
+
 FAULTS = [
+    StoresAgain, BringsBack, NeverEnds, LosesOwner, NamesNoEvent,
     LosesSource, StripsText, IgnoresTopK, RaisesForUnknown, KeepsGhosts, ForgetsHalf, HidesMissing,
     RepeatsPages, CountsOnePage, IgnoresFilters, OverwritesStale, KeepsRevision, RestoresElsewhere,
     MixesProjects, NeverExpires, OldestFirst, AnswersUnasked, ChokesOnQuotes, RenamesIds,
@@ -177,6 +240,7 @@ async def failures(adapter_class: type[Adapter], folder: Path) -> set[str]:
     class Checks(AdapterContract):
         capabilities = adapter_class.capabilities
         is_durable = False
+        has_events = issubclass(adapter_class, StoresLater)
 
         async def open_adapter(self, tmp_path: Path) -> Adapter:
             return await adapter_class.open(self.context(tmp_path))
@@ -195,7 +259,8 @@ async def failures(adapter_class: type[Adapter], folder: Path) -> set[str]:
 
 
 async def test_a_right_adapter_fails_nothing(tmp_path: Path) -> None:
-    assert await failures(InMemoryAdapter, tmp_path) == set()
+    for right in (InMemoryAdapter, StoresLater):
+        assert await failures(right, tmp_path) == set()
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -40,6 +40,30 @@ class TestPlatform(Mem0Contract):
         return await Mem0Adapter.open(self.context(tmp_path, **config))
 
 
+class TestPlatformLater(Mem0Contract):
+    """Its model makes memories of a text, later."""
+
+    capabilities = Mem0Adapter.capabilities.model_copy(
+        update={"async_ingestion": True, "provider_managed_extraction": True, "profile": True}
+    )
+    has_events = True
+
+    @pytest.fixture(autouse=True)
+    def _running(self, platform: Platform) -> None:
+        self.platform = platform
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        config = {"url": self.platform.url, "api": "platform", "api_key_secret": "K"}
+        return await Mem0Adapter.open(self.context(tmp_path, **config, infer=True))
+
+    async def settle(self, adapter: Adapter) -> None:
+        del adapter
+        for name, event in self.platform.events.items():
+            if event["status"] == "PENDING":
+                text = event["said"]["messages"][0]["content"]
+                self.platform.ingest(name, text)
+
+
 class TestLibrary(Mem0Contract):
     @pytest.fixture(autouse=True)
     def _running(self, embeddings: Embeddings) -> None:
