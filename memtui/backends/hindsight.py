@@ -37,7 +37,7 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
-from memtui.provider_kit import check_revision, read_moment
+from memtui.provider_kit import UUID, check_revision, read_moment
 from memtui.provider_kit.kept import OWN, KeptFields, KeptMemory
 from memtui.provider_kit.server_provider import (
     ServerConfig,
@@ -58,7 +58,6 @@ _DERIVED = "observation"
 _TOLD = {"document_id", "occurred_start", "occurred_end"}
 _GONE = "invalidated"
 _REASON = "forgotten through memtui"
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class HindsightConfig(ServerConfig):
@@ -75,7 +74,7 @@ class HindsightConfig(ServerConfig):
 
 
 class _Unit(KeptMemory):
-    id: str = Field(pattern=_UUID.pattern)
+    id: str = Field(pattern=UUID.pattern)
     text: str
     context: str | None = None
     kind: str = Field(default="world", validation_alias=AliasChoices("fact_type", "type"))
@@ -102,6 +101,8 @@ class HindsightAdapter(ServerProvider[_Unit]):
         browse=True, correction=True, history=True, restore=True, full_text=True, semantic=True,
         chosen_owners=True, provider_managed_extraction=True,
     )  # fmt: skip
+    has_uuids = True
+    partition = "bank"
     why_read_only = "An observation is derived; correct or forget the facts that it names."
 
     def __init__(self, context: BindingContext, config: HindsightConfig) -> None:
@@ -114,12 +115,6 @@ class HindsightAdapter(ServerProvider[_Unit]):
         """Return what the bank does with a text."""
         extracts = {"provider_managed_extraction": getattr(config, "extracts", True)}
         return cls.capabilities.model_copy(update=extracts)
-
-    @classmethod
-    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Return the server's bank."""
-        bank = str(context.config.get("bank"))
-        return [(*place, "bank", bank) for place in super().places(context)]
 
     def record_of(self, item: _Unit) -> Record:
         """Return a fact or an observation; the topic is its context."""
@@ -151,10 +146,6 @@ class HindsightAdapter(ServerProvider[_Unit]):
     def score_of(self, item: _Unit) -> float | None:
         """Return Hindsight's final score."""
         return item.scores.get("final")
-
-    def may_be_id(self, record_id: str) -> bool:
-        """Whether it is a UUID."""
-        return _UUID.fullmatch(record_id) is not None
 
     async def list_items(self, most: int) -> ServerRows[_Unit]:
         """Read what is valid, the newest first. Raises `NotFound` before the bank's first write."""

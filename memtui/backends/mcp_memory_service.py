@@ -82,6 +82,7 @@ class _Memory(KeptMemory):
     created_at_iso: str | None = None
     updated_at_iso: str | None = None
     score: float | None = None
+    """The similarity, from 0 to 1."""
 
 
 _READ = read_one(_Memory.model_validate)
@@ -93,18 +94,13 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
     key: ClassVar[str] = "mcp-memory-service"
     who = "The mcp-memory-service server"
     config_model = McpMemoryServiceConfig
+    partition = "store"
     capabilities = Capabilities(browse=True, correction=True, semantic=True, chosen_owners=True)
 
     def __init__(self, context: BindingContext, config: McpMemoryServiceConfig) -> None:
         super().__init__(context, config)
         self._config = config
         self._store = urlencode({"store": config.store})
-
-    @classmethod
-    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Return the server's store."""
-        store = context.config.get("store", "default")
-        return [(*place, "store", str(store)) for place in super().places(context)]
 
     @classmethod
     def headers(cls, token: str | None) -> Mapping[str, str]:
@@ -134,10 +130,6 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
             created_by=kept.created_by or (author if isinstance(author, str) else None),
             revision=revision_of(item.content, sorted(item.tags), item.memory_type, metadata),
         )
-
-    def score_of(self, item: _Memory) -> float | None:
-        """Return the similarity, from 0 to 1."""
-        return item.score
 
     async def list_items(self, most: int) -> ServerRows[_Memory]:
         """Read the list, the newest first."""

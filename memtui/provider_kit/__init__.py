@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import stat
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, date, datetime
@@ -38,6 +39,14 @@ from memtui.wording import misfit
 
 T = TypeVar("T")
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID in the usual spelling."""
+    return UUID.fullmatch(text) is not None
 
 
 def read_config(model: type[ConfigT], context: BindingContext) -> ConfigT:

@@ -11,7 +11,16 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from memtui.contract import OWNER_FIELDS, EraseRequest, MemtuiError, Model, Scope, Unavailable, sees
+from memtui.contract import (
+    OWNER_FIELDS,
+    EraseReply,
+    EraseRequest,
+    MemtuiError,
+    Model,
+    Scope,
+    Unavailable,
+    sees,
+)
 from memtui.paths import replacing
 from memtui.provider_kit.flock import flock
 
@@ -87,12 +96,13 @@ class KnownFile(Generic[KnownT]):
             raise Unavailable(str(error), sent=True) from error
 
 
-def remains(known: Mapping[str, Scope], there: Container[str], request: EraseRequest) -> list[str]:
-    """Return the known ids of deleted records that a request to erase is about."""
+def remains(known: Mapping[str, Scope], there: Container[str], request: EraseRequest) -> EraseReply:
+    """Return what is known of deleted records that a request to erase is about."""
     asked, whole = set(request.record_ids), request.scope
     is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
-    return [
+    gone = tuple(
         name
         for name, scope in known.items()
         if name not in there and (name in asked or (is_narrow and sees(whole, scope)))
-    ]
+    )
+    return EraseReply(kept={KNOWN: len(gone)} if gone else {}, record_ids=gone)

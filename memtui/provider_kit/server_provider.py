@@ -69,6 +69,7 @@ from memtui.json_text import whole
 from memtui.provider_kit import (
     abilities_in,
     check_revision,
+    is_uuid,
     need_secret,
     read_config,
     require_kept,
@@ -256,6 +257,10 @@ class ServerProvider(Adapter, Generic[Item]):
     """The sentence for a record that is `read_only`."""
     most_hits: ClassVar[int] = 100
     """The most hits that one search of the server returns."""
+    has_uuids: ClassVar[bool] = False
+    """Whether each id is a UUID."""
+    partition: ClassVar[str] = ""
+    """The setting that names a part of the server which shares nothing with the others."""
     config_model: ClassVar[type[ServerLimits]]
     api: JsonApi
 
@@ -284,8 +289,9 @@ class ServerProvider(Adapter, Generic[Item]):
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
-        """Return the server; narrow it where one server has stores that share nothing."""
-        return [place_of_url(cls.config_of(context).url)]
+        """Return the server, with its `partition`."""
+        config, name = cls.config_of(context), cls.partition
+        return [(*place_of_url(config.url), *([name, getattr(config, name)] if name else []))]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
@@ -318,13 +324,13 @@ class ServerProvider(Adapter, Generic[Item]):
         """Return a memory as a record, with a revision."""
 
     def score_of(self, item: Item) -> float | None:
-        """Return the score of a hit; higher is better."""
-        del item
-        return None
+        """Return the `score` of a hit, if it has one; higher is better."""
+        score: float | None = getattr(item, "score", None)
+        return score
 
     def may_be_id(self, record_id: str) -> bool:
         """Whether the server can have a memory of this id; if not, it is not asked."""
-        return bool(record_id)
+        return is_uuid(record_id) if self.has_uuids else bool(record_id)
 
     @abstractmethod
     async def list_items(self, most: int) -> ServerRows[Item]:

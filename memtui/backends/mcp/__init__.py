@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -21,7 +21,8 @@ from uuid import uuid4
 
 from memtui.backends.mcp.client import ToolClient, shortened
 from memtui.backends.mcp.config import McpConfig
-from memtui.backends.mcp.memories import kept_row, marked, record_of, values_of
+from memtui.backends.mcp.keeping import KeptHere
+from memtui.backends.mcp.memories import kept_row, record_of, values_of
 from memtui.backends.mcp.tools import abilities_of, mapping_within, proposal, uses_of
 from memtui.contract import (
     OWNER_FIELDS,
@@ -35,7 +36,6 @@ from memtui.contract import (
     Invalid,
     Json,
     Matching,
-    MemtuiError,
     NotFound,
     QueryRequest,
     Record,
@@ -50,14 +50,8 @@ from memtui.mcp_mapping import Mapping as ToolMapping
 from memtui.mcp_mapping import ToolCall, load_mapping
 from memtui.provider_kit import abilities_in, read_config, together
 from memtui.provider_kit.kept import OWN, KeptFields
-from memtui.provider_kit.known import KNOWN, KnownFile, remains
 from memtui.provider_kit.search import TextIndex
-from memtui.provider_kit.server_provider import (
-    Search,
-    ServerProvider,
-    ServerRows,
-    read_rows,
-)
+from memtui.provider_kit.server_provider import Search, ServerProvider, ServerRows, read_rows
 
 _PAGED = {"offset", "page"}
 
@@ -83,8 +77,7 @@ class McpAdapter(ServerProvider[Json]):
         self._lacking: list[str] = []
         """The tools of the mapping that the server does not have."""
         has_place = mapping.add is not None and "metadata" in mapping.add.names
-        self._kept_here = not (has_place and mapping.record.metadata)
-        self._known = KnownFile(context.data_dir, KeptFields, f"the memories of {self.key}")
+        self._kept = KeptHere(context, is_here=not (has_place and mapping.record.metadata))
 
     @classmethod
     def config_of(cls, context: BindingContext) -> McpConfig:
@@ -175,18 +168,19 @@ class McpAdapter(ServerProvider[Json]):
 
         One whose text is cut is read again; so is every one of rows that are not whole.
         """
-        known = await self._known_now()
+        known = await self._kept.now()
         found = read_rows(rows, partial(kept_row, known))
 
-        async def whole(item: Json) -> Json | None:
+        async def whole(item: Json) -> ServerRows[Json]:
             if are_whole and not item.get("cut"):
-                return item
-            found = await self.fetch(item["id"])
-            return found and {**found, "score": item["score"]}
+                return ServerRows([item])
+            again = await self._read(item["id"])
+            return replace(again, items=[{**one, "score": item["score"]} for one in again.items])
 
         each = {item["id"]: item for item in found.items}
-        items = await together(partial(whole, item) for item in each.values())
-        return replace(found, items=[one for one in items if one is not None])
+        read = [found, *await together(partial(whole, item) for item in each.values())]
+        items = [item for one in read[1:] for item in one.items]
+        return ServerRows(items, unreadable=sum(one.unreadable for one in read))
 
     def record_of(self, item: Json) -> Record:
         """Return a row as a record; its revision does not change as it is read."""
@@ -242,7 +236,7 @@ class McpAdapter(ServerProvider[Json]):
     async def _searched(self, call: ToolCall, query: str, most: int) -> ServerRows[Json]:
         rows = await self._rows(call, {"query": query, "limit": most})
         # A hit without its metadata does not say whose it is.
-        are_whole = self._kept_here or any(isinstance(one.get("metadata"), dict) for one in rows)
+        are_whole = self._kept.is_here or any(isinstance(one.get("metadata"), dict) for one in rows)
         found = await self._items(rows, are_whole=are_whole)
         is_more = "limit" in call.names and len(found.items) >= most
         return ServerRows(found.items, is_more, found.unreadable)
@@ -262,16 +256,19 @@ class McpAdapter(ServerProvider[Json]):
 
     async def fetch(self, record_id: str) -> Json | None:
         """Return one memory by the tool for it, or else out of the list."""
+        found = await self._read(record_id)
+        if found.unreadable:
+            raise Unavailable(f"{self.who} answered something unreadable: whose {record_id} is.")
+        return next(iter(found.items), None)
+
+    async def _read(self, record_id: str) -> ServerRows[Json]:
         call = self._mapping.get
         if call is None:
-            rows, found = [], await self.list_items(self._max_listed)
-        else:
-            rows = await self._rows(call, {"id": self._mapping.id_argument(record_id)})
-            found = await self._items([{**one, "cut": False} for one in rows])
-        item = next((one for one in found.items if one["id"] == record_id), None)
-        if item is None and any(one["id"] == record_id and one["text"] for one in rows):
-            raise Unavailable(f"{self.who} answered something unreadable: whose {record_id} is.")
-        return item
+            found = await self.list_items(self._max_listed)
+            return ServerRows([one for one in found.items if one["id"] == record_id])
+        rows = await self._rows(call, {"id": self._mapping.id_argument(record_id)})
+        there = [one for one in rows if one["id"] == record_id and one["text"]]
+        return await self._items([{**one, "cut": False} for one in there])
 
     # Changes
 
@@ -281,7 +278,7 @@ class McpAdapter(ServerProvider[Json]):
         is_flat, taken = (add.flat, add.names) if add is not None else (False, frozenset[str]())
         placed = {name for name in OWNER_FIELDS if name in taken and getattr(paths, name)}
         owners = {name for name in OWNER_FIELDS if getattr(request.scope, name)}
-        if self._kept_here and self._mapping.extracts and owners - placed:
+        if self._kept.is_here and self._mapping.extracts and owners - placed:
             raise Unsupported(
                 f"{self.who} makes memories of its own from a text and has no place for the owner; "
                 "write what everybody may see, or use another binding."
@@ -289,7 +286,7 @@ class McpAdapter(ServerProvider[Json]):
         odd = {
             name
             for name, value in request.metadata.items()
-            if self._kept_here or (is_flat and not isinstance(value, str))
+            if self._kept.is_here or (is_flat and not isinstance(value, str))
         }
         kept, metadata = KeptFields.of_write(request, reserved=odd)
         return await self._add(values_of(request), kept, metadata)
@@ -305,10 +302,9 @@ class McpAdapter(ServerProvider[Json]):
             title = values.get("title") or add.untitled.replace("{new}", word)
             values = {**values, "title": title}
         values = {**values, **self._metadata(kept, metadata), "new": word}
-        known_id = self._mapping.id_given(values)
-        if known_id:
+        if known_id := self._mapping.id_given(values):
             await self._refuse_double(known_id, text)
-        async with self._keeping(kept, text, known_id) as ids:
+        async with self._kept.during(kept, text, known_id) as ids:
             rows = await self._rows(add.first, values, changes=True) if add.first else []
             rows = rows or await self._rows(add, values, changes=True)
             ids.extend([row["id"] for row in rows if row["id"]] or filter(None, [known_id]))
@@ -337,10 +333,9 @@ class McpAdapter(ServerProvider[Json]):
 
     def _metadata(self, kept: KeptFields, metadata: Json) -> Json:
         """Return the values of the placeholder `metadata`: the server's, with memtui's part."""
-        own: Any = kept.to_json()
-        if self._mapping.add is not None and self._mapping.add.flat:
-            own = json.dumps(own, ensure_ascii=False)
-        return {"metadata": {**metadata, OWN: own}}
+        own, add = kept.to_json(), self._mapping.add
+        text = json.dumps(own, ensure_ascii=False) if add is not None and add.flat else None
+        return {"metadata": {**metadata, OWN: text or own}}
 
     async def _refuse_double(self, record_id: str, text: str) -> None:
         everything = Scope(company_id=self.context.company_id)
@@ -353,92 +348,46 @@ class McpAdapter(ServerProvider[Json]):
         """Change a memory by the tool for it, or else by adding the new one and deleting it."""
         record, call = self.record_of(item), self._mapping.update
         kept = item["kept"].corrected(request)
-        found = item.get("metadata")
-        metadata = {**found} if isinstance(found, dict) else {}
         new = record.model_copy(update=request.changes("text", "topic", "tags"))
         own = self._mapping.id_argument(item["id"])
         values = {**values_of(new), "id": own, "old_text": record.text}
         is_text_alone = not request.changes("topic", "tags", "summary")
         taken = call.names if call else frozenset()
-        if not (is_text_alone or self._kept_here or "metadata" in taken):
+        if not (is_text_alone or self._kept.is_here or "metadata" in taken):
             raise Unsupported(f"{self.who} changes the text of a memory and nothing else.")
         new_id: str = item["id"]
-        is_kept_alone = new.text == record.text and self._kept_here and "tags" not in taken
+        is_kept_alone = new.text == record.text and self._kept.is_here and "tags" not in taken
         if call is not None and not is_kept_alone:
-            values |= self._metadata(kept, metadata)
-            async with self._keeping(kept, new.text) as ids:
+            values |= self._metadata(kept, item["metadata"])
+            async with self._kept.during(kept, new.text) as ids:
                 rows = await self._rows(call, values, changes=True)
                 new_id = next((row["id"] for row in rows if row["id"]), new_id)
                 ids.append(new_id)
         elif new.text != record.text:
-            kept = kept.model_copy(
-                update={"created_at": record.created_at, "created_by": record.created_by}
-            )
-            new_id = (await self._add(values_of(new), kept, metadata))[0]
+            made = {"created_at": record.created_at, "created_by": record.created_by}
+            kept = kept.model_copy(update=made)
+            new_id = (await self._add(values_of(new), kept, item["metadata"]))[0]
             await self.remove_replaced(item, new_id)
-        await self._keep({item["id"]: None, new_id: kept})
+        await self._kept.change({item["id"]: None, new_id: kept})
         return new_id
-
-    @asynccontextmanager
-    async def _keeping(
-        self, kept: KeptFields, text: str, known_id: str = ""
-    ) -> AsyncIterator[list[str]]:
-        """Keep what belongs to a memory while it is stored; the body fills in its ids.
-
-        It is kept by the text at first, so that the memory is never everybody's, and stays so if
-        nobody learns the id.
-        """
-        mark, ids = known_id or marked(text), list[str]()
-        before = await self._known_now()
-        await self._keep({mark: kept})
-        try:
-            yield ids
-        except MemtuiError as error:
-            if not (isinstance(error, Unavailable) and error.sent):
-                await self._keep({mark: before.get(mark)})
-            raise
-        if ids:
-            await self._keep({mark: None, **dict.fromkeys(ids, kept)})
 
     async def remove(self, item: Json) -> bool:
         """Delete a memory."""
         call = self._mapping.delete
         if call is None:
             raise Unsupported(f"{self.who} has no tool that deletes a memory.")
-        values = values_of(self.record_of(item))
-        values["id"] = self._mapping.id_argument(item["id"])
+        own = self._mapping.id_argument(item["id"])
+        values = {**values_of(self.record_of(item)), "id": own}
         await self._rows(call, values, changes=True)
-        await self._keep({item["id"]: None})
+        await self._kept.change({item["id"]: None})
         return True
-
-    async def _known_now(self) -> Mapping[str, KeptFields]:
-        return await asyncio.to_thread(self._known.read) if self._kept_here else {}
-
-    async def _keep(self, changes: Mapping[str, KeptFields | None]) -> None:
-        if self._kept_here:
-            await asyncio.to_thread(self._known.change_alone, changes)
 
     async def erase(self, request: EraseRequest) -> EraseReply:
         """Erase what `known.json` has of memories that are gone."""
-        if not self._kept_here:
+        if not self._kept.is_here:
             return EraseReply()
-        can_list = self._mapping.listing is not None
-        rows = (
-            await self.list_items(self._max_listed) if can_list else ServerRows[Json]([], more=True)
-        )
-        if rows.more or rows.unreadable:
-            why = (
-                f"What {KNOWN} has of deleted memories stays: the list of the others is not whole."
-            )
-            return EraseReply(beyond=(why,))
-        company = {"company_id": self.context.company_id}
-        known = await self._known_now()
-        owners = {name: Scope(**one.ids | company) for name, one in known.items()}
-        there = {name for one in rows.items for name in (one["id"], marked(one["text"]))}
-        gone = remains(owners, there, request)
-        if request.apply and gone:
-            await self._keep(dict.fromkeys(gone))
-        return EraseReply(kept={KNOWN: len(gone)} if gone else {}, record_ids=tuple(gone))
+        rows = await self.list_items(self._max_listed) if self._mapping.listing else None
+        return await self._kept.erase(request, rows)
 
     async def check(self) -> Health:
         """Return the server's name, its tools and the abilities that the mapping makes of them."""

@@ -19,7 +19,7 @@ def marked(text: str) -> str:
 
 
 def kept_row(known: Mapping[str, KeptFields], row: Json) -> Json:
-    """Return a row of a mapping with `kept`, what memtui keeps of it, and its owner.
+    """Return a row of a mapping with its owner, metadata, and `kept`, what memtui keeps of it.
 
     Raises:
         ValueError: it has no id or text, or whose it is cannot be read.
@@ -29,7 +29,9 @@ def kept_row(known: Mapping[str, KeptFields], row: Json) -> Json:
     kept = known.get(row["id"]) or known.get(marked(row["text"]))
     kept = kept or KeptFields.found_in(row.get("metadata"))
     said = {name: as_text(row[name]) for name in OWNER_FIELDS if row.get(name)}
-    return {**row, "kept": kept, "ids": kept.ids or KeptFields.model_validate({"ids": said}).ids}
+    ids = kept.ids or KeptFields.model_validate({"ids": said}).ids
+    metadata = found if isinstance(found := row.get("metadata"), dict) else {}
+    return {**row, "kept": kept, "ids": ids, "metadata": metadata}
 
 
 def record_of(item: Json, handle: RecordHandle, company_id: str, uses: Collection[str]) -> Record:
@@ -38,9 +40,7 @@ def record_of(item: Json, handle: RecordHandle, company_id: str, uses: Collectio
     `uses` are the names in the metadata that change as the record is read: they are left out.
     """
     kept: KeptFields = item["kept"].model_copy(update={"ids": item["ids"]})
-    found = item.get("metadata")
-    metadata = found if isinstance(found, dict) else {}
-    metadata = {name: metadata[name] for name in metadata.keys() - {*uses}}
+    metadata = {name: value for name, value in item["metadata"].items() if name not in uses}
     given: Json = {name: item[name] for name in ("title", "topic") if _is_word(item.get(name))}
     tags = _tags(item.get("tags"))
     given["tags"] = kept.tags or () if tags is None else tags

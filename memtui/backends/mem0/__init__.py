@@ -54,6 +54,7 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
     key: ClassVar[str] = KEY
     config_model = Mem0Config
     most_hits = 1_000
+    has_uuids = True
     from_where = "that mem0 returned"
     cut_hint = "mem0's server returns no pages and may have cut the list there."
     capabilities = Capabilities(
@@ -187,14 +188,6 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
     def record_of(self, item: Mem0Memory) -> Record:
         """Return a memory as a record."""
         return memories.record_of(item, self.context.company_id, self._config.shared_user)
-
-    def score_of(self, item: Mem0Memory) -> float | None:
-        """Return mem0's score."""
-        return item.score
-
-    def may_be_id(self, record_id: str) -> bool:
-        """Whether it is a UUID."""
-        return memories.may_be_id(record_id)
 
     async def list_items(self, most: int) -> MemoryPage:
         """Return everything that has an owner, as far as this mem0 lists it."""

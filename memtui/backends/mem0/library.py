@@ -22,7 +22,6 @@ from memtui.backends.mem0.memories import (
     Mem0Draft,
     Mem0Memory,
     MemoryPage,
-    may_be_id,
     read_memories,
 )
 from memtui.backends.mem0.stores import (
@@ -42,6 +41,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
+from memtui.provider_kit import is_uuid
 from memtui.provider_kit.derived import scrub
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ class LibraryStore(OpenStore):
 
     async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
         """Erase from the history file, which keeps the texts of deleted memories."""
-        named = [one for one in memory_ids if may_be_id(one)]
+        named = [one for one in memory_ids if is_uuid(one)]
 
         def work(memory: Any) -> list[str]:
             gone = [one for one in named if memory.get(one) is None]

@@ -11,7 +11,6 @@ since some stores only accept plain values. The rest of the metadata is the reco
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -46,7 +45,6 @@ _RESERVED = frozenset(
      *OWNERS.values()}
 )  # fmt: skip
 """Keys that mem0's library stores alongside a memory's metadata, which cannot use them."""
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def _numbers(value: object) -> object:
@@ -122,11 +120,6 @@ def read_memories(reply: Any, *, more: bool = False) -> MemoryPage:
     """Return the memories of a reply: a list, or an object with `results`."""
     found = reply.get("results") if isinstance(reply, dict) else reply
     return read_rows(found, Mem0Memory.model_validate, more=more)
-
-
-def may_be_id(record_id: str) -> bool:
-    """Whether mem0 can have a memory of this id: its ids are UUIDs."""
-    return _UUID.fullmatch(record_id) is not None
 
 
 def handle_of(memory_id: str) -> RecordHandle:

@@ -10,7 +10,6 @@ write of the memory sends it back unchanged.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,25 +25,20 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.json_text import whole
+from memtui.provider_kit import is_uuid
 from memtui.provider_kit.kept import OWN, KeptFields, ScopeId
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
 FOREIGN = "propagation"
 IN_DETAILS = frozenset(KeptFields.model_fields) - {"expires_at", "pinned", "ids"}
 """The fields of a record for which the plugin contract has no field."""
 
 
-def is_uuid(text: str) -> bool:
-    """Whether a text is a UUID in memtui's spelling."""
-    return _UUID.fullmatch(text) is not None
-
-
 def wire_id(namespace: str, given: str) -> str:
     """Return the UUID under which a caller's own id is stored."""
-    if _UUID.fullmatch(given):
+    if is_uuid(given):
         return given
     name = f"{namespace}/{given}".encode("utf-8", "surrogatepass")
     return str(uuid.uuid5(_SEED, name.hex()))
@@ -64,7 +58,7 @@ def places(record_id: str, readable: Sequence[str]) -> list[Place]:
     if place is not None:
         return [place] if place[0] in readable else []
     found = [(namespace, wire_id(namespace, record_id)) for namespace in readable]
-    if not _UUID.fullmatch(record_id) and record_id not in _NOT_ADDRESSABLE:
+    if not is_uuid(record_id) and record_id not in _NOT_ADDRESSABLE:
         found += [(namespace, record_id) for namespace in readable]
     return found
 

@@ -29,12 +29,12 @@ from memtui.contract import (
     Usage,
 )
 from memtui.embedding import Embedder
-from memtui.provider_kit import together
+from memtui.provider_kit import is_uuid, together
 
 from .client import PluginClient
 from .config import NamespaceMap, PluginConfig
 from .id_cache import IdCache, telling_words
-from .memories import is_expired, is_readable, is_uuid, record_of
+from .memories import is_expired, is_readable, record_of
 from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Place, PluginMemory
 
 _MOST_NOTED = 100_000

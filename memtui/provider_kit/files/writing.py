@@ -45,7 +45,7 @@ from memtui.provider_kit import (
 from memtui.provider_kit.files.adapter import ConfigT, FilesAdapter
 from memtui.provider_kit.files.reading import FileReader, ParsedRecord, digest, sign
 from memtui.provider_kit.flock import flock
-from memtui.provider_kit.known import KNOWN, KnownFile, remains
+from memtui.provider_kit.known import KnownFile, remains
 
 
 class WrittenRecord(Model):
@@ -226,12 +226,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         """Erase the metadata of records that the other program has removed."""
         there, _ = self._load()
         owners = {name: one.scope for name, one in self._known.items()}
-        gone = remains(owners, there, request)
-        if request.apply and gone:
+        found = remains(owners, there, request)
+        if request.apply and found.record_ids:
             with self.changing():
-                self.keep_known(dict.fromkeys(gone))
-        return EraseReply(
-            kept={KNOWN: len(gone)} if gone else {},
-            record_ids=tuple(gone),
-            folders=(self.config.path,),
-        )
+                self.keep_known(dict.fromkeys(found.record_ids))
+        return found.model_copy(update={"folders": (self.config.path,)})
