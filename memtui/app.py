@@ -24,15 +24,18 @@ from textual.actions import ActionParseResult
 from textual.app import App
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.widgets import Input, TextArea
 from textual.worker import WorkerFailed
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, SCREENS, actions_of, groups_on
 from memtui.log_file import LogFile
 from memtui.paths import Paths
+from memtui.screens.keymap import Keymap
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import ANSI, DEFAULT, check_theme, own_themes, own_variables
 from memtui.widgets.display import toast
@@ -42,14 +45,11 @@ from memtui.widgets.keys import bindings_for
 from memtui.widgets.typed import KeysFree, Typed
 
 if TYPE_CHECKING:
-    from textual.driver import Driver
-
     from memtui.config import Settings
     from memtui.contract import MemtuiError
     from memtui.screens.base import MemtuiScreen
     from memtui.screens.dialogs import Dialog
     from memtui.screens.following import News
-    from memtui.screens.keymap import Keymap
     from memtui.screens.scope_choices import ScopeStep
     from memtui.screens.state import (
         AppState,
@@ -690,8 +690,6 @@ class MemtuiApp(App[None]):
 
         Textual's input would take only the first line.
         """
-        from textual.widgets import Input
-
         from memtui.widgets.editor import LONGEST_LINE
 
         if not isinstance(self.focused, Input):
@@ -719,8 +717,6 @@ class MemtuiApp(App[None]):
 
     @property
     def _is_in_text(self) -> bool:
-        from textual.widgets import Input, TextArea
-
         return isinstance(self.focused, Input | TextArea)
 
     def _stays(self, event: Key | Paste) -> bool:

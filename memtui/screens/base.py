@@ -77,6 +77,7 @@ from memtui.screens.keymap import action_entries
 from memtui.screens.list_columns import choose_columns, choose_order
 from memtui.screens.session import ServiceSession
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase
+from memtui.store.operation import Operation
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import made_again
 from memtui.widgets.display import toast
@@ -101,7 +102,6 @@ if TYPE_CHECKING:
     from memtui.service import Caller, MemoryService
     from memtui.service.answers import MutationAnswer, UndoCandidate
     from memtui.service.usecases.undoing import Undone
-    from memtui.store.operation import Operation
 
 T = TypeVar("T")
 S = TypeVar("S", bound="ServiceScreen")

@@ -20,7 +20,7 @@ from memtui.screens.exports import export
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.screens.timeline import NO_OPERATION, timeline_of
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
@@ -43,7 +43,6 @@ from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
     from memtui.screens.analytics.files import Table
-    from memtui.screens.state import AppState
     from memtui.service.history.past import CompareAnswer, Difference
 
 SINCE = "last monday"

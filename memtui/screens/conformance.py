@@ -18,6 +18,7 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.exports import export, write_file
 from memtui.screens.modal import Reasons, RunScreen
+from memtui.screens.state import AppState
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import BAD, DIM, STRONG, TONES, WARN, display, line, lines
@@ -25,7 +26,6 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.conformance import CheckResult, ConformanceReport, Outcome
-    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
 State = Literal["", "running", "stopped", "done", "failed"]

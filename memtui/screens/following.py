@@ -17,12 +17,12 @@ from textual.app import App
 
 from memtui.contract import MemtuiError, OperationStatus, OperationType
 from memtui.presenters.format import count
+from memtui.store.operation import Operation
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 
 if TYPE_CHECKING:
     from memtui.screens.session import ServiceSession
-    from memtui.store.operation import Operation
 
 LOOK_SECONDS = 0.5
 NOTICE_SECONDS = 5.0

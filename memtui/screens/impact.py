@@ -14,7 +14,7 @@ from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.modal import Reasons, RunScreen
 from memtui.screens.operations.view import request_words
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     Line,
@@ -29,7 +29,6 @@ from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, li
 from memtui.widgets.panes import Fitted
 
 if TYPE_CHECKING:
-    from memtui.screens.state import AppState
     from memtui.service.context.impact import AnsweredRecord, Effect, Impact, ReplayProgress
 
 State = Literal["running", "stopped", "failed", "done"]

@@ -12,6 +12,7 @@ from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.modal import Reasons
+from memtui.screens.state import AppState
 from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from memtui.migration.endpoints import Endpoints
     from memtui.migration.moving import MigrationProgress
     from memtui.migration.syncing import Divided, Synced
-    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, "Synced"]]

@@ -10,14 +10,13 @@ from textual.content import Content
 from memtui.contract import MemtuiError, owner_of, owner_scope, owner_words
 from memtui.presenters import format as fmt
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
-    from memtui.screens.state import AppState
 
 
 class Insights(ModalListScreen["Insight"]):

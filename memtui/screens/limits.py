@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -13,6 +12,7 @@ from memtui.presenters import format as fmt
 from memtui.presenters import spending
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
+from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.scope_choices import offered_target, read_targets
 from memtui.service.spending import (
@@ -26,9 +26,6 @@ from memtui.service.spending import (
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines
-
-if TYPE_CHECKING:
-    from memtui.screens.following import News
 
 _ABOUT = "A passed limit warns, or refuses what it says. Days and months follow your time zone."
 _TONES: dict[str, Tone] = {"ok": "success", "near": "warning", "passed": "error"}

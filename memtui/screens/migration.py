@@ -15,7 +15,7 @@ from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
 from memtui.screens.modal import Reasons
-from memtui.screens.state import ConfigurationChanged
+from memtui.screens.state import AppState, ConfigurationChanged
 from memtui.screens.steps import StepRow, StepScreen, progress_content
 from memtui.widgets.background import Background
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from memtui.migration.moving import Applied, MigrationProgress
     from memtui.migration.planning import MigrationPlan
     from memtui.migration.verifying import Verified
-    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, Any]]

@@ -16,12 +16,12 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.modal import ModalListScreen, Reasons
+from memtui.screens.state import AppState
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
-    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
     from memtui.service.operations.namespaces import NamespaceDeleted
 

@@ -18,6 +18,7 @@ from memtui.filters import parse_when
 from memtui.presenters import format as fmt
 from memtui.screens.dialogs import READING, Dialog, Waiting
 from memtui.screens.operations.view import about
+from memtui.store.operation import Operation
 from memtui.widgets.background import Background
 from memtui.widgets.calendar import Calendar
 from memtui.widgets.columns import Column
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from memtui.screens.session import ServiceSession
     from memtui.screens.state import AppState
     from memtui.service.visibility import Caller
-    from memtui.store.operation import Operation
 
 _KEYS = "arrows, [ ] day   pgup pgdn month   enter choose   esc go back"
 

@@ -30,8 +30,9 @@ from memtui.contract import (
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
-from memtui.screens.budget.view import by_words, section_word
+from memtui.screens.budget.view import BudgetView, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
+from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import (
     LeftReview,
@@ -43,7 +44,7 @@ from memtui.screens.prune_review import (
     Sort,
 )
 from memtui.screens.readers import choose_reader
-from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
+from memtui.screens.state import AppState, GoTo, PruneFigures, PrunePlanned
 from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
 from memtui.service.usecases.verdict import verdict_of
 from memtui.widgets.background import Background
@@ -55,10 +56,7 @@ from memtui.widgets.record_names import RecordName
 from memtui.widgets.virtual_list import MARK
 
 if TYPE_CHECKING:
-    from memtui.screens.budget.view import BudgetView
     from memtui.screens.editing import EditingScreen
-    from memtui.screens.following import News
-    from memtui.screens.state import AppState
     from memtui.service.context.pruning import PruneAnswer
     from memtui.service.usecases.pruning import ContextPlan
 

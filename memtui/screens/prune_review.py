@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -22,8 +23,6 @@ from memtui.pruning.uses import is_used_as
 from memtui.widgets.record_names import RecordName
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
     from memtui.service.answers import BindingOutcome

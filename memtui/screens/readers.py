@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memtui.contract import NotFound
+from memtui.contract import NotFound, RecordHandle
 from memtui.presenters import format as fmt
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import GoTo
 
 if TYPE_CHECKING:
-    from memtui.contract import RecordHandle
     from memtui.screens.base import ServiceScreen
 
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.content import Content
 
-from memtui.contract import Invalid, MemtuiError, NotFound, OperationType, Proposal
+from memtui.contract import Invalid, MemtuiError, NotFound, OperationType, Proposal, Record
 from memtui.presenters import format as fmt
 from memtui.presenters import pending
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
-from memtui.screens.following import tells_of_review
+from memtui.screens.following import News, tells_of_review
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import edited_outside, open_source
-from memtui.screens.state import ConfigurationChanged
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo
 from memtui.service import ReviewRule, RuleAction, RuleTest
 from memtui.service.review.queue import PendingDetails, PendingWrite, passed_over
 from memtui.service.usecases.deciding import Decided, decide
@@ -32,10 +32,7 @@ from memtui.widgets.editor import keeps
 from memtui.widgets.virtual_list import Highlighted, SelectionChanged
 
 if TYPE_CHECKING:
-    from memtui.contract import Record
     from memtui.screens.drafts import KeptDraft
-    from memtui.screens.following import News
-    from memtui.screens.state import AppState
     from memtui.service import BindingView
 
 _ABOUT = "No memory, query or context has it until a person accepts it."
@@ -424,8 +421,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     def action_operation(self) -> None:
         """Show the held operation."""
-        from memtui.screens.state import GoTo
-
         self.post_message(GoTo("operations", filter_line="", select=self.row.pending_id))
 
     def action_copy(self) -> None:

@@ -14,8 +14,9 @@ from memtui.presenters import format as fmt
 from memtui.presenters import runs as words
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
+from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen, Reasons
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.store.operation import DELIVERIES
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
@@ -35,8 +36,6 @@ from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, li
 from memtui.widgets.record_names import RecordName, risky_cell
 
 if TYPE_CHECKING:
-    from memtui.screens.following import News
-    from memtui.screens.state import AppState
     from memtui.service.history.runs import AssembledNow, Run, RunRecord, RunStep
 
 RecordAt = tuple[str, RecordHandle, str]

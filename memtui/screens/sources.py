@@ -9,17 +9,16 @@ from textual.content import Content
 from memtui.contract import Filter, OperationType, SourceKind
 from memtui.filters import format_filter
 from memtui.presenters import format as fmt
+from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets.agents import by_cell
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 
 if TYPE_CHECKING:
-    from memtui.screens.following import News
-    from memtui.screens.state import AppState
     from memtui.service.answers import WriteSource
 
 _MOST = 500

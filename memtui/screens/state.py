@@ -20,7 +20,7 @@ from textual.message import Message
 
 from memtui.actions import Need
 from memtui.config import Paths, Settings
-from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
+from memtui.contract import Denied, Embedding, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.demo import percent_made
 from memtui.filters import format_filter, names_bindings, parse_filter
 from memtui.presenters.format import counted
@@ -35,13 +35,13 @@ from memtui.screens.kept import (
 )
 from memtui.screens.keymap import Keymap, load_keymap
 from memtui.screens.session import ServiceSession
+from memtui.store.operation import APP_CHANNEL
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
-    from memtui.contract import Embedding
     from memtui.screens.drafts import KeptDraft
     from memtui.service import MemoryService
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
@@ -382,7 +382,6 @@ class StateController:
 
     def _session_of(self, service: MemoryService, company: CompanyView) -> ServiceSession:
         from memtui.service import caller_of
-        from memtui.store.operation import APP_CHANNEL
 
         caller = caller_of(self._settings, company.company_id, APP_CHANNEL)
         caller = caller.model_copy(update={"as_of": self.state.as_of})

@@ -11,13 +11,13 @@ from textual.content import Content
 from memtui.contract import MemtuiError
 from memtui.presenters import format as fmt
 from memtui.screens.modal import RunScreen
+from memtui.screens.state import AppState
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import joined
 from memtui.widgets.display import ACCENT, BAD, DIM, TONES, WARN, display, line
 
 if TYPE_CHECKING:
     from memtui.migration.moving import MigrationProgress
-    from memtui.screens.state import AppState
 
 T = TypeVar("T")
 

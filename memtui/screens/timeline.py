@@ -17,7 +17,8 @@ from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
+from memtui.store.operation import Operation
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
@@ -37,10 +38,8 @@ from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line, li
 from memtui.widgets.panes import Drawn
 
 if TYPE_CHECKING:
-    from memtui.screens.state import AppState
     from memtui.service.answers import Change
     from memtui.service.history.past import TimelineAnswer, TimelineEntry
-    from memtui.store.operation import Operation
 
 
 NO_OPERATION = "memtui's log does not say."

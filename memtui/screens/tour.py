@@ -13,14 +13,13 @@ from memtui.actions import ACTIONS, SCREENS
 from memtui.contract import Scope
 from memtui.presenters.format import counted
 from memtui.screens.dialogs import Sheet
-from memtui.screens.state import GoTo, Phase, find_memories
+from memtui.screens.state import AppState, GoTo, Phase, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import ACCENT, DIM, STRONG, display, hanging, line, lines, toast
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.base import MemtuiScreen
-    from memtui.screens.state import AppState
 
 _WORDS = {
     "company": "whose memory this is; none sees another's",

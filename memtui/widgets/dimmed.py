@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.color import Color as TerminalColor
 from rich.segment import Segment
 from rich.style import Style as TerminalStyle
 from textual.color import Color
+from textual.css.styles import RulesMap
 from textual.message import Message
 from textual.renderables.background_screen import BackgroundScreen
-from textual.screen import ModalScreen, ScreenResultType
+from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.strip import Strip
-from textual.visual import Visual
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 
 from memtui.widgets.few_colours import dimmed_on
 from memtui.widgets.sized import SizedScreen
-
-if TYPE_CHECKING:
-    from textual.css.styles import RulesMap
-    from textual.screen import Screen
-    from textual.style import Style
-    from textual.visual import RenderOptions
 
 
 class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from textual.content import Content
 from textual.notifications import Notification
 from textual.style import Style
+from textual.widget import Widget
 from textual.widgets._toast import Toast
 
 from memtui.visible import visible
 
 if TYPE_CHECKING:
     from textual.app import App
-    from textual.widget import Widget
 
 LONGEST = 20_000
 """Most characters of one text that are laid out; the rest is counted, not drawn."""

@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
+from textual.css.styles import RulesMap
 from textual.events import Click, MouseDown, MouseMove
 from textual.geometry import Size
 from textual.message import Message
-from textual.visual import Visual
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.widgets.display import BAD, DIM, LEADS, STRONG, display, lines
 from memtui.widgets.keys import bindings_for
-
-if TYPE_CHECKING:
-    from textual.css.styles import RulesMap
-    from textual.selection import Selection
-    from textual.strip import Strip
-    from textual.style import Style
-    from textual.visual import RenderOptions
 
 _ROW_PADDING = 2
 _SPLIT_STEP = 5

@@ -27,7 +27,7 @@ from memtui.channels.cli.options import (
 )
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.channels.cli.session import FirstSession, Invocation, Session
-from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
+from memtui.contract import Conflict, Embedding, Health, Invalid, Json, NotFound, Scope
 from memtui.paths import project_here
 from memtui.presenters.format import counted, embedding_words, exact, record_count, records_words
 from memtui.visible import visible
@@ -35,7 +35,6 @@ from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
-    from memtui.contract import Embedding, Health
     from memtui.service import BindingHealth, BindingView, Capture
     from memtui.service.home.provider_views import ProviderView
     from memtui.service.operations.namespaces import NamespaceDeleted

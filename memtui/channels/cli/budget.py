@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -131,8 +132,6 @@ async def budget_check(
         at: Look at the day and the month of this date: 2026-03-01, 30d.
         warn: The share of a limit from which its state is near.
     """
-    from decimal import Decimal
-
     found = await session.service.limits.check(
         session.caller,
         at=session.moment(at).astimezone(session.zone).date() if at else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation
-from memtui.contract import Json, MemtuiError
+from memtui.contract import Json, MemtuiError, field_docstrings
 
 if TYPE_CHECKING:
     from memtui.config import Settings
@@ -84,7 +84,6 @@ def config_schema(invocation: Invocation) -> None:
 def settings_schema() -> Json:
     """Return the JSON schema of `config.toml`."""
     from memtui.config import Settings
-    from memtui.contract import field_docstrings
     from memtui.screens.themes import theme_names
 
     schema = Settings.model_json_schema()

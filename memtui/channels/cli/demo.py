@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from time import sleep
 from typing import TYPE_CHECKING
 
 from memtui.channels.cli.output import Line, fields, ticker
-from memtui.channels.cli.session import Invocation, open_app, require_terminal
+from memtui.channels.cli.session import Invocation, logging_to, open_app, require_terminal
 from memtui.paths import HOME_VARIABLE
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ def demo(invocation: Invocation, *, no_tui: bool = False, reset: bool = False) -
         no_tui: Make it and stop; do not open it.
         reset: Make it again from the start.
     """
-    from memtui.channels.cli.session import logging_to
     from memtui.demo.making import COMPANY, build_demo, can_open, demo_paths
 
     if not no_tui:
@@ -59,7 +59,6 @@ def _begin(paths: Paths, *, reset: bool) -> int:
     import subprocess
     import tempfile
     from importlib import import_module
-    from time import sleep
 
     from memtui.demo.making import is_begun
 

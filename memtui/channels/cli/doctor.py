@@ -21,7 +21,7 @@ from memtui import __version__
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import Yes
 from memtui.channels.cli.output import Dim, Line, jsonable
-from memtui.channels.cli.session import Invocation, is_utf8
+from memtui.channels.cli.session import DOOR, Invocation, is_utf8, logging_to, zone_of
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.paths import is_writable
 from memtui.presenters.format import ago, counted, embedding_words
@@ -240,7 +240,6 @@ async def _providers(settings: Settings, paths: Paths) -> AsyncIterator[DoctorCh
 async def _control_plane(
     paths: Paths, settings: Settings, invocation: Invocation
 ) -> AsyncIterator[DoctorCheck]:
-    from memtui.channels.cli.session import logging_to
     from memtui.service import open_service
     from memtui.service.home.files import find_remains
 
@@ -312,7 +311,6 @@ async def _pages(service: MemoryService) -> _Found:
 async def _companies(
     service: MemoryService, settings: Settings, remains: Remains
 ) -> AsyncIterator[DoctorCheck]:
-    from memtui.channels.cli.session import DOOR
     from memtui.service import caller_of
 
     known = {company.company_id for company in await service.companies.all()}
@@ -440,7 +438,6 @@ async def _limits(
     service: MemoryService, caller: Caller, settings: Settings
 ) -> AsyncIterator[_Found]:
     """Yield a warning for each passed spending limit."""
-    from memtui.channels.cli.session import zone_of
     from memtui.presenters.spending import sentence
 
     zone = zone_of(settings)

@@ -8,6 +8,7 @@ had begun.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -160,8 +161,6 @@ def hook_document(invocation: Invocation, options: AgentOptions) -> None:
 
 def failed(error: Exception, invocation: Invocation) -> int:
     """Report an error on stderr and in the log file; return the exit code 0."""
-    import logging
-
     sentence = str(error) or type(error).__name__
     if isinstance(error, typer.TyperException):
         sentence = usage_sentence(error)
@@ -269,8 +268,6 @@ def _joined(session: Session, run: str, call: HookCall) -> HookCall:
 
     Returns the call, with `is_compacted` from the earlier note.
     """
-    import logging
-
     from memtui.channels.hooks.calls import Moment
     from memtui.channels.hooks.joining import RunNote, client_process, note_run, noted
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memtui.channels.cli.output import jsonable
+from memtui.contract import Record
 from memtui.presenters.risks import briefly, sign, sign_of
+from memtui.store.operation import Operation, Place
 
 if TYPE_CHECKING:
     from memtui.channels.cli.session import Session
-    from memtui.contract import Record
     from memtui.service.review.known_risks import RiskMark
-    from memtui.store.operation import Operation, Place
 
 
 class RiskMarks(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,8 +28,6 @@ from memtui.presenters import format as shown
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memtui.service import MutationAnswer
 
 _SIMILAR_CHARS = 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -344,8 +345,6 @@ def _detail(
     back: TakenBackBy | None,
     parts: Parts | None,
 ) -> Iterator[Line]:
-    import json
-
     outcome = shown.outcome(operation.status, found)
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)

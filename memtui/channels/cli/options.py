@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from memtui.channels.cli.session import ASKED_BY_SHELL, Session, build
+from memtui.channels.cli.session import ASKED_BY_SHELL, Invocation, Session, build
 from memtui.contract import (
     Filter,
     Invalid,
     Json,
     MemtuiError,
+    Model,
     OperationStatus,
     OperationType,
     Scope,
@@ -32,7 +33,6 @@ from memtui.filters import (
 )
 
 if TYPE_CHECKING:
-    from memtui.contract import Model
     from memtui.service import BindingView
     from memtui.store.operation import OperationDraft
 
@@ -135,8 +135,6 @@ def _known(ctx: typer.Context) -> dict[str, tuple[str, ...]]:
 def read_completed(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
     """Read completions from an existing home; empty: it cannot be read."""
     import asyncio
-
-    from memtui.channels.cli.session import Invocation
 
     given = ctx.find_root().params
     invocation = Invocation(

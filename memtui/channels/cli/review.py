@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,7 +15,7 @@ from memtui.channels.cli.options import BindingKey, read_completed
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
-from memtui.contract import RISK_STATES, Filter, Invalid, NotFound, OperationType
+from memtui.contract import RISK_STATES, Filter, Invalid, Json, NotFound, OperationType
 from memtui.external_editor import edited
 from memtui.filters import RISK_WORDS
 from memtui.presenters import format as shown
@@ -29,13 +29,11 @@ from memtui.presenters.pending import (
     left_out,
     owners_of,
 )
+from memtui.presenters.risks import WORDS
 from memtui.visible import visible
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from memtui.contract import Json
     from memtui.service import MutationAnswer
     from memtui.service.review.queue import PendingDetails, PendingWrite
 
@@ -211,8 +209,6 @@ async def review_dismiss(
     done = await session.service.risks.dismiss(
         session.caller, binding_key, record_id, reasons, again=again
     )
-    from memtui.presenters.risks import WORDS
-
     what = "counts as a risk again" if again else "is no risk, until a text changes"
     words = ", ".join(WORDS[one] for one in done)
     session.out.answer({"dismissed": not again, "risks": done}, [], f"{record_id} {what}: {words}.")

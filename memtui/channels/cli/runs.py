@@ -24,11 +24,11 @@ from memtui.channels.cli.session import Session
 from memtui.contract import NotFound
 from memtui.presenters import format as shown
 from memtui.presenters import runs as words
+from memtui.store.operation import Place
 from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.service.history.runs import AssembledNow, Replay, Run, RunRecord, RunStep
-    from memtui.store.operation import Place
 
 _TEXT_CELLS = 100
 """Most characters of a record's text; the text of a context is shown whole."""

@@ -9,6 +9,7 @@ import sys
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -21,11 +22,10 @@ from memtui.channels.cli.session import Session
 from memtui.contract import Filter, Invalid, NotFound, owner_of, owner_words
 from memtui.json_text import plain, plain_text
 from memtui.presenters import format as shown
+from memtui.presenters.risks import totals, verdict_words
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.analytics.figures import FigureGroup, Figures, Stats
     from memtui.analytics.sql import SqlAnswer
     from memtui.pruning.patterns import Pattern
@@ -138,7 +138,6 @@ async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
 
 
 async def _show_verdict(session: Session, _scope: ScopeOptions) -> None:
-    from memtui.presenters.risks import verdict_words
     from memtui.service.usecases.pruning import plan_everything
     from memtui.service.usecases.verdict import verdict_of
 
@@ -210,8 +209,6 @@ def _lines(
     pending_count: int | None,
     risks: RiskFigures | None,
 ) -> Iterator[Line]:
-    from memtui.presenters.risks import totals
-
     risky = [("risks", totals(risks))] if risks is not None and risks.records else []
     yield from fields([*_totals(found), *risky])
     if pending_count:

@@ -14,11 +14,10 @@ from memtui.channels.cli.migrate import progress_words
 from memtui.channels.cli.options import DryRun, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, table, ticker
 from memtui.channels.cli.session import Session
-from memtui.contract import Invalid, MemtuiError
+from memtui.contract import Invalid, MemtuiError, Record
 from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import Record
     from memtui.migration.endpoints import Endpoints
     from memtui.migration.syncing import Divided, Synced
 

@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 
 from memtui.analytics.figures import Bucket, FigureGroup, HitSign, Stats, begin_of, end_of
 from memtui.contract import Filter
+from memtui.store.operation import Operation
 
 if TYPE_CHECKING:
     from memtui.screens.session import ServiceSession
-    from memtui.store.operation import Operation
 
 MOST_BUCKETS = 5_000
 """Most buckets of a board without gaps; beyond, only buckets with operations are listed."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual.strip import Strip
+
 from memtui.analytics.engine import DuckDb
 from memtui.analytics.figures import FigureGroup, Figures, Latency
 from memtui.contract import Unavailable
@@ -20,8 +22,6 @@ from memtui.screens.picture import slim
 from memtui.store.database import quoted
 
 if TYPE_CHECKING:
-    from textual.strip import Strip
-
     from memtui.analytics.sql import SqlAnswer
 
 _KINDS = {

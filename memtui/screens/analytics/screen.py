@@ -53,7 +53,8 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
 from memtui.screens.following import News
-from memtui.screens.state import GoTo
+from memtui.screens.state import AppState, GoTo
+from memtui.store.operation import Operation
 from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint
@@ -65,8 +66,6 @@ from memtui.widgets.virtual_list import Highlighted, Opened, SortAsked, VirtualL
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
-    from memtui.screens.state import AppState
-    from memtui.store.operation import Operation
 
 _REST_SECONDS = 1.0
 _REST = 4

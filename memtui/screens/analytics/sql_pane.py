@@ -28,6 +28,7 @@ from memtui.screens.analytics.plots import short_count
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
+from memtui.screens.session import ServiceSession
 from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Chart, Series
@@ -39,7 +40,6 @@ from memtui.widgets.virtual_list import Opened, SortAsked, VirtualList
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
-    from memtui.screens.session import ServiceSession
 
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _NEAR = re.compile(r'(?:at or near|at) "(.+)"')

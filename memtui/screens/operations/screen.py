@@ -28,6 +28,7 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget, format_filter, parse_when
 from memtui.json_text import json_text
+from memtui.paths import check_target
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
@@ -645,8 +646,6 @@ class OperationsScreen(ListScreen[Operation]):
         session = self.session
 
         async def write(path: Path, *, overwrite: bool) -> str:
-            from memtui.paths import check_target
-
             await asyncio.to_thread(check_target, path, force=overwrite)
             count = await session.service.analysis.export_proof(session.caller, path)
             return f"Wrote {fmt.counted(count, 'operation')} to {path}; docs/audit.md verifies it."

@@ -42,6 +42,7 @@ from memtui.screens.records.view import RecordView, record_content
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
+from memtui.store.operation import Operation, OperationPage
 from memtui.widgets.background import Background
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.detail_lines import (
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
     from memtui.service.operations.everywhere import FoundSnippet
     from memtui.service.review.known_risks import RiskMark
-    from memtui.store.operation import Operation, OperationPage
 
 _MOST_RESULTS = 1_000
 _PAST = 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from memtui.contract import (
     Unsupported,
     owner_scope,
 )
+from memtui.fact_values import entry_of
 from memtui.filters import FilterTarget, supported_by
 from memtui.presenters import format as fmt
 from memtui.presenters.filter_words import values_of
@@ -51,8 +53,6 @@ from memtui.widgets.rows import PAGE_ROWS, AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.context.cost import TokenCounter
     from memtui.service.answers import BindingOutcome, BindingView, BrowseAnswer, Provenance
     from memtui.service.operations.facts import FactAnswer
@@ -755,7 +755,6 @@ class RecordsScreen(EditingScreen[Record]):
 
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
-        from memtui.fact_values import entry_of
         from memtui.service.operations.facts import FactRequest
 
         record, session, asked = self.row, self.session, self.state.record_scope
