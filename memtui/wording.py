@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from memtui.contract import Invalid, NotFound
@@ -11,6 +12,12 @@ from memtui.contract import Invalid, NotFound
 def missing_extra(what: str, extra: str) -> Invalid:
     """Return the error where `what` needs an extra that is not installed."""
     return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
+
+
+def require_extra(what: str, extra: str, *modules: str) -> None:
+    """Raise `Invalid` unless these modules of an extra are installed."""
+    if not all(map(find_spec, modules)):
+        raise missing_extra(what, extra)
 
 
 def nothing_yet(home: object) -> NotFound:

@@ -836,15 +836,6 @@ class MemtuiScreen(ServiceScreen):
 
     @on(DescendantFocus)
     @on(DescendantBlur)
-    def _moved_focus(self) -> None:
-        self._draw_footer()
-
-    def _watch_missing(self) -> None:
-        self._draw_footer()
-
-    def _watch_labels(self) -> None:
-        self._draw_footer()
-
     def _draw_footer(self) -> None:
         if self.is_mounted:
             actions, labels = self.footer(), {"app.past": "now", **self.labels}
@@ -854,6 +845,8 @@ class MemtuiScreen(ServiceScreen):
                 actions, self.state.keymap, self.why_disabled, labels
             )
             self._go_on()
+
+    _watch_missing = _watch_labels = _draw_footer
 
     def footer(self) -> list[Action]:
         """Return the actions that the footer shows."""

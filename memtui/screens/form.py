@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -155,20 +156,12 @@ class Form(Dialog[T]):
         """Set the height from the start."""
         self.on_resize()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Clear the errors about the earlier text."""
-        self._changed(event.input)
-
-    def on_switch_changed(self, event: Switch.Changed) -> None:
+    @on(Input.Changed)
+    @on(Switch.Changed)
+    @on(Select.Changed)
+    def _changed(self, event: Input.Changed | Switch.Changed | Select.Changed) -> None:
         """Clear the errors about the earlier value."""
-        self._changed(event.switch)
-
-    def on_select_changed(self, event: Select.Changed) -> None:
-        """Clear the errors about the earlier value."""
-        self._changed(event.select)
-
-    def _changed(self, widget: Widget) -> None:
-        if isinstance(row := widget.parent, FieldRow):
+        if event.control and isinstance(row := event.control.parent, FieldRow):
             row.say()
         if self._refused:
             self.say(Content(""), self._go)

@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memtui.channels.cli.input import confirm
+from memtui.channels.cli.options import complete_from
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation
 from memtui.contract import Conflict, Invalid
@@ -26,6 +28,19 @@ YesTo = Annotated[
         "--yes", metavar="CODE", help="Do it without asking; a run without --yes shows the code."
     ),
 ]
+
+
+def client_argument(group: str) -> Any:
+    """Return the argument that names one of the clients of `hook` or of `mcp`."""
+    folder = {"hook": "hooks"}.get(group, group)
+
+    def keys() -> list[str]:
+        return [one.key for one in import_module(f"memtui.channels.{folder}.clients").CLIENTS]
+
+    words = f"The client; `memtui {group} clients` lists them."
+    return typer.Argument(metavar="CLIENT", help=words, autocompletion=complete_from(keys))
+
+
 ClientAgent = Annotated[
     str | None, typer.Option(help="The agent's name in the log; left out: the client's name.")
 ]

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from memtui.channels.cli.clients import (
     ClientAgent,
     YesTo,
     answer_clients,
     carried_out,
+    client_argument,
     own_command,
     project_words,
 )
-from memtui.channels.cli.options import FromFolder, WorksIn, complete_from
+from memtui.channels.cli.options import FromFolder, WorksIn
 from memtui.channels.cli.session import Invocation
 
-
-def _client_keys() -> Iterator[str]:
-    from memtui.channels.hooks.clients import CLIENTS
-
-    return (one.key for one in CLIENTS)
-
-
-ClientKey = Annotated[
-    str,
-    typer.Argument(
-        metavar="CLIENT",
-        help="The client; `memtui hook clients` lists them.",
-        autocompletion=complete_from(_client_keys),
-    ),
-]
+ClientKey = Annotated[str, client_argument("hook")]
 
 
 def hook_clients(invocation: Invocation) -> None:

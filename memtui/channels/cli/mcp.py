@@ -6,8 +6,6 @@ import asyncio
 import shlex
 import sys
 import uuid
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +16,7 @@ from memtui.channels.cli.clients import (
     YesTo,
     answer_clients,
     carried_out,
+    client_argument,
     own_command,
     project_words,
 )
@@ -25,12 +24,11 @@ from memtui.channels.cli.options import (
     FromFolder,
     UseBinding,
     WorksIn,
-    complete_from,
     complete_name,
 )
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Invalid
-from memtui.wording import missing_extra
+from memtui.wording import require_extra
 
 if TYPE_CHECKING:
     from memtui.channels.mcp.clients import McpClient
@@ -86,7 +84,7 @@ async def mcp_serve(
         host: Listen on this address, with --http.
         port: Listen on this port, with --http.
     """
-    _require_extra()
+    require_extra("The MCP server", "mcp", "mcp", "fastapi")
     if all_bindings and binding is not None:
         raise Invalid("--binding is for one binding and --all-bindings for all; leave one out.")
     if http:
@@ -135,20 +133,7 @@ async def mcp_serve(
     await serve_stdio(caller, run_of_client)
 
 
-def _client_keys() -> Iterator[str]:
-    from memtui.channels.mcp.clients import CLIENTS
-
-    return (one.key for one in CLIENTS)
-
-
-ClientKey = Annotated[
-    str,
-    typer.Argument(
-        metavar="CLIENT",
-        help="The client; `memtui mcp clients` lists them.",
-        autocompletion=complete_from(_client_keys),
-    ),
-]
+ClientKey = Annotated[str, client_argument("mcp")]
 
 
 def mcp_clients(invocation: Invocation) -> None:
@@ -202,7 +187,7 @@ def mcp_install(
         return _wrap_server(invocation, chosen, wrap, command, yes)
     if binding is not None:
         raise Invalid("--binding goes with --wrap; `memtui mcp --binding` serves one binding.")
-    _require_extra()
+    require_extra("The MCP server", "mcp", "mcp", "fastapi")
     command = [
         *own_command(invocation),
         *["mcp", "--agent", agent or chosen.key],
@@ -292,8 +277,3 @@ async def _serve_http(session: Session, served: HttpServer, host: str, port: int
 
 def _new_run() -> str:
     return f"mcp-{uuid.uuid4().hex[:12]}"
-
-
-def _require_extra() -> None:
-    if find_spec("mcp") is None or find_spec("fastapi") is None:
-        raise missing_extra("The MCP server", "mcp")

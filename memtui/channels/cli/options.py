@@ -96,25 +96,29 @@ def complete_from(
     return complete
 
 
-def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of the newest runs whose ids begin with `incomplete`, newest first."""
+def complete_read(
+    read: Callable[[Session], Awaitable[Iterable[str]]],
+) -> Callable[[typer.Context, str], list[str]]:
+    """Return a completer for names that are read from an existing home, in their order."""
 
-    async def read(session: Session) -> list[str]:
-        page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
-        return [one.run_id for one in page.runs if one.run_id.startswith(incomplete)]
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        return [name for name in read_completed(ctx, read) if name.startswith(incomplete)]
 
-    return read_completed(ctx, read)
+    return complete
 
 
-def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids, beginning with `incomplete`, of companies that the caller may enter."""
+async def _runs(session: Session) -> list[str]:
+    page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
+    return [one.run_id for one in page.runs]
 
-    async def read(session: Session) -> list[str]:
-        caller = session.caller
-        found = await session.service.companies.all(caller.principal, caller.acts_for)
-        return [one.company_id for one in found if one.company_id.startswith(incomplete)]
 
-    return read_completed(ctx, read)
+async def _companies(session: Session) -> list[str]:
+    caller = session.caller
+    found = await session.service.companies.all(caller.principal, caller.acts_for)
+    return [one.company_id for one in found]
+
+
+complete_run, complete_company = complete_read(_runs), complete_read(_companies)
 
 
 def _bindings(ctx: typer.Context) -> list[BindingView]:
@@ -132,7 +136,9 @@ def _known(ctx: typer.Context) -> dict[str, tuple[str, ...]]:
     return known_values(read_completed(ctx, read))
 
 
-def read_completed(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
+def read_completed(
+    ctx: typer.Context, read: Callable[[Session], Awaitable[Iterable[T]]]
+) -> list[T]:
     """Read completions from an existing home; empty: it cannot be read."""
     import asyncio
 
@@ -147,7 +153,7 @@ def read_completed(ctx: typer.Context, read: Callable[[Session], Awaitable[list[
 
     async def opened() -> list[T]:
         async with invocation.session(make=False) as session:
-            return await read(session)
+            return list(await read(session))
 
     try:
         return asyncio.run(opened())

@@ -11,7 +11,7 @@ import typer
 from memtui.channels.cli.errors import code_of_several, failures
 from memtui.channels.cli.forget import changed_ids
 from memtui.channels.cli.input import read_stdin
-from memtui.channels.cli.options import BindingKey, read_completed
+from memtui.channels.cli.options import BindingKey, complete_read
 from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.channels.cli.records import change_of
 from memtui.channels.cli.session import Session, build
@@ -38,12 +38,8 @@ if TYPE_CHECKING:
     from memtui.service.review.queue import PendingDetails, PendingWrite
 
 
-def _complete_waiting(ctx: typer.Context, incomplete: str) -> list[str]:
-    async def read(session: Session) -> list[str]:
-        waiting = await session.service.review.waiting(session.caller)
-        return [one.pending_id for one in waiting if one.pending_id.startswith(incomplete)]
-
-    return read_completed(ctx, read)
+async def _waiting(session: Session) -> list[str]:
+    return [one.pending_id for one in await session.service.review.waiting(session.caller)]
 
 
 PendingId = Annotated[
@@ -51,7 +47,7 @@ PendingId = Annotated[
     typer.Argument(
         metavar="ID",
         help="The held write's id, or the beginning of it.",
-        autocompletion=_complete_waiting,
+        autocompletion=complete_read(_waiting),
     ),
 ]
 PendingIds = Annotated[
@@ -59,7 +55,7 @@ PendingIds = Annotated[
     typer.Argument(
         metavar="ID",
         help="The held writes' ids, or the beginnings of them.",
-        autocompletion=_complete_waiting,
+        autocompletion=complete_read(_waiting),
     ),
 ]
 Always = Annotated[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import Invalid, Scope
-from memtui.wording import missing_extra
+from memtui.wording import require_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -49,7 +48,7 @@ async def serve_facts(
 
     It prints the address once it answers, and runs until ctrl+c or SIGTERM.
     """
-    _require_extra()
+    require_extra("The HTTP server", "server", "fastapi", "uvicorn")
     await require_tokens(session)
     with _listener(host, port, "facts", uds) as listener:
         from memtui.channels.http.app import Served
@@ -76,7 +75,7 @@ async def serve_plugin(
         binding: The binding to serve; left out: the company's.
         principal: Who calls the plugin, in the log and for roles; left out: plugin:anonymous.
     """
-    _require_extra()
+    require_extra("The HTTP server", "server", "fastapi", "uvicorn")
     with _listener(host, port, "plugin", uds) as listener:
         from memtui.channels.http.app import Served
         from memtui.channels.http.plugin import plugin_app
@@ -138,11 +137,6 @@ def warn_of_others(session: Session, host: str | None, why: str) -> None:
 
     if host is not None and not is_loopback(host):
         session.out.say(f"Warning: other machines reach {host}, and {why}")
-
-
-def _require_extra() -> None:
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise missing_extra("The HTTP server", "server")
 
 
 async def require_tokens(session: Session) -> None:

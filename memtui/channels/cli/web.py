@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from memtui.channels.cli.session import Invocation
-from memtui.wording import missing_extra
+from memtui.wording import require_extra
 
 HOST = "127.0.0.1"
 
@@ -29,8 +28,7 @@ async def serve_web(
         port: Listen on this port; 0 takes a free one.
         read_only: Refuse every change, in the browser too.
     """
-    if find_spec("textual_serve") is None:
-        raise missing_extra("The app in a browser", "web")
+    require_extra("The app in a browser", "web", "textual_serve")
     from memtui.channels.cli.config import fitting_settings
     from memtui.channels.listening import on_port
     from memtui.channels.web.server import WebServer
