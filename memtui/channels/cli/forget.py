@@ -11,7 +11,7 @@ import typer
 
 from memtui.channels.cli import impact
 from memtui.channels.cli.errors import KIND_CODES, kind_of
-from memtui.channels.cli.impact import Check, Last, Tried
+from memtui.channels.cli.impact import ImpactOptions
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import (
     BindingOptions,
@@ -42,9 +42,7 @@ async def forget(
     kind: OfKind = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    tried: Tried = False,
-    last: Last = None,
-    check: Check = False,
+    trial: ImpactOptions,
 ) -> int:
     """Remove records; undo brings them back.
 
@@ -57,19 +55,19 @@ async def forget(
     Args:
         record_ids: The records' ids; - reads one a line from stdin.
     """
-    impact.refuse_alone(impact=tried, last=last, check=check)
+    trial.refuse_alone()
     ids = ids_of(record_ids)
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
     binding = await session.resolved(scope.scope(session), scope.binding)
     there: list[GetAnswer] = []
     missing: dict[str, NotFound] = {}
-    if kind is not None or dry_run or not (yes or tried or binding is None):
+    if kind is not None or dry_run or not (yes or trial.tried or binding is None):
         there, missing = await looked_up(session, ids, scope, kind)
     for caution in filter(None, dict.fromkeys(one.record.caution for one in there)):
         session.out.say(caution)
-    if tried:
-        return await _impact(session, ids, scope, last, check=check)
+    if trial.tried:
+        return await _impact(session, ids, scope, trial)
     if dry_run:
         return _dry_run(session, there, missing)
     if not yes and binding is not None:
@@ -250,13 +248,13 @@ def _dry_run(session: Session, there: Sequence[GetAnswer], missing: Collection[s
 
 
 async def _impact(
-    session: Session, ids: Sequence[str], scope: ScopeOptions, last: int | None, *, check: bool
+    session: Session, ids: Sequence[str], scope: ScopeOptions, trial: ImpactOptions
 ) -> int:
     resolved = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
     handles = [handle_in(resolved, record_id) for record_id in ids]
-    found = await impact.find(session, {resolved.binding_key: handles}, last)
+    found = await impact.find(session, {resolved.binding_key: handles}, trial.last)
     session.out.answer(impact.document(found), impact.lines(found), *impact.sentences(found))
-    return 1 if found.missing else impact.exit_code(found, check=check)
+    return 1 if found.missing else trial.exit_code(found)
 
 
 def changed_ids(answer: MutationAnswer) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,31 +20,29 @@ if TYPE_CHECKING:
 _TEXT = 100
 """Most characters of a text on a line."""
 
-Tried = Annotated[
-    bool,
-    typer.Option(
-        "--impact",
-        help="Show which of the last answers would differ without them, and change nothing.",
-    ),
-]
-Last = Annotated[
-    int | None,
-    typer.Option(
-        "--last",
-        min=1,
-        max=10_000,
-        help="With --impact: how many of the newest queries and contexts are tried; left out: 500.",
-    ),
-]
-Check = Annotated[
-    bool, typer.Option("--check", help="With --impact: exit 1 where an answer would differ.")
-]
 
+@dataclass(frozen=True)
+class ImpactOptions:
+    """Whether the impact is looked for, and how far back.
 
-def refuse_alone(*, impact: bool, last: int | None, check: bool) -> None:
-    """Raise `Invalid` if --last or --check is given without --impact."""
-    if not impact and (last is not None or check):
-        raise Invalid("--last and --check go with --impact; give that too.")
+    Args:
+        tried: Show which of the last answers would differ without them, and change nothing.
+        last: With --impact: how many of the newest queries and contexts are tried; left out: 500.
+        check: With --impact: exit 1 where an answer would differ.
+    """
+
+    tried: Annotated[bool, typer.Option("--impact")] = False
+    last: Annotated[int | None, typer.Option(min=1, max=10_000)] = None
+    check: bool = False
+
+    def refuse_alone(self) -> None:
+        """Raise `Invalid` if --last or --check is given without --impact."""
+        if not self.tried and (self.last is not None or self.check):
+            raise Invalid("--last and --check go with --impact; give that too.")
+
+    def exit_code(self, found: Impact) -> int:
+        """Return 1 if `check` is set and an answer differs, or may; else 0."""
+        return int(self.check and bool(found.differ or found.with_a_record))
 
 
 async def find(
@@ -59,11 +58,6 @@ async def find(
         return await session.service.impact.of(
             session.caller, request, progress=lambda so_far: show(shown.trial_words(so_far))
         )
-
-
-def exit_code(found: Impact, *, check: bool) -> int:
-    """Return 1 if `check` is set and an answer differs, or may; else 0."""
-    return int(check and bool(found.differ or found.with_a_record))
 
 
 def document(found: Impact) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 from memtui.channels.cli import impact
 from memtui.channels.cli.fact_scope import FactScope
 from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
-from memtui.channels.cli.impact import Check, Last, Tried
+from memtui.channels.cli.impact import ImpactOptions
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import BindingOptions, FilterLine, Yes, filter_of
 from memtui.channels.cli.output import Dim, Line, jsonable
@@ -47,9 +47,7 @@ async def facts_prune(
     only_company: bool = False,
     to_budget: bool = False,
     budget: Annotated[int | None, typer.Option(min=0)] = None,
-    tried: Tried = False,
-    last: Last = None,
-    check: Check = False,
+    trial: ImpactOptions,
 ) -> int:
     """Show which facts could go, and why; --apply forgets them.
 
@@ -93,10 +91,10 @@ async def facts_prune(
             "--everything takes a filter in the place of these options, "
             "such as: --everything project:infra binding:default"
         )
-    if apply and (dry_run or tried):
+    if apply and (dry_run or trial.tried):
         other = "--dry-run" if dry_run else "--impact"
         raise Invalid(f"Give {other} or --apply, not both.")
-    impact.refuse_alone(impact=tried, last=last, check=check)
+    trial.refuse_alone()
     reasons = _reasons(reason or ())
     kind = kind or ("all" if everything else FACT)
     owners = BindingOptions(**asdict(scope)) if to_budget else scope
@@ -124,16 +122,16 @@ async def facts_prune(
     applied = await _applied(session, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
     summary = _summary(planned, applied, dry_run=not apply)
-    if tried and planned.marked:
+    if trial.tried and planned.marked:
         going = {key: [one.handle for one in records] for key, records in planned.marked.items()}
-        found = await impact.find(session, going, last)
+        found = await impact.find(session, going, trial.last)
         session.out.answer(
             document | {"impact": impact.document(found)},
             [*_lines(planned), Dim("Without what is marked:"), *impact.lines(found)],
             *summary,
             *impact.sentences(found),
         )
-        return impact.exit_code(found, check=check)
+        return trial.exit_code(found)
     session.out.answer(document, _lines(planned), *summary)
     return forgetting_code(applied.answers, applied.failed) if applied else bool(planned.stuck)
 
