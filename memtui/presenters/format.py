@@ -30,6 +30,7 @@ from memtui.contract import (
 from memtui.store.operation import Operation, OperationHandle, Parts, set_by
 
 if TYPE_CHECKING:
+    from memtui.analytics.audit import AuditCheck, Gap
     from memtui.context.assembly import ContextFact, LeftOut
     from memtui.service.answers import (
         Change,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         UndoCandidate,
     )
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
+    from memtui.service.home.agents import LastAnswer
     from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.store.journal import OutcomeCheck
 
@@ -707,3 +709,40 @@ def asked_by(effect: Effect) -> str:
     named = [*effect.agents, *effect.principals, *effect.subjects, *effect.projects]
     runs = effect.runs[0] if len(effect.runs) == 1 else counted(len(effect.runs), "run")
     return ", ".join([*named, *([runs] if effect.runs else [])])
+
+
+def last_answer_words(last_answer: LastAnswer | None, now: datetime) -> str:
+    """Return an agent's last answer in one line: `“deploy branch” 4 memories, 2 min ago`."""
+    if last_answer is None:
+        return "nothing yet"
+    asked = " ".join((last_answer.asked or "").split())
+    words = [f"“{asked}”" if asked else str(last_answer.operation_type)]
+    if last_answer.operation_type is OperationType.CONTEXT:
+        words = ["context", *(words if asked else [])]
+    size_words = counted(last_answer.results, "record")
+    size = f", {counted(last_answer.tokens, 'token')}" if last_answer.tokens is not None else ""
+    return f"{' '.join(words)} {size_words}{size}, {ago(last_answer.at, now)} ago"
+
+
+def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
+    """Return the facts of a check that found the chain intact, as names and values."""
+    facts = [("intact", counted(found.seq, "operation"))]
+    facts += [("gap", _gap(one)) for one in found.gaps]
+    seen = (
+        f"operation {found.seen_seq} is the last that this machine had seen"
+        if found.seen_seq
+        else "this machine has seen none of it before, so a cut there would not show"
+    )
+    return [*facts, ("end", seen), ("note this", noted(found))]
+
+
+def noted(found: AuditCheck) -> str:
+    """Return number and digest of the last operation, to compare a later check with."""
+    return f"{found.seq}:{found.digest}" if found.seq else ""
+
+
+def _gap(gap: Gap) -> str:
+    lost = f"operations from {gap.lost_from} on are lost"
+    if gap.lost_through is not None:
+        lost += f", as far as is known to {gap.lost_through}"
+    return f"{lost}; operation {gap.seq} took their place on {gap.at:%Y-%m-%d}"

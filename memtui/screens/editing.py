@@ -43,11 +43,9 @@ from memtui.screens.dialogs import (
     Prompt,
     Resolve,
 )
-from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import edited_outside
-from memtui.screens.session import ServiceSession
-from memtui.screens.state import AppState
+from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets.background import Background
 from memtui.widgets.editor import keeps
 from memtui.widgets.record_names import RecordName
@@ -472,15 +470,15 @@ class EditingScreen(ListScreen[R]):
         title = f"When do {several} expire? {self._not_shown()}" if several else "Expires when?"
         prompt = Prompt(
             title.rstrip(),
-            value=written_expiry(of_all, self.state),
+            value=self.state.written_expiry(of_all),
             placeholder="30d, tomorrow, 2026-12-31",
             hint="enter set   empty: never   esc go back",
-            check=lambda text: moment_or_never(text, self.state),
+            check=self.state.expiry,
         )
         text = await self.ask(prompt)
         if text is None:
             return
-        moment = moment_or_never(text, self.state)
+        moment = self.state.expiry(text)
         fields = {"expires_at": moment} if moment is not None else {"never_expires": True}
         if answers := await self._change_all(records, **fields):
             how = "expire{} as you said" if moment is not None else "never expire{}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, tzinfo
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -14,7 +13,6 @@ from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
 from memtui.presenters import format as fmt
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt, TypedConfirm
-from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.state import AppState
 from memtui.widgets.columns import Cell, Column
@@ -85,7 +83,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
     async def _put(self, name: str, when: str) -> None:
         """Create a namespace, or set its expiry; raises the service's errors."""
         session, key = self.session, self._binding.key
-        expires = moment_or_never(when, self.state)
+        expires = self.state.expiry(when)
 
         async def put() -> str:
             made = await session.service.namespaces.put(
@@ -111,7 +109,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         self.action_read()
 
     async def _ask_expiry(self, name: str, value: str = "") -> str | None:
-        check = partial(moment_or_never, state=self.state)
+        check = self.state.expiry
         title = f"When does {name} expire?"
         return await self.ask(Prompt(title, value=value, hint=_WHEN, check=check))
 
@@ -144,7 +142,7 @@ class NamespacesScreen(ModalListScreen[Namespace]):
     async def action_expiry(self) -> None:
         """Ask for the expiry of the namespace."""
         one = self.row
-        when = await self._ask_expiry(one.name, written_expiry(one.expires_at, self.state))
+        when = await self._ask_expiry(one.name, self.state.written_expiry(one.expires_at))
         if when is not None:
             await self._put(one.name, when)
 

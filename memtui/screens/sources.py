@@ -13,8 +13,7 @@ from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import AppState, GoTo
-from memtui.widgets.agents import by_cell
-from memtui.widgets.columns import Column
+from memtui.widgets.columns import Column, by_cell
 from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 

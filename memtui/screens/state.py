@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
@@ -22,7 +22,7 @@ from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Embedding, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.demo import percent_made
-from memtui.filters import format_filter, names_bindings, parse_filter
+from memtui.filters import format_filter, names_bindings, parse_expiry, parse_filter
 from memtui.presenters.format import counted
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
@@ -34,7 +34,6 @@ from memtui.screens.kept import (
     save_document,
 )
 from memtui.screens.keymap import Keymap, load_keymap
-from memtui.screens.session import ServiceSession
 from memtui.store.operation import APP_CHANNEL
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
@@ -43,7 +42,7 @@ from memtui.wording import unknown
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.drafts import KeptDraft
-    from memtui.service import MemoryService
+    from memtui.service import Caller, MemoryService, MutationAnswer
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
@@ -68,6 +67,17 @@ class Phase(StrEnum):
     OPENING = "opening"
     READY = "ready"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSession:
+    """The open service, its caller and the company."""
+
+    service: MemoryService
+    caller: Caller
+    company: CompanyView
+    undone: list[Sequence[MutationAnswer]] = field(default_factory=list)
+    """Undone changes that can be redone, the latest last; any other change clears them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +181,16 @@ class AppState:
     def local_zone(self) -> tzinfo:
         """The person's time zone, which decides where days begin."""
         return self.zone or datetime.now().astimezone().tzinfo or UTC
+
+    def expiry(self, text: str) -> datetime | None:
+        """Parse an expiry in the person's time zone; None: empty, which means never."""
+        if not text.strip():
+            return None
+        return parse_expiry(text, now=self.clock(), zone=self.zone)
+
+    def written_expiry(self, moment: datetime | None) -> str:
+        """Return an expiry as text to edit; empty: never."""
+        return moment.astimezone(self.zone).isoformat("T", "minutes") if moment else ""
 
     @property
     def no_change(self) -> str:

@@ -151,3 +151,10 @@ def fit_cell(text: str, width: int, align: Literal["left", "right", "point"] = "
         return set_cell_size(set_cell_size(shown, width - 1).rstrip() + "…", width)
     gap = " " * (width - length)
     return shown + gap if align == "left" else gap + shown
+
+
+def by_cell(principal: str, agent_id: str | None) -> Cell:
+    """Return who acted, for a column beside the agent's: `itself` where it was the agent."""
+    if agent_id is not None and principal == f"agent:{agent_id}":
+        return Cell("itself", "muted")
+    return Cell(principal, "muted" if principal.startswith("user:") else "")

@@ -10,7 +10,6 @@ import typer
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Session
 from memtui.presenters import format as shown
-from memtui.widgets.agents import last_answer_words
 
 
 async def agents(
@@ -35,7 +34,7 @@ async def agents(
             one.run_id or "",
             shown.ago(one.since, session.now),
             shown.ago(one.last_seen, session.now) if not one.is_open else "open",
-            last_answer_words(one.last_answer, session.now),
+            shown.last_answer_words(one.last_answer, session.now),
         ]
         for one in found
     ]

@@ -14,7 +14,6 @@ from memtui.channels.cli.output import Line, columns, fields, jsonable, table
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
 from memtui.presenters import format as shown
-from memtui.presenters.proof import proof_facts
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck
@@ -206,4 +205,4 @@ def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
     if problem is not None:
         yield problem
     else:
-        yield from fields(proof_facts(found))
+        yield from fields(shown.proof_facts(found))

@@ -9,7 +9,6 @@ import typer
 
 from memtui.channels.cli.command import short_form
 from memtui.channels.cli.errors import code_of_several, failures
-from memtui.channels.cli.fact_scope import AddedFact, FactScope
 from memtui.channels.cli.forget import (
     answer_forgotten,
     changed_ids,
@@ -23,8 +22,10 @@ from memtui.channels.cli.input import confirm_name
 from memtui.channels.cli.marks import marks_of
 from memtui.channels.cli.notes import correct, corrected, note, store
 from memtui.channels.cli.options import (
+    AddedFact,
     AsOf,
     BindingOptions,
+    FactScope,
     FilterLine,
     OwnerOptions,
     RecordId,

@@ -103,7 +103,7 @@ GROUPS = {
     "bindings namespace": ("Manage the namespaces of a provider.", "bindings"),
     "vault": ("Keep a vault in sync with another binding.", "vault"),
     "migrate": ("Move a binding's records to another, and prove it.", "migrate"),
-    "ops": ("List, export and import the operation log.", "ops", "feedback"),
+    "ops": ("List, export and import the operation log.", "ops"),
     "ops archive": ("Seal the old part of the operation log in files.", "archive"),
     "runs": ("Show what each run of an agent was given, asked and wrote.", "runs"),
     "audit": ("Prove that nobody altered the operation log.", "archive"),
@@ -119,7 +119,7 @@ GROUPS = {
     "backup": ("Write a whole home to one file, and restore it.", "doctor"),
     "review": ("Decide on agents' writes that wait for a person.", "review"),
     "views": ("Save filters under names, and write pictures of screens.", "views", "screenshot"),
-    "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve", "web"),
+    "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve"),
     "mcp": ("Serve memories to agents over MCP, or log what they ask others.", "mcp", "wrap"),
     "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients", "helper"),
 }

@@ -20,12 +20,7 @@ from memtui.channels.cli.clients import (
     own_command,
     project_words,
 )
-from memtui.channels.cli.options import (
-    FromFolder,
-    UseBinding,
-    WorksIn,
-    complete_name,
-)
+from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Invalid
 from memtui.wording import require_extra

@@ -19,10 +19,12 @@ from memtui.contract import (
     Model,
     OperationStatus,
     OperationType,
+    Record,
     Scope,
     SourceKind,
     SourceRef,
 )
+from memtui.fact_values import FACT
 from memtui.filters import (
     FIELDS,
     FilterTarget,
@@ -33,7 +35,7 @@ from memtui.filters import (
 )
 
 if TYPE_CHECKING:
-    from memtui.service import BindingView
+    from memtui.service import BindingView, BrowseAnswer
     from memtui.store.operation import OperationDraft
 
     ModelT = TypeVar("ModelT", bound=Model)
@@ -303,6 +305,45 @@ class ScopeOptions(BindingOptions):
 
     issue: Annotated[str | None, typer.Option(autocompletion=complete_name("issue"))] = None
     run: RunId = None
+
+
+@dataclass(frozen=True)
+class FactScope(BindingOptions):
+    """The owner of facts, and the binding."""
+
+    def scope(self, session: Session) -> Scope:
+        """Return the scope in the session's company.
+
+        Raises:
+            Invalid: it names a user and a project; a fact belongs to one of them.
+        """
+        if self.subject is not None and self.project is not None:
+            raise Invalid("A fact is a user's or a project's; give one of --subject and --project.")
+        return super().scope(session)
+
+    def owner(self) -> str:
+        """Return the id of the owner. Raises `Invalid` if none is named."""
+        name = self.project or self.subject or self.agent
+        if name is None:
+            raise Invalid("Whose facts? Give --subject, --project or --agent.")
+        return name
+
+    async def facts(
+        self, session: Session, chosen: Filter | None = None
+    ) -> tuple[list[Record], BrowseAnswer]:
+        """Return the owner's facts that match a filter, and the last page's answer."""
+        from memtui.service.usecases.owned import owned_records
+
+        binding = (chosen and chosen.binding_key) or self.binding
+        return await owned_records(
+            session.service, session.caller, self.scope(session),
+            kind=FACT, chosen=chosen, binding_key=binding,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AddedFact(FactScope, RunOptions):
+    """The owner of a fact, its run, and the binding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.channels.cli import impact
-from memtui.channels.cli.fact_scope import FactScope
 from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.impact import ImpactOptions
 from memtui.channels.cli.input import confirm
-from memtui.channels.cli.options import BindingOptions, FilterLine, Yes, filter_of
+from memtui.channels.cli.options import BindingOptions, FactScope, FilterLine, Yes, filter_of
 from memtui.channels.cli.output import Dim, Line, jsonable
 from memtui.channels.cli.session import Session, build
 from memtui.contract import BrowseRequest, Denied, Invalid, NotFound, owner_of, owner_words

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import ConfigDict, ValidationError
 
-from memtui.channels.cli.fact_scope import FactScope
-from memtui.channels.cli.options import BindingOptions, DryRun, Force, SourceOptions
+from memtui.channels.cli.options import BindingOptions, DryRun, FactScope, Force, SourceOptions
 from memtui.channels.cli.output import Line as Shown
 from memtui.channels.cli.output import jsonable, write_exactly
 from memtui.channels.cli.records import say_first_of

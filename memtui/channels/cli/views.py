@@ -87,8 +87,8 @@ async def views_use(session: Session, name: Name, text: str | None = None) -> in
 
         await stats(session, ScopeOptions(), OperationOptions(), line)
     elif view.screen == "budget":
-        from memtui.channels.cli.fact_scope import FactScope
         from memtui.channels.cli.facts import facts_list
+        from memtui.channels.cli.options import FactScope
 
         await facts_list(session, FactScope(), line)
     elif text is not None:

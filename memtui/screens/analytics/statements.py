@@ -9,8 +9,8 @@ from typing import Literal
 
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Choice, Choose, Prompt
-from memtui.screens.keeping import delete, rename
 from memtui.screens.kept import SavedStatement, checked_name, load_named, save_named
+from memtui.screens.views import delete, rename
 
 
 @dataclass(frozen=True, slots=True)

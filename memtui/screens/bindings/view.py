@@ -19,6 +19,7 @@ from memtui.presenters.format import (
     duration,
     embedding_words,
     exact,
+    last_answer_words,
     place_line,
     second_yes,
     since,
@@ -26,7 +27,6 @@ from memtui.presenters.format import (
 )
 from memtui.screens.state import AppState
 from memtui.service import Capture
-from memtui.widgets.agents import last_answer_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines

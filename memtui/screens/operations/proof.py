@@ -8,9 +8,8 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound
 from memtui.presenters import format as fmt
-from memtui.presenters.proof import noted, proof_facts
 from memtui.screens.dialogs import KeyLine, Sheet
-from memtui.screens.session import ServiceSession
+from memtui.screens.state import ServiceSession
 from memtui.widgets.background import Stoppable
 from memtui.widgets.detail_lines import HINT_GAP, key_hint, pairs
 from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
@@ -57,7 +56,7 @@ class Proof(Sheet):
         self._found = found
         if found.problem is None:
             head = display("✓ Nothing was altered, removed or inserted.", style=f"bold {OK}")
-            facts, about = proof_facts(found), display(_ABOUT, style=DIM)
+            facts, about = fmt.proof_facts(found), display(_ABOUT, style=DIM)
         else:
             head = display(f"✗ {found.problem}", limit=600, style=f"bold {BAD}")
             facts = [("first broken", f"operation {fmt.count(found.broken_seq or 0)}")]
@@ -67,7 +66,7 @@ class Proof(Sheet):
         self.show(
             lambda width: lines([head, Content(""), *pairs(shown, width), Content(""), about])
         )
-        keys = [key_hint("y", "copy what to note")] if noted(found) else []
+        keys = [key_hint("y", "copy what to note")] if fmt.noted(found) else []
         self._keys_are(line(*keys, key_hint("esc", "close"), gap=HINT_GAP))
 
     def _stopped(self) -> None:
@@ -82,9 +81,9 @@ class Proof(Sheet):
 
     def action_copy(self) -> None:
         """Copy the number and the digest that a later check is compared with."""
-        if self._found is None or not noted(self._found):
+        if self._found is None or not fmt.noted(self._found):
             raise NotFound("There is nothing to note yet.")
-        self.app.copy_to_clipboard(noted(self._found))
+        self.app.copy_to_clipboard(fmt.noted(self._found))
         self._keys_are(line(display("Copied.", style=OK), key_hint("esc", "close"), gap=HINT_GAP))
 
     def action_back(self) -> None:

@@ -19,8 +19,7 @@ from memtui.filters import WORD_OF, format_filter
 from memtui.presenters import format as fmt
 from memtui.presenters.risks import briefly
 from memtui.store.operation import ASKED, Operation, OperationHandle, Parts, Place, details
-from memtui.widgets.agents import by_cell
-from memtui.widgets.columns import Cell, Column
+from memtui.widgets.columns import Cell, Column, by_cell
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
