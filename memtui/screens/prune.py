@@ -33,6 +33,7 @@ from memtui.screens.base import conversation
 from memtui.screens.budget.view import BudgetView, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.following import News
+from memtui.screens.leading import choose_reader
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import (
     LeftReview,
@@ -43,7 +44,6 @@ from memtui.screens.prune_review import (
     Size,
     Sort,
 )
-from memtui.screens.readers import choose_reader
 from memtui.screens.state import AppState, GoTo, PruneFigures, PrunePlanned
 from memtui.service.usecases.pruning import plan_context, plan_everything, rules_of
 from memtui.service.usecases.verdict import verdict_of

@@ -115,13 +115,13 @@ GROUPS = {
     ),
     "budget": ("Set spending limits, and see what was spent.", "budget"),
     "config": ("Show the settings, and set up completion in a shell.", "config"),
-    "config completion": ("Let a shell complete commands, options and names.", "completion"),
+    "config completion": ("Let a shell complete commands, options and names.", "config"),
     "backup": ("Write a whole home to one file, and restore it.", "doctor"),
     "review": ("Decide on agents' writes that wait for a person.", "review"),
-    "views": ("Save filters under names, and write pictures of screens.", "views", "screenshot"),
+    "views": ("Save filters under names, and write pictures of screens.", "views"),
     "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve"),
     "mcp": ("Serve memories to agents over MCP, or log what they ask others.", "mcp", "wrap"),
-    "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients", "helper"),
+    "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients"),
 }
 """Help of each group, and the modules with its commands."""
 
@@ -142,7 +142,7 @@ COMMANDS = {
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),
-    "agents": ("List the connected agents, and the last answer of each.", "agents"),
+    "agents": ("List the connected agents, and the last answer of each.", "runs"),
     "doctor": ("Check that everything works, and say what to do.", "doctor"),
 }
 """Commands outside groups: the first sentence of the docstring, and the module."""

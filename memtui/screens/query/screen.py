@@ -36,12 +36,12 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Sheet
 from memtui.screens.editing import refused_by
 from memtui.screens.following import News
+from memtui.screens.leading import choose_tag, show_tagged
 from memtui.screens.open_source import open_source, source_filter
 from memtui.screens.operations.view import OperationView, foot, handles_content, head
 from memtui.screens.records.view import RecordView, record_content
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
-from memtui.screens.tags import choose_tag, show_tagged
 from memtui.store.operation import Operation, OperationPage
 from memtui.widgets.background import Background
 from memtui.widgets.columns import fit_cell

@@ -34,9 +34,9 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
 from memtui.screens.following import News
+from memtui.screens.leading import choose_reader, choose_tag, show_tagged
 from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
-from memtui.screens.readers import choose_reader
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
     TOKENS,
@@ -45,7 +45,6 @@ from memtui.screens.records.view import (
     record_content,
 )
 from memtui.screens.state import AppState, GoTo
-from memtui.screens.tags import choose_tag, show_tagged
 from memtui.widgets.background import Background
 from memtui.widgets.panes import Fitted
 from memtui.widgets.record_names import RecordName

@@ -1,13 +1,14 @@
-"""Choosing a tag, to list its records of all scopes and bindings."""
+"""Questions that lead from a record to others with a tag of it, or to a query that returned it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from memtui.contract import Filter, Record, Scope, distinct_tags, folded
+from memtui.contract import Filter, NotFound, Record, RecordHandle, Scope, distinct_tags, folded
 from memtui.filters import format_filter
 from memtui.presenters import format as fmt
-from memtui.screens.base import MemtuiScreen
+from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import GoTo
 
@@ -41,3 +42,26 @@ def show_tagged(screen: MemtuiScreen, tag: str) -> None:
     line = format_filter(Filter(tag=tag))
     screen.post_message(GoTo("records", filter_line=line, scope=company, everywhere=True))
     screen.toast("All scopes and bindings are listed; s and 0 narrow them again.")
+
+
+async def choose_reader(screen: ServiceScreen, binding_key: str, handle: RecordHandle) -> None:
+    """Offer the queries that returned a record, and go to the chosen one.
+
+    Raises:
+        NotFound: no query has returned it.
+    """
+    session, now = screen.session, screen.state.clock()
+    read = partial(session.service.log.provenance, session.caller, binding_key, handle)
+    story = await screen.wait("reading who read it", read)
+    if not story.retrievals:
+        raise NotFound("No query has returned this record.")
+    choices = [
+        Choice(
+            one.operation_id,
+            one.query,
+            f"{fmt.ago(one.at, now):>6}  {f'rank {one.rank}':<7} {fmt.who(one.principal)}",
+        )
+        for one in story.retrievals
+    ]
+    if operation_id := await screen.ask(Choose("Queries that returned it", choices)):
+        screen.post_message(GoTo("operations", select=operation_id))
