@@ -629,6 +629,10 @@ class MemtuiApp(App[None]):
             if target is self and isinstance(action, str) and action.startswith("go_"):
                 await self._go(action.removeprefix("go_"))
                 return True
+            asks = getattr(target, f"action_{action}", None)
+            if asyncio.iscoroutinefunction(asks) and (talk := getattr(target, "talk", None)):
+                talk(asks())  # it goes on while the person answers
+                return True
             return await super().run_action(action, default_namespace, namespaces)
         except MemtuiError as error:
             self._failed(error)

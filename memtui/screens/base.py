@@ -29,7 +29,8 @@ What is there to use:
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
 - up to the app: `self.post_message(GoTo(…))`, `ConfigurationChanged`;
-- questions: an action that is a coroutine marked with `@conversation`; the dialogs are in
+- questions: an action that is a coroutine, which awaits only `ask`, `wait` and `change` and runs at
+  once up to the first of these; `fail` shows an error that it raises. The dialogs are in
   `memtui.screens.dialogs`. Read the data of a question inside the dialog (`Choose` and `Sheet` take
   the work) or in `wait`: either one takes the keys at once, so that none reaches the screen below;
 - the source of a record: `memtui.screens.open_source`;
@@ -45,7 +46,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
-from functools import partial, wraps
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -114,20 +115,6 @@ _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 PROGRESS_SECONDS = 5.0
 """Seconds between toasts that say that a change is still under way."""
 _READING = "This is still being read; press the key again when it is there."
-
-
-def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
-    """Turn a coroutine that asks the person into an action.
-
-    The coroutine awaits only the screen's `ask`, `wait` and `change`. It runs at once up to the
-    first of these. The screen's `fail` shows an error that it raises.
-    """
-
-    @wraps(action)
-    def begin(screen: S) -> None:
-        screen.talk(action(screen))
-
-    return begin
 
 
 class ServiceScreen(SizedScreen[GoTo]):
@@ -232,7 +219,7 @@ class ServiceScreen(SizedScreen[GoTo]):
         self.toast(said)
 
     def talk(self, conversation: Coroutine[Any, Any, object]) -> None:
-        """Start a conversation; `fail` shows its error."""
+        """Start a conversation, such as an action that is a coroutine; `fail` shows its error."""
         self.acts.talk(conversation, self.fail)
 
     def line_of(self, chosen: Filter) -> str:
@@ -550,13 +537,11 @@ class ServiceScreen(SizedScreen[GoTo]):
         if undone.failed is not None:
             raise undone.failed
 
-    @conversation
     async def action_undo(self) -> None:
         """Undo the last change, after a yes."""
         await self.undo_last()
         self.load()
 
-    @conversation
     async def action_redo(self) -> None:
         """Redo what was undone last, also on another screen."""
         await self.redo_last()

@@ -15,7 +15,6 @@ from memtui.contract import MemtuiError, NotFound, Record
 from memtui.filters import FilterTarget, parse_when, supported_by
 from memtui.presenters import format as fmt
 from memtui.record_changes import changed_fields
-from memtui.screens.base import conversation
 from memtui.screens.exports import export
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.open_source import open_source
@@ -167,7 +166,6 @@ class ChangesScreen(ModalListScreen["Difference"]):
         self._answer = None
         super().not_read(error)
 
-    @conversation
     async def action_since(self) -> None:
         """Choose the earlier moment."""
         moment = await self.ask(ChooseMoment(self.state, "What changed since"))
@@ -175,7 +173,6 @@ class ChangesScreen(ModalListScreen["Difference"]):
             self._earlier = moment
             self.action_read()
 
-    @conversation
     async def action_until(self) -> None:
         """Choose the later moment."""
         moment = await self.ask(ChooseMoment(self.state, "What changed until"))
@@ -183,7 +180,6 @@ class ChangesScreen(ModalListScreen["Difference"]):
             self._later = moment
             self.action_read()
 
-    @conversation
     async def action_timeline(self) -> None:
         """Show every version of the record."""
         answer = self._answer

@@ -14,7 +14,6 @@ from textual.content import Content
 from memtui.contract import MemtuiError
 from memtui.json_text import json_text
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.exports import export, write_file
 from memtui.screens.modal import Reasons, RunScreen
@@ -122,7 +121,6 @@ class Conformance(RunScreen["CheckResult"]):
             self.why_disabled("conformance.run") or "c runs.",
         )
 
-    @conversation
     async def action_run(self) -> None:
         """Run every check, after a yes."""
         question = Confirm(
@@ -193,7 +191,6 @@ class Conformance(RunScreen["CheckResult"]):
         self._failed_only = not self._failed_only
         self._list_results()
 
-    @conversation
     async def action_export(self) -> None:
         """Ask for a file and write the report."""
         report, name = self._report, f"conformance-{self._binding.key}.json"

@@ -32,7 +32,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.presenters import format as fmt
-from memtui.screens.base import ServiceScreen, conversation
+from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import (
     Choice,
     Choose,
@@ -302,7 +302,6 @@ class EditingScreen(ListScreen[R]):
 
     # Changing a record.
 
-    @conversation
     async def action_edit(self) -> None:
         """Edit the text in place."""
         [record] = await self.records_of([self.row])
@@ -332,7 +331,6 @@ class EditingScreen(ListScreen[R]):
         else:
             await self._correct_text(record, text)
 
-    @conversation
     async def action_edit_external(self) -> None:
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
@@ -440,7 +438,6 @@ class EditingScreen(ListScreen[R]):
             self.changed({self.name_of(record): now})
         return answer
 
-    @conversation
     async def action_pin(self) -> None:
         """Pin what is marked, or unpin it where all of it is pinned; else the record."""
         chosen = self._chosen
@@ -458,7 +455,6 @@ class EditingScreen(ListScreen[R]):
             of = f" {fmt.counted(len(answers), self.NOUN)}" if len(answers) > 1 else ""
             self.toast(said(f"{verb.capitalize()}ned{of}. u undoes it.", *answers))
 
-    @conversation
     async def action_expire(self) -> None:
         """Set when what is marked expires, else the record, or that it never does."""
         chosen = self._chosen
@@ -503,7 +499,6 @@ class EditingScreen(ListScreen[R]):
         self.fail_each([error for _, error in found.failed])
         return found.answers
 
-    @conversation
     async def action_summary(self) -> None:
         """Set the summary by which the record is searched and shown, or take it away."""
         self._need("summaries", "keeps no summaries", [self.row])
@@ -625,7 +620,6 @@ class EditingScreen(ListScreen[R]):
 
     # Forgetting.
 
-    @conversation
     async def action_forget(self) -> None:
         """Forget what is marked, else the row under the cursor, after a yes."""
         records = await self._changeable(self._chosen)
@@ -769,7 +763,6 @@ class EditingScreen(ListScreen[R]):
             groups[self.binding_of(record)].append(record)
         return groups
 
-    @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
         from memtui.screens.timeline import timeline_of
@@ -777,7 +770,6 @@ class EditingScreen(ListScreen[R]):
         [record] = await self.records_of([self.row])
         await self.visit(timeline_of(self.state, self.binding_of(record), record))
 
-    @conversation
     async def action_erase(self) -> None:
         """Erase the record for good, after a yes to what that would take."""
         from memtui.service.home.survey import PurgeRequest
@@ -809,7 +801,6 @@ class EditingScreen(ListScreen[R]):
         """Note the last change of this screen: `u` undoes it without asking."""
         self._last = tuple(one.operation_id for one in answers)
 
-    @conversation
     async def action_undo(self) -> None:
         """Undo the last change; one that was not made here only after a yes."""
         if (found := await self.last_change()) is None:
@@ -827,7 +818,6 @@ class EditingScreen(ListScreen[R]):
         self._last = ()
         self.toast(said(f"Undone: {await self.came_back(answers)}. U redoes it.", *answers))
 
-    @conversation
     async def action_redo(self) -> None:
         """Redo what was undone last, also on another screen."""
         undone, answers = await self.redo_all()

@@ -11,7 +11,6 @@ from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, RecordHandle
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.modal import Reasons, RunScreen
 from memtui.screens.operations.view import request_words
 from memtui.screens.state import AppState, GoTo
@@ -175,7 +174,6 @@ class ImpactScreen(RunScreen["Effect"]):
             self._reported_at = monotonic()
             self.query_one("#modal-head", Fitted).fit(self.draw_head())
 
-    @conversation
     async def action_last(self) -> None:
         """Ask how many of the newest questions to replay."""
         title = "Try how many of the newest queries and contexts?"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.modal import Reasons
 from memtui.screens.state import AppState
@@ -126,7 +125,6 @@ class InSyncScreen(StepScreen):
 
         self._take(partial(sync, data=data, report=progress, **how), "reading both sides")
 
-    @conversation
     async def action_delete(self) -> None:
         """Carry out the deletions held back, after a yes."""
         found, number = self._found, self._held_back_count
@@ -143,7 +141,6 @@ class InSyncScreen(StepScreen):
         if await self.ask(question):
             self._sync(delete=number)
 
-    @conversation
     async def action_rebuild(self) -> None:
         """Write the records again that the second binding lacks, after a yes."""
         question = Confirm(
@@ -155,7 +152,6 @@ class InSyncScreen(StepScreen):
         if await self.ask(question):
             self._sync(rebuild=True)
 
-    @conversation
     async def action_decide(self) -> None:
         """Ask which version of the conflict stays; both stay as two records."""
         from memtui.migration.syncing import BOTH

@@ -10,7 +10,6 @@ from textual.content import Content
 from memtui.contract import MemtuiError
 from memtui.presenters import format as fmt
 from memtui.presenters import spending
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen
@@ -92,7 +91,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         found = await self.service.limits.check(self.caller, zone=self.state.zone)
         return sorted(found, key=lambda one: -one.share)
 
-    @conversation
     async def action_add(self) -> None:
         """Ask for target, measure, period and amount of a limit."""
         whose = Choose(
@@ -122,7 +120,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             *named,
         ]
 
-    @conversation
     async def action_change(self) -> None:
         """Ask for a new amount of the limit."""
         one = self.row
@@ -176,7 +173,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             else:
                 return
 
-    @conversation
     async def action_remove(self) -> None:
         """Remove the limit, after a yes."""
         one, session = self.row, self.session

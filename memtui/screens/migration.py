@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
 from memtui.screens.modal import Reasons
@@ -151,7 +150,6 @@ class Migration(StepScreen):
             display("… reading the source", style=WARN),
         )
 
-    @conversation
     async def action_apply(self) -> None:
         """Move the records, after a yes."""
         from memtui.migration.moving import MigrationProgress, apply
@@ -191,7 +189,6 @@ class Migration(StepScreen):
                 "Stopped; what was moved stays, and a continues.",
             )
 
-    @conversation
     async def action_verify(self) -> None:
         """Ask whether to compare all records or a sample, and compare."""
         from memtui.migration.verifying import verdict, verify
@@ -227,7 +224,6 @@ class Migration(StepScreen):
             display("… reading both sides", style=WARN),
         )
 
-    @conversation
     async def action_cut_over(self) -> None:
         """Let the destination serve what the source serves, after a yes."""
         here, there = self._source.key, self._destination.key
@@ -243,7 +239,6 @@ class Migration(StepScreen):
         if await self.ask(question):
             self._switch(back=False, force=not whole)
 
-    @conversation
     async def action_back(self) -> None:
         """Roll the targets back to the source, after a yes."""
         here, there = self._source.key, self._destination.key

@@ -42,7 +42,7 @@ from memtui.actions import ACTIONS, KEEPS_ORDER, Need, actions_of
 from memtui.contract import Filter, MemtuiError
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation, past_words
+from memtui.screens.base import past_words
 from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
 from memtui.screens.list_screen import RowsScreen
@@ -279,7 +279,6 @@ class ModalListScreen(RowsScreen[R], ModalScreen[GoTo]):
         self.rows_list.notice = (self.READING,)
         self.load()
 
-    @conversation
     async def action_filter(self) -> None:
         """Ask what to list."""
         chosen = await self.ask_filter(*self.FILTERS, self.chosen, self.NARROWS)

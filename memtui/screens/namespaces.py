@@ -11,7 +11,6 @@ from textual.content import Content
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.modal import ModalListScreen, Reasons
 from memtui.screens.state import AppState
@@ -113,7 +112,6 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         title = f"When does {name} expire?"
         return await self.ask(Prompt(title, value=value, hint=_WHEN, check=check))
 
-    @conversation
     async def action_add(self) -> None:
         """Ask for the name and the expiry of a new namespace."""
 
@@ -138,7 +136,6 @@ class NamespacesScreen(ModalListScreen[Namespace]):
             else:
                 return
 
-    @conversation
     async def action_expiry(self) -> None:
         """Ask for the expiry of the namespace."""
         one = self.row
@@ -146,7 +143,6 @@ class NamespacesScreen(ModalListScreen[Namespace]):
         if when is not None:
             await self._put(one.name, when)
 
-    @conversation
     async def action_delete(self) -> None:
         """Delete the namespace after its name was typed."""
         one = self.row
@@ -188,7 +184,6 @@ class NamespacesScreen(ModalListScreen[Namespace]):
                 self.action_read()
             raise
 
-    @conversation
     async def action_undo(self) -> None:
         """Bring back the records of the namespace deleted last."""
         session, gone = self.session, self._gone

@@ -29,7 +29,6 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.budget.view import BudgetView, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm
 from memtui.screens.following import News
@@ -326,7 +325,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         """Show the diff, or the list."""
         self._turn_to("diff")
 
-    @conversation
     async def action_insights(self) -> None:
         """Show the insights into everybody's memories; one leads to its owner's records here."""
         from memtui.screens.insights import Insights
@@ -370,7 +368,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self._failed,
         )
 
-    @conversation
     async def action_whose(self) -> None:
         """Choose whose records are reviewed; each says how many of them could go."""
         review = self._review
@@ -403,7 +400,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
             choices.append(Choice((self._everything, chosen), label, detail))
         return choices
 
-    @conversation
     async def action_filter(self) -> None:
         """Ask which of the records to review."""
         narrowing = self._review.narrowing
@@ -414,7 +410,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     # Acting.
 
-    @conversation
     async def action_stale(self) -> None:
         """Ask after how many days without a reading a record is stale."""
         title = "Stale after how many days without being read?"
@@ -423,7 +418,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self._rules = self._rules.model_copy(update={"stale_days": days})
             self._read()
 
-    @conversation
     async def action_apply(self) -> None:
         """Forget what is marked, after a yes that names the count and the tokens."""
         records, saved = self._review.marked, self._review.saved
@@ -457,7 +451,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
             if self.is_attached:
                 self.dismiss(None)
 
-    @conversation
     async def action_impact(self) -> None:
         """Show which of the log's last answers would differ without what is marked."""
         marked = self._review.marked
@@ -495,10 +488,10 @@ class PruneReview(ModalListScreen[ReviewLine]):
             key = next(one.key for one in review.lines if one.name == current.name)
             self.rows_list.go_to_key(key)
 
-    def action_undo(self) -> None:
+    async def action_undo(self) -> None:
         """Undo the last change, and look again once that is in the log."""
         self._undoing = True
-        self._below.action_undo()
+        self._below.talk(self._below.action_undo())
 
     def happened(self, news: News) -> None:
         """Plan again once an undo begun here is in the log."""
@@ -513,7 +506,6 @@ class PruneReview(ModalListScreen[ReviewLine]):
         name, _ = self._at
         self.post_message(GoTo("records", binding_key=name.binding_key, select=name.record_id))
 
-    @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
         from memtui.screens.timeline import timeline_of
@@ -521,13 +513,11 @@ class PruneReview(ModalListScreen[ReviewLine]):
         name, record = self._at
         await self.visit(timeline_of(self.state, name.binding_key, record))
 
-    @conversation
     async def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the chosen one."""
         name, record = self._at
         await choose_reader(self, name.binding_key, record.handle)
 
-    @conversation
     async def action_runs(self) -> None:
         """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen

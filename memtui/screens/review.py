@@ -15,7 +15,6 @@ from memtui.contract import Invalid, MemtuiError, NotFound, OperationType, Propo
 from memtui.presenters import format as fmt
 from memtui.presenters import pending
 from memtui.record_changes import changed_fields
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
 from memtui.screens.following import News, tells_of_review
 from memtui.screens.modal import ModalListScreen, Reasons
@@ -188,7 +187,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """Mark all held writes."""
         self.rows_list.action_mark_all()
 
-    @conversation
     async def action_accept(self) -> None:
         """Accept the write; several, or one whose record has changed, after a yes."""
         chosen = self._marked
@@ -236,7 +234,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             self._details if self._details and self._details.pending_id == one.pending_id else None
         )
 
-    @conversation
     async def action_fix(self) -> None:
         """Edit the text of the write, and accept it."""
         one = self.row
@@ -258,7 +255,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         else:
             await self._accept_fixed(one, text)
 
-    @conversation
     async def action_fix_external(self) -> None:
         """Edit the text in the person's own editor, and accept the write."""
         one = self.row
@@ -281,7 +277,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         else:
             self.toast("Your text is kept; e on the write takes it up.")
 
-    @conversation
     async def action_refuse(self) -> None:
         """Ask for a reason, and refuse the writes."""
         chosen = self._marked
@@ -339,7 +334,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         self.rows_list.rows_changed()
         self.draw()
 
-    @conversation
     async def action_rule(self) -> None:
         """Ask for a rule made from this write, and decide on the write by it."""
         one, session = self.row, self.session
@@ -369,7 +363,6 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         self.toast(f"{key}: {_wording(rule)}, from now on. {beware}".rstrip())
         self.post_message(ConfigurationChanged())
 
-    @conversation
     async def action_rules(self) -> None:
         """Show the rules of a binding, to remove or add one."""
         read = partial(self.service.bindings.all, self.caller)

@@ -12,7 +12,6 @@ from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter
 from memtui.presenters import format as fmt
 from memtui.presenters import runs as words
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.following import News
 from memtui.screens.modal import ModalListScreen, Reasons
@@ -162,9 +161,8 @@ class RunsScreen(ModalListScreen["Run"]):
 
     def open_row(self) -> None:
         """Replay the run, which shows more than the details would."""
-        self.action_replay()
+        self.talk(self.action_replay())
 
-    @conversation
     async def action_replay(self) -> None:
         """Replay the run under the cursor, from the step that delivered the record on."""
         await self.visit(ReplayScreen(self.state, self.row.run_id, self._record))
@@ -333,7 +331,6 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         """Show the step in Operations."""
         self.post_message(GoTo("operations", select=self.row.operation.operation_id))
 
-    @conversation
     async def action_record(self) -> None:
         """Show a record of the step in Records."""
         record = await self._chosen("Show in Records")
@@ -341,7 +338,6 @@ class ReplayScreen(ModalListScreen["RunStep"]):
             now = record.new_id or record.handle.provider_record_id
             self.post_message(GoTo("records", binding_key=record.binding_key, select=now))
 
-    @conversation
     async def action_delivered(self) -> None:
         """Show the other runs that got a record of the step."""
         record = await self._chosen("Runs that were given")

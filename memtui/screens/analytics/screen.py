@@ -49,7 +49,7 @@ from memtui.screens.analytics.groups import (
 )
 from memtui.screens.analytics.plots import Plot, Selected, figures_content, plots_of
 from memtui.screens.analytics.sql_pane import SqlPane
-from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
 from memtui.screens.following import News
@@ -559,7 +559,6 @@ class AnalyticsScreen(MemtuiScreen):
         self._grid.bucket = None
         self.load()
 
-    @conversation
     async def action_dimension(self) -> None:
         """Choose the dimension of the table."""
         choices = [
@@ -655,7 +654,6 @@ class AnalyticsScreen(MemtuiScreen):
             figures = selected.figures.model_dump(mode="json", exclude={"bindings", "groups"})
             self.copy(json.dumps(figures, indent=1), f"Copied the figures of {selected.title}.")
 
-    @conversation
     async def action_export(self) -> None:
         """Ask for a file, and export the shown figures or result to it."""
         title, table = self._exported()

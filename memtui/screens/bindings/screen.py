@@ -30,7 +30,7 @@ from memtui.contract import (
 from memtui.filters import format_filter
 from memtui.paths import project_here
 from memtui.presenters.format import counted, embedding_words
-from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
     BindingsView,
@@ -408,7 +408,6 @@ class BindingsScreen(MemtuiScreen):
         """Change the configuration, say what was done, and read everything again."""
         return await self.configure(partial(change, self.session.caller, *given, **named), said)
 
-    @conversation
     async def action_add(self) -> None:
         """Add the selected finding as a read-only binding, else a new binding."""
         finding = self._row.finding if self._row else None
@@ -420,7 +419,6 @@ class BindingsScreen(MemtuiScreen):
         else:
             await self._add_found(finding)
 
-    @conversation
     async def action_add_all(self) -> None:
         """Add all usable findings as read-only bindings, after one yes."""
         found = self.view.addable
@@ -569,7 +567,6 @@ class BindingsScreen(MemtuiScreen):
             raise Denied("Nothing was started.")
         return found
 
-    @conversation
     async def action_configure(self) -> None:
         """Change the settings of this binding's provider, or of the company."""
         from memtui.screens.bindings.form import BindingDraft, written
@@ -620,7 +617,6 @@ class BindingsScreen(MemtuiScreen):
         if question is None or await self.ask(question):
             await self._change(self._service.update, key, said=said, **changes)
 
-    @conversation
     async def action_enable(self) -> None:
         """Enable the binding, or after a yes disable it."""
         key = self._binding.key
@@ -634,7 +630,6 @@ class BindingsScreen(MemtuiScreen):
         )
         await self._update(question, f"Disabled {key}. u enables it again.", enabled=False)
 
-    @conversation
     async def action_read_only(self) -> None:
         """Make the binding read-only, or after a yes writable."""
         key = self._binding.key
@@ -648,7 +643,6 @@ class BindingsScreen(MemtuiScreen):
         )
         await self._update(question, f"{key} can be changed now.", read_only=False)
 
-    @conversation
     async def action_target(self) -> None:
         """Choose a target for this binding."""
         await self._ask_target(self._binding.key)
@@ -682,7 +676,6 @@ class BindingsScreen(MemtuiScreen):
             said = f"{key} serves {served} now."
             await self._change(self._service.set_target, sort, name, key, said=said)
 
-    @conversation
     async def action_clear_target(self) -> None:
         """Remove the selected target of this binding, else ask which."""
         binding = self._binding
@@ -699,7 +692,6 @@ class BindingsScreen(MemtuiScreen):
             said = f"{binding.key} no longer serves {target_words(target)}."
             await self._change(self._service.clear_target, *named, said=said)
 
-    @conversation
     async def action_capture(self) -> None:
         """Choose what hooks may write to this binding."""
         binding = self._binding
@@ -718,7 +710,6 @@ class BindingsScreen(MemtuiScreen):
             said = f"{binding.key} captures {words} now."
             await self._change(self._service.update, binding.key, capture=capture, said=said)
 
-    @conversation
     async def action_embedding(self) -> None:
         """Allow or stop sending texts to a model's address, or switch embedding of new texts."""
         binding, service = self._binding, self.session.service
@@ -758,7 +749,6 @@ class BindingsScreen(MemtuiScreen):
             said = f"The texts of {key} no longer go to {chosen}."
             await self._change(agree, key, chosen, agreed=False, said=said)
 
-    @conversation
     async def action_sync(self) -> None:
         """Let the provider read its outside source again, and show the result."""
         session, key = self.session, self._binding.key
@@ -778,7 +768,6 @@ class BindingsScreen(MemtuiScreen):
 
         self.app.push_screen(Sheet(f"What {key} says of {whose(scope)}", waiting, read=read))
 
-    @conversation
     async def action_namespaces(self) -> None:
         """Show the namespaces of the binding."""
         from memtui.screens.namespaces import NamespacesScreen
@@ -786,7 +775,6 @@ class BindingsScreen(MemtuiScreen):
         await self.visit(NamespacesScreen(self.state, self._binding))
         self.load()
 
-    @conversation
     async def action_conformance(self) -> None:
         """Check the memory plugin against its contract."""
         from memtui.screens.conformance import Conformance
@@ -794,7 +782,6 @@ class BindingsScreen(MemtuiScreen):
         await self.visit(Conformance(self.state, self._binding))
         self.load()
 
-    @conversation
     async def action_migrate(self) -> None:
         """Ask for the binding to move to, and show the migration."""
         from memtui.screens.migration import Migration
@@ -810,7 +797,6 @@ class BindingsScreen(MemtuiScreen):
             await self.visit(Migration(self.state, source, destination))
             self.load()
 
-    @conversation
     async def action_in_sync(self) -> None:
         """Ask for the other binding, and show the sync."""
         from memtui.screens.in_sync import InSyncScreen
@@ -837,7 +823,6 @@ class BindingsScreen(MemtuiScreen):
             await self.visit(InSyncScreen(self.state, *both))
             self.load()
 
-    @conversation
     async def action_remove(self) -> None:
         """Remove the binding, after a yes."""
         binding = self._binding

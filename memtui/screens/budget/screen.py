@@ -34,7 +34,6 @@ from memtui.contract import (
 )
 from memtui.filters import FilterTarget
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
     COMPANY,
     BudgetView,
@@ -568,7 +567,6 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     # Changing facts.
 
-    @conversation
     async def action_add(self) -> None:
         """Write a new fact; begin with a text that could not be written before."""
         if self.state.resolution_problem:
@@ -614,7 +612,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         choices = [Choice(place, place.label) for place in (here, *others)]
         return await self.ask(Choose("About whom is it?", choices))
 
-    @conversation
     async def action_clear(self) -> None:
         """Forget all facts of the cursor's owner, after its name was typed."""
         place = self._place
@@ -631,7 +628,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         if await self.ask(question):
             await self.forget_now(records)
 
-    @conversation
     async def action_merge(self) -> None:
         """Merge the marked facts into one."""
         chosen = self.rows_list.chosen
@@ -640,7 +636,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         if await self.merge(await self.records_of(chosen)):
             self.rows_list.action_unmark()
 
-    @conversation
     async def action_prune(self) -> None:
         """Review the prune candidates, of an offered owner if nobody is chosen."""
         from memtui.screens.prune import PruneReview
@@ -673,7 +668,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.view = replace(self.view, raw=not self.view.raw)
         self.query_one("#budget-text" if self.view.raw else "#fact-list").focus()
 
-    @conversation
     async def action_model(self) -> None:
         """Choose the model whose tokens and prices are used."""
         used = dict.fromkeys((self.view.model, self.state.settings.context_model))
@@ -687,7 +681,6 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.view = replace(self.view, model=model)
             self.reload()
 
-    @conversation
     async def action_budget(self) -> None:
         """Set the token budget."""
         prompt = Prompt("Budget in tokens", value=str(self.view.budget), go="set", check=_budget)
@@ -695,7 +688,6 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.view = replace(self.view, budget=_budget(text))
             self.reload()
 
-    @conversation
     async def action_prompt(self) -> None:
         """Ask for a prompt, and include the records that a search finds for it."""
         prompt = Prompt(

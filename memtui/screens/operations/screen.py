@@ -30,7 +30,6 @@ from memtui.filters import FilterTarget, format_filter, parse_when
 from memtui.json_text import json_text
 from memtui.paths import check_target
 from memtui.presenters import format as fmt
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import export
 from memtui.screens.following import News
@@ -357,7 +356,6 @@ class OperationsScreen(ListScreen[Operation]):
         """Turn following on or off."""
         self._feed.turn()
 
-    @conversation
     async def action_jump(self) -> None:
         """Go to the last operation that had begun by an asked time, or to that of a number."""
         zone = self.state.local_zone
@@ -463,7 +461,6 @@ class OperationsScreen(ListScreen[Operation]):
 
         self._texts.latest(read, show, self.fail)
 
-    @conversation
     async def action_check(self) -> None:
         """Ask the provider whether an unknown outcome happened."""
         wanted = self.row.operation_id
@@ -504,14 +501,12 @@ class OperationsScreen(ListScreen[Operation]):
         else:
             open_source(self, self.row.source)
 
-    @conversation
     async def action_records(self) -> None:
         """Go to a record that the operation touched."""
         if (found := await self._chosen_place()) is not None:
             key, record_id = found[0]
             self.post_message(GoTo("records", binding_key=key or None, select=record_id))
 
-    @conversation
     async def action_history(self) -> None:
         """Show every version of a record that the operation touched, also where it is gone."""
         from memtui.screens.timeline import TimelineScreen
@@ -556,21 +551,18 @@ class OperationsScreen(ListScreen[Operation]):
             place = answer
         return place, touched[place][0]
 
-    @conversation
     async def action_runs(self) -> None:
         """Show the runs of agents."""
         from memtui.screens.runs import RunsScreen
 
         await self.visit(RunsScreen(self.state))
 
-    @conversation
     async def action_sources(self) -> None:
         """Show the sources of recent writes."""
         from memtui.screens.sources import Sources
 
         await self.visit(Sources(self.state))
 
-    @conversation
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
         from memtui.screens.runs import ReplayScreen
@@ -595,7 +587,6 @@ class OperationsScreen(ListScreen[Operation]):
         narrowed = Filter().model_copy(update={field: value})
         self.post_message(GoTo(filter_line=format_filter(narrowed)))
 
-    @conversation
     async def action_copy(self) -> None:
         """Ask which part of the marked operations, else the selected one, to copy."""
         chosen = self._chosen
@@ -634,7 +625,6 @@ class OperationsScreen(ListScreen[Operation]):
         count = fmt.counted(self._feed.each, "operation")
         self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))
 
-    @conversation
     async def action_verify(self) -> None:
         """Check that nobody altered the log, and show the result."""
         from memtui.screens.operations.proof import Proof
@@ -689,7 +679,6 @@ class OperationsScreen(ListScreen[Operation]):
         if not self.query_one(OperationDetail).turn_mark():
             super().action_mark()
 
-    @conversation
     async def action_undo(self) -> None:
         """Undo the marked changes, else the selected one, else the last one, after a yes.
 
@@ -760,7 +749,6 @@ class OperationsScreen(ListScreen[Operation]):
 
         return await self.wait("waiting for the change under way", refused)
 
-    @conversation
     async def action_redo(self) -> None:
         """Redo the last undo, made on any screen; the log shows it without reloading."""
         await self.redo_last()

@@ -32,7 +32,7 @@ from memtui.contract import (
 from memtui.filters import FilterTarget, asked_with
 from memtui.presenters import format as fmt
 from memtui.presenters.risks import briefly
-from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import READING, Sheet
 from memtui.screens.editing import refused_by
 from memtui.screens.following import News
@@ -557,7 +557,6 @@ class QueryScreen(MemtuiScreen):
         if self.view.answer is not None:
             self._ask(self.view.question)
 
-    @conversation
     async def action_results(self) -> None:
         """Ask how many results the next question gets."""
         number = await self.ask_number("How many results?", self.view.top_k, most=_MOST_RESULTS)
@@ -584,12 +583,10 @@ class QueryScreen(MemtuiScreen):
         """Copy the text of the result."""
         self.copy(self._result[1].text, "Copied the text.")
 
-    @conversation
     async def action_helped(self) -> None:
         """Mark the result as helpful, or withdraw the mark."""
         await self._say("helped")
 
-    @conversation
     async def action_not_helped(self) -> None:
         """Mark the result as not helpful, or withdraw the mark."""
         await self._say("not_helped")
@@ -632,7 +629,6 @@ class QueryScreen(MemtuiScreen):
         name = snippet.handle.provider_record_id
         self.post_message(GoTo("records", binding_key=key, select=name, then=then))
 
-    @conversation
     async def action_runs(self) -> None:
         """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen
@@ -640,7 +636,6 @@ class QueryScreen(MemtuiScreen):
         key, snippet = self._result
         await self.visit(RunsScreen(self.state, (key, snippet.handle, snippet.text)))
 
-    @conversation
     async def action_tags(self) -> None:
         """Offer all tags, the result's first, and list the records with the chosen one."""
         index = self._cards.highlighted

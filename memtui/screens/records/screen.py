@@ -30,7 +30,6 @@ from memtui.presenters import format as fmt
 from memtui.presenters.filter_words import values_of
 from memtui.presenters.risks import by_severity, verdict_words
 from memtui.provider_kit.matching import matcher
-from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, kept_new, record_key
 from memtui.screens.following import News
@@ -635,7 +634,6 @@ class RecordsScreen(EditingScreen[Record]):
         else:
             self._read_past()
 
-    @conversation
     async def action_prune(self) -> None:
         """Review which records could go: the plan that removes the risk under the cursor, if any.
 
@@ -784,7 +782,6 @@ class RecordsScreen(EditingScreen[Record]):
         """Go back from the details to the list; there, take away the range, else all marks."""
         self.action_back()
 
-    @conversation
     async def action_add(self) -> None:
         """Write a new record."""
         if self.state.resolution_problem:
@@ -797,12 +794,10 @@ class RecordsScreen(EditingScreen[Record]):
         if new is not None:
             await self.add(new)
 
-    @conversation
     async def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the chosen one."""
         await choose_reader(self, self.binding_of(self.row), self.row.handle)
 
-    @conversation
     async def action_links(self) -> None:
         """Offer the records that it links to or that link to it, and go to the one chosen."""
         found = self._links.get(self.name_of(self.row), Links())
@@ -824,7 +819,6 @@ class RecordsScreen(EditingScreen[Record]):
         else:
             self._follow_link(event.name)
 
-    @conversation
     async def action_tags(self) -> None:
         """Offer all tags, the record's first, and list the records with the chosen one."""
         await choose_tag(self, self.rows_list.current)
@@ -834,7 +828,6 @@ class RecordsScreen(EditingScreen[Record]):
         if not self._go_to(key, name):
             self.talk(self._fetch_pointed(key, name))
 
-    @conversation
     async def action_runs(self) -> None:
         """Show the runs to which the record was delivered."""
         from memtui.screens.runs import RunsScreen
