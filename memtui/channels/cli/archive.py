@@ -205,4 +205,4 @@ def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
     if problem is not None:
         yield problem
     else:
-        yield from fields(shown.proof_facts(found))
+        yield from fields(*shown.proof_facts(found))

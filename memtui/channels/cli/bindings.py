@@ -297,7 +297,7 @@ async def bindings_capture(
     if capture:
         view = await session.service.bindings.update(session.caller, key, capture=capture)
     document = {"key": view.key, **{one.value: one in view.captures for one in Capture}}
-    lines = fields([(_words(one), "on" if one in view.captures else "off") for one in Capture])
+    lines = fields(*((_words(one), "on" if one in view.captures else "off") for one in Capture))
     session.out.answer(document, lines)
 
 
@@ -345,14 +345,12 @@ async def bindings_embedding(
         found = await _embedded(session, key)
     view = await _view(session, key)
     lines = fields(
-        [
-            ("key", key),
-            ("embedding", embedding_words(found)),
-            ("dimensions", str(found.dimensions or "")),
-            ("texts go to", found.address or "this machine"),
-            ("agreed to", ", ".join(view.agreed)),
-            ("in the background", "on" if view.embeds else "off"),
-        ]
+        ("key", key),
+        ("embedding", embedding_words(found)),
+        ("dimensions", str(found.dimensions or "")),
+        ("texts go to", found.address or "this machine"),
+        ("agreed to", ", ".join(view.agreed)),
+        ("in the background", "on" if view.embeds else "off"),
     )
     document = {"key": key, "embeds": view.embeds, "agreed": view.agreed, "embedding": found}
     how = f"memtui bindings embedding {key} --allow {found.address} lets texts go there."
@@ -411,17 +409,15 @@ def _answer(session: Session, view: BindingView) -> None:
 
 def _detail(view: BindingView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
     yield from fields(
-        [
-            ("key", view.key),
-            ("provider", view.provider_key),
-            ("state", _state(view)),
-            ("serves", _targets(view)),
-            ("captures", ", ".join(map(_words, view.captures))),
-            ("can", ", ".join(view.capabilities.words())),
-            ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
-            ("id", view.binding_id),
-            *more,
-        ]
+        ("key", view.key),
+        ("provider", view.provider_key),
+        ("state", _state(view)),
+        ("serves", _targets(view)),
+        ("captures", ", ".join(map(_words, view.captures))),
+        ("can", ", ".join(view.capabilities.words())),
+        ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
+        ("id", view.binding_id),
+        *more,
     )
 
 
@@ -516,14 +512,12 @@ def _package(view: ProviderView) -> str:
 def _provider(view: ProviderView) -> Iterator[Line]:
     able = view.capabilities
     yield from fields(
-        [
-            ("provider", view.key),
-            ("package", _package(view)),
-            ("problem", view.problem or ""),
-            ("opens", view.opens),
-            ("about", view.about),
-            ("can", ", ".join(able.words()) if able else ""),
-        ]
+        ("provider", view.key),
+        ("package", _package(view)),
+        ("problem", view.problem or ""),
+        ("opens", view.opens),
+        ("about", view.about),
+        ("can", ", ".join(able.words()) if able else ""),
     )
     for one in view.config:
         if one.required:
@@ -605,7 +599,7 @@ async def bindings_namespace_put(
     moment = session.ahead(expires or None)
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
     until = exact(made.expires_at, session.zone) if made.expires_at else "never"
-    lines = fields([("name", made.name), ("kind", made.kind), ("expires", until)])
+    lines = fields(("name", made.name), ("kind", made.kind), ("expires", until))
     session.out.answer(made, lines)
 
 

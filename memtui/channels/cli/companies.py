@@ -118,14 +118,12 @@ def _in(session: Session, company_id: str | None) -> Caller:
 def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
     links = company.link_templates
     yield from fields(
-        [
-            ("id", company.company_id),
-            ("name", company.name),
-            ("access", "read-only" if company.read_only else "open for changes"),
-            ("second yes", shown.second_yes(company)),
-            *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
-            *more,
-        ]
+        ("id", company.company_id),
+        ("name", company.name),
+        ("access", "read-only" if company.read_only else "open for changes"),
+        ("second yes", shown.second_yes(company)),
+        *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
+        *more,
     )
 
 

@@ -83,15 +83,13 @@ def _begin(paths: Paths, *, reset: bool) -> int:
 
 def _lines(summary: DemoSummary) -> Iterator[Line]:
     yield from fields(
-        [
-            ("home", summary.home),
-            ("company", f"{summary.name} ({summary.company})"),
-            ("projects", ", ".join(summary.projects)),
-            ("agents", ", ".join(summary.agents)),
-            ("bindings", ", ".join(summary.bindings)),
-            ("records", f"{summary.records:,}"),
-            ("operations", f"{summary.operations:,}"),
-        ]
+        ("home", summary.home),
+        ("company", f"{summary.name} ({summary.company})"),
+        ("projects", ", ".join(summary.projects)),
+        ("agents", ", ".join(summary.agents)),
+        ("bindings", ", ".join(summary.bindings)),
+        ("records", f"{summary.records:,}"),
+        ("operations", f"{summary.operations:,}"),
     )
     yield "Try:"
     for command in summary.commands:

@@ -432,7 +432,7 @@ async def facts_stats(
 def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:
     since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
     yield Dim(f"{since} to {until}")
-    yield from fields([*_of_facts(found), *_of_contexts(found)])
+    yield from fields(*_of_facts(found), *_of_contexts(found))
     titles = ("day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>")
     yield from table(columns(*titles), _day_rows(found))
 

@@ -354,24 +354,22 @@ def _detail(
     undone = f"  {shown.undone(back)} by #{back.operation.seq}" if back else ""
     yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}{undone}"
     yield from fields(
-        [
-            ("operation", operation.operation_id),
-            ("found", f"{found.sentence} (by {found.check_id})" if found else ""),
-            ("before that" if found else "error", operation.error_message or ""),
-            ("when", shown.exact(operation.started_at, session.zone)),
-            ("took", shown.duration(operation.latency_ms)),
-            ("by", f"{operation.principal} through {operation.channel}"),
-            ("scope", " ".join(f"{name.removesuffix('_id')}:{scope[name]}" for name in scope)),
-            ("binding", operation.binding_key or ""),
-            *details(operation),
-            ("source", shown.source_line(operation.source) if operation.source else ""),
-            ("open", link or ""),
-            ("tokens", shown.tokens(operation.usage) if operation.usage else ""),
-            ("cost", shown.operation_cost(operation) if operation.usage else ""),
-            ("undoes", operation.undoes or ""),
-            ("digest", operation.digest),
-            ("request", json.dumps(request, ensure_ascii=False, default=str)),
-        ]
+        ("operation", operation.operation_id),
+        ("found", f"{found.sentence} (by {found.check_id})" if found else ""),
+        ("before that" if found else "error", operation.error_message or ""),
+        ("when", shown.exact(operation.started_at, session.zone)),
+        ("took", shown.duration(operation.latency_ms)),
+        ("by", f"{operation.principal} through {operation.channel}"),
+        ("scope", " ".join(f"{name.removesuffix('_id')}:{scope[name]}" for name in scope)),
+        ("binding", operation.binding_key or ""),
+        *details(operation),
+        ("source", shown.source_line(operation.source) if operation.source else ""),
+        ("open", link or ""),
+        ("tokens", shown.tokens(operation.usage) if operation.usage else ""),
+        ("cost", shown.operation_cost(operation) if operation.usage else ""),
+        ("undoes", operation.undoes or ""),
+        ("digest", operation.digest),
+        ("request", json.dumps(request, ensure_ascii=False, default=str)),
     )
     for erasure in erasures:
         when = shown.exact(erasure.at, session.zone)
@@ -395,7 +393,7 @@ def _detail(
         yield from table(titles, map(_part, parts.operations))
     if extracted := shown.extraction(operation, changes, found):
         texts = [("given", extracted.given or "(not in the log)")]
-        yield from fields([*texts, *(("kept", one) for one in extracted.kept or ("nothing",))])
+        yield from fields(*texts, *(("kept", one) for one in extracted.kept or ("nothing",)))
     for change in changes:
         yield from change_lines(session, change)
 
@@ -547,7 +545,7 @@ def _lines(report: ImportReport) -> Iterator[Line]:
     if report.dry_run and report.fields:
         yield from table(columns("field", "made of"), map(list, report.fields.items()))
         yield ""
-    yield from fields(list(_facts(report)))
+    yield from fields(*_facts(report))
     words = ("would be added", "there already") if report.dry_run else ("added", "there already")
     parts = [f"{report.added:,} {words[0]}", f"{report.known:,} {words[1]}"]
     if report.bad_count:

@@ -211,7 +211,7 @@ def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Itera
         yield _join(columns, row, widths)
 
 
-def fields(pairs: Iterable[tuple[str, str]]) -> Iterator[Line]:
+def fields(*pairs: tuple[str, str]) -> Iterator[Line]:
     """Yield `name  value` lines with the values aligned; empty values are left out."""
     kept = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)

@@ -260,27 +260,25 @@ def _details(session: Session, record: Record) -> Iterator[str]:
     link = record.source and session.company.link(record.source)
     place = record.location and f"{record.location.path}:{record.location.line}"
     for line in fields(
-        [
-            ("id", record.handle.provider_record_id),
-            ("title", record.title or ""),
-            ("summary", record.summary or ""),
-            ("kind", record.kind),
-            ("topic", record.topic or ""),
-            ("tags", ", ".join(record.tags)),
-            ("source", shown.source_line(record.source)),
-            ("open", link or ""),
-            ("written by", record.created_by or ""),
-            ("created", moment(record.created_at)),
-            ("updated", moment(record.updated_at)),
-            ("expires", moment(record.expires_at)),
-            ("pinned", "yes" if record.pinned else ""),
-            ("valid until", moment(record.valid_to)),
-            ("revision", record.revision or ""),
-            ("file", place or ""),
-            ("problem", record.problem or ""),
-            ("caution", record.caution or ""),
-            ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
-        ]
+        ("id", record.handle.provider_record_id),
+        ("title", record.title or ""),
+        ("summary", record.summary or ""),
+        ("kind", record.kind),
+        ("topic", record.topic or ""),
+        ("tags", ", ".join(record.tags)),
+        ("source", shown.source_line(record.source)),
+        ("open", link or ""),
+        ("written by", record.created_by or ""),
+        ("created", moment(record.created_at)),
+        ("updated", moment(record.updated_at)),
+        ("expires", moment(record.expires_at)),
+        ("pinned", "yes" if record.pinned else ""),
+        ("valid until", moment(record.valid_to)),
+        ("revision", record.revision or ""),
+        ("file", place or ""),
+        ("problem", record.problem or ""),
+        ("caution", record.caution or ""),
+        ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
     ):
         yield str(line)
 

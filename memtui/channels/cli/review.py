@@ -366,8 +366,7 @@ def _details(session: Session, one: PendingDetails) -> Iterator[Line]:
             yield Dim(difference.before.handle.provider_record_id)
         yield from change_of(difference.before, difference.after, whole=True)
     yield ""
-    named = (*about(one, session.now, session.zone), ("seen", one.seen))
-    yield from fields((name, value) for name, value in named if value)
+    yield from fields(*about(one, session.now, session.zone), ("seen", one.seen))
     if one.orders:
         yield ORDERS
     for title, records in beside(one):

@@ -152,22 +152,20 @@ def _replay(session: Session, replay: Replay, marks: RiskMarks) -> Iterator[Line
     run = replay.run
     yield f"run {run.run_id}"
     yield from fields(
-        [
-            ("agent", ", ".join(run.agents)),
-            ("project", ", ".join(run.projects)),
-            ("user", ", ".join(run.subjects)),
-            ("issue", ", ".join(run.issues)),
-            ("by", ", ".join(run.principals)),
-            ("through", ", ".join(run.channels)),
-            ("from", shown.exact(run.started_at, session.zone)),
-            ("to", shown.exact(run.last_at, session.zone)),
-            ("given", words.given(run)),
-            ("did", words.did(run)),
-            ("failed", words.failed(run)),
-            ("cost", words.cost(run)),
-            ("prompts", words.prompts(replay.steps)),
-            ("today", words.today(one for step in replay.steps for one in step.records)),
-        ]
+        ("agent", ", ".join(run.agents)),
+        ("project", ", ".join(run.projects)),
+        ("user", ", ".join(run.subjects)),
+        ("issue", ", ".join(run.issues)),
+        ("by", ", ".join(run.principals)),
+        ("through", ", ".join(run.channels)),
+        ("from", shown.exact(run.started_at, session.zone)),
+        ("to", shown.exact(run.last_at, session.zone)),
+        ("given", words.given(run)),
+        ("did", words.did(run)),
+        ("failed", words.failed(run)),
+        ("cost", words.cost(run)),
+        ("prompts", words.prompts(replay.steps)),
+        ("today", words.today(one for step in replay.steps for one in step.records)),
     )
     for step in replay.steps:
         yield ""

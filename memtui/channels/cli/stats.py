@@ -210,9 +210,9 @@ def _lines(
     risks: RiskFigures | None,
 ) -> Iterator[Line]:
     risky = [("risks", totals(risks))] if risks is not None and risks.records else []
-    yield from fields([*_totals(found), *risky])
+    yield from fields(*_totals(found), *risky)
     if pending_count:
-        yield from fields([("held", f"{shown.count(pending_count)} now; memtui review list")])
+        yield from fields(("held", f"{shown.count(pending_count)} now; memtui review list"))
     if found.bindings:
         yield ""
         rows = ([_key(one, "binding"), *_cells(one)] for one in found.bindings)

@@ -61,8 +61,16 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
         bucket_label(bucket, one.begins, of_days=of_days) for one in board.buckets if one.begins
     )
 
-    def chart(title: str, series: Sequence[Series], scale: Scale, **how: Any) -> Chart:
-        return Chart(f"{title} by {bucket}", labels, tuple(series), scale, **how)
+    def plot(
+        title: str,
+        series: Sequence[Series],
+        scale: Scale,
+        about: Filter | None = None,
+        where: str = "",
+        **how: Any,
+    ) -> Plot:
+        chart = Chart(f"{title} by {bucket}", labels, tuple(series), scale, **how)
+        return Plot(chart, about or Filter(), where)
 
     def of(name: str, value: Callable[[FigureGroup], Any], tone: Tone, marker: str) -> Series:
         return Series(name, tuple(map(value, board.buckets)), tone, marker)
@@ -78,89 +86,75 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
     if stats.unpriced_count:
         spent += f"; {stats.unpriced_count / stats.usage_count:.0%} of calls unpriced"
     return (
-        Plot(
-            chart(
-                "Operations",
-                stack(
-                    ("queries", lambda one: one.query_count),
-                    ("writes", lambda one: one.write_count),
-                    ("other", lambda one: one.operation_count - one.query_count - one.write_count),
-                ),
-                short_count,
-                note=fmt.count(stats.operation_count),
-            )
-        ),
-        Plot(
-            chart(
-                "Cost",
-                stack(*_spending(board)),
-                _money,
-                note=spent,
-                nothing=f"No cost in this period. {unpriced_words(stats)}",
+        plot(
+            "Operations",
+            stack(
+                ("queries", lambda one: one.query_count),
+                ("writes", lambda one: one.write_count),
+                ("other", lambda one: one.operation_count - one.query_count - one.write_count),
             ),
+            short_count,
+            note=fmt.count(stats.operation_count),
+        ),
+        plot(
+            "Cost",
+            stack(*_spending(board)),
+            _money,
             _more_than_nothing(Measure.COST),
+            note=spent,
+            nothing=f"No cost in this period. {unpriced_words(stats)}",
         ),
-        Plot(
-            chart(
-                "Latency",
-                (
-                    of("p50", lambda one: one.latency_ms.p50, "ok", "o"),
-                    of("p95", lambda one: one.latency_ms.p95, "primary", "+"),
-                    of("p99", lambda one: one.latency_ms.p99, "bad", "x"),
-                ),
-                _milliseconds,
-                lines=True,
-                log=True,
-                note=f"±{stats.latency_error:.1%}" if stats.latency_error else "",
-            )
-        ),
-        Plot(
-            chart(
-                "Hit rate",
-                (
-                    of("hits", lambda one: one.hit_rate, "ok", "o"),
-                    of("empty", lambda one: one.empty_query_rate, "bad", "x"),
-                ),
-                lambda value: f"{value:.0%}",
-                lines=True,
-                note=_NOTES[stats.hit_sign],
-                nothing="No query was a hit, and none came back empty.",
+        plot(
+            "Latency",
+            (
+                of("p50", lambda one: one.latency_ms.p50, "ok", "o"),
+                of("p95", lambda one: one.latency_ms.p95, "primary", "+"),
+                of("p99", lambda one: one.latency_ms.p99, "bad", "x"),
             ),
+            _milliseconds,
+            lines=True,
+            log=True,
+            note=f"±{stats.latency_error:.1%}" if stats.latency_error else "",
+        ),
+        plot(
+            "Hit rate",
+            (
+                of("hits", lambda one: one.hit_rate, "ok", "o"),
+                of("empty", lambda one: one.empty_query_rate, "bad", "x"),
+            ),
+            lambda value: f"{value:.0%}",
             Filter(operation_type=OperationType.QUERY),
+            lines=True,
+            note=_NOTES[stats.hit_sign],
+            nothing="No query was a hit, and none came back empty.",
         ),
-        Plot(
-            chart(
-                "Tokens",
-                stack(
-                    ("inference in", lambda one: one.input_tokens),
-                    ("inference out", lambda one: one.output_tokens),
-                    ("embedding", lambda one: one.embedding_tokens),
-                ),
-                short_count,
-                nothing="No provider reported tokens.",
+        plot(
+            "Tokens",
+            stack(
+                ("inference in", lambda one: one.input_tokens),
+                ("inference out", lambda one: one.output_tokens),
+                ("embedding", lambda one: one.embedding_tokens),
             ),
+            short_count,
             _more_than_nothing(Measure.TOKENS),
+            nothing="No provider reported tokens.",
         ),
-        Plot(
-            chart(
-                "Failures",
-                (of("failed", lambda one: float(one.failure_count), "bad", _BARS[0]),),
-                short_count,
-                legend=False,
-                note=fmt.count(stats.failure_count),
-                nothing="Nothing failed.",
-            ),
+        plot(
+            "Failures",
+            (of("failed", lambda one: float(one.failure_count), "bad", _BARS[0]),),
+            short_count,
+            legend=False,
+            note=fmt.count(stats.failure_count),
+            nothing="Nothing failed.",
             where=FAILED,
         ),
-        Plot(
-            chart(
-                "Corrections by hand",
-                (of("corrections", lambda one: float(one.correction_count), "accent", _BARS[0]),),
-                short_count,
-                legend=False,
-                note=fmt.count(stats.correction_count),
-                nothing="Nobody corrected anything by hand.",
-            ),
+        plot(
+            "Corrections by hand",
+            (of("corrections", lambda one: float(one.correction_count), "accent", _BARS[0]),),
+            short_count,
+            legend=False,
+            note=fmt.count(stats.correction_count),
+            nothing="Nobody corrected anything by hand.",
             where=BY_HAND,
         ),
     )

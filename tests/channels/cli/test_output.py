@@ -98,7 +98,7 @@ def test_a_terminal_cuts_the_stretching_column(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_facts_leave_out_what_is_empty() -> None:
-    assert list(fields([("id", "1"), ("topic", ""), ("created", "now")])) == [
+    assert list(fields(("id", "1"), ("topic", ""), ("created", "now"))) == [
         "id       1",
         "created  now",
     ]
