@@ -13,6 +13,7 @@ from memtui.channels.cli.options import Force
 from memtui.channels.cli.output import Line, columns, fields, jsonable, table
 from memtui.channels.cli.session import Session
 from memtui.contract import Invalid
+from memtui.paths import check_target
 from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
@@ -167,8 +168,6 @@ async def audit_export(session: Session, *, to: Path, force: Force = False) -> N
     Args:
         to: The file to write, JSON Lines.
     """
-    from memtui.paths import check_target
-
     check_target(to, force=force)
     count = await session.service.analysis.export_proof(session.caller, to)
     session.out.answer(

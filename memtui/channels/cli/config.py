@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,11 +14,9 @@ from memtui.channels.cli.clients import YesTo, carried_out
 from memtui.channels.cli.main import PROGRAM
 from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import ASKED_BY_SHELL, Invocation
+from memtui.channels.clients import ClientPlan, FileChange, read
+from memtui.config import Settings, origins
 from memtui.contract import Invalid, Json, MemtuiError, field_docstrings
-
-if TYPE_CHECKING:
-    from memtui.channels.clients import FileChange
-    from memtui.config import Settings
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 """The newest dialect that TOML editors support."""
@@ -37,7 +35,6 @@ def config_show(invocation: Invocation) -> None:
 
     A secret in an address is masked.
     """
-    from memtui.config import origins
     from memtui.service.operations.redaction import redact_config
 
     values, _ = redact_config(invocation.settings().model_dump(mode="json"))
@@ -91,7 +88,6 @@ def config_schema(invocation: Invocation) -> None:
 
 def settings_schema() -> Json:
     """Return the JSON schema of `config.toml`."""
-    from memtui.config import Settings
     from memtui.screens.themes import theme_names
 
     schema = Settings.model_json_schema()
@@ -146,8 +142,6 @@ def config_completion_install(
 
     It first shows which files it would write and change. Exit 2 if nobody could be asked.
     """
-    from memtui.channels.clients import ClientPlan, FileChange, read
-
     chosen = _chosen(shell)
     place, line = _places(chosen)
     script = f"{_script(chosen)}\n".encode()
@@ -163,8 +157,6 @@ def config_completion_remove(
     invocation: Invocation, shell: Shell = None, *, yes: YesTo = None
 ) -> int:
     """Remove what `config completion install` wrote. Exit 2 if nobody could be asked."""
-    from memtui.channels.clients import ClientPlan, FileChange, read
-
     chosen = _chosen(shell)
     place, line = _places(chosen)
     changes = [FileChange(place, read(place), None)]
@@ -207,8 +199,6 @@ def _places(shell: str) -> tuple[Path, tuple[Path, str] | None]:
 
 def _with_line(path: Path, line: str) -> FileChange:
     """Return the change that appends a line to a file, unless it contains the line."""
-    from memtui.channels.clients import FileChange, read
-
     before = read(path)
     content = before or b""
     if line.encode() in content.splitlines():
@@ -219,8 +209,6 @@ def _with_line(path: Path, line: str) -> FileChange:
 
 def _without_line(path: Path, line: str) -> FileChange:
     """Return the change that removes a line from a file; a file without other content goes."""
-    from memtui.channels.clients import FileChange, read
-
     before = read(path)
     lines = (before or b"").splitlines(keepends=True)
     rest = b"".join(one for one in lines if one.rstrip(b"\r\n") != line.encode())

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from memtui.channels.cli.output import Line, fields, ticker
 from memtui.channels.cli.session import Invocation, logging_to, open_app, require_terminal
+from memtui.config import Paths
 from memtui.paths import HOME_VARIABLE
 
 if TYPE_CHECKING:
-    from memtui.config import Paths
     from memtui.demo.making import DemoSummary
 
 

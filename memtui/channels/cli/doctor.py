@@ -22,6 +22,7 @@ from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import Yes
 from memtui.channels.cli.output import Dim, Line, jsonable
 from memtui.channels.cli.session import DOOR, Invocation, is_utf8, logging_to, zone_of
+from memtui.config import Paths, Settings, find_paths
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.paths import is_writable
 from memtui.presenters.format import ago, counted, embedding_words
@@ -29,7 +30,6 @@ from memtui.scratch import remove_left_of
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.config import Paths, Settings
     from memtui.service import BindingHealth, Caller, MemoryService
     from memtui.service.home.backup import Backup
     from memtui.service.home.files import Remains
@@ -672,7 +672,6 @@ def backup_restore(
     Args:
         to: An empty folder to restore to, instead of this home.
     """
-    from memtui.config import find_paths
     from memtui.service.home.backup import restore as read
 
     if invocation.settings().read_only:

@@ -22,7 +22,10 @@ from memtui.channels.cli.clients import (
 )
 from memtui.channels.cli.options import FromFolder, UseBinding, WorksIn, complete_name
 from memtui.channels.cli.session import FirstSession, Invocation, Session
+from memtui.channels.clients import ClientPlan, find_client
+from memtui.channels.listening import on_port
 from memtui.contract import Invalid
+from memtui.importing.projects import project_of
 from memtui.wording import require_extra
 
 if TYPE_CHECKING:
@@ -103,7 +106,6 @@ async def mcp_serve(
     from memtui.channels.agent import agent_of
     from memtui.channels.hooks.joining import client_process, noted
     from memtui.channels.mcp.server import DOOR, serve_stdio
-    from memtui.importing.projects import project_of
 
     if project_from_folder:
         project = project or project_of(Path(), str(Path.cwd()))
@@ -164,7 +166,6 @@ def mcp_install(
     asked. With --wrap the client's server of that name runs behind `memtui mcp wrap`, as the
     binding of --binding, else of the same name.
     """
-    from memtui.channels.clients import find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_install
     from memtui.channels.mcp.guide import skill
 
@@ -215,7 +216,6 @@ def _wrap_server(
     command: list[str],
     yes: str | None,
 ) -> int:
-    from memtui.channels.clients import ClientPlan
     from memtui.channels.mcp.wrapping import wrapped
 
     change = wrapped(client, client.file(Path.home()), name, command)
@@ -236,7 +236,6 @@ def mcp_uninstall(
 
     Exit 2 if nobody could be asked.
     """
-    from memtui.channels.clients import ClientPlan, find_client
     from memtui.channels.mcp.clients import CLIENTS, plan_uninstall
 
     chosen = find_client(client, CLIENTS)
@@ -253,7 +252,6 @@ def mcp_uninstall(
 async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
     from memtui.channels.cli.serve import require_tokens, warn_of_others
     from memtui.channels.http.server import run
-    from memtui.channels.listening import on_port
     from memtui.channels.mcp.over_http import PATH
 
     await require_tokens(session)

@@ -50,6 +50,7 @@ from memtui.filters import (
     written_value,
 )
 from memtui.presenters import format as shown
+from memtui.presenters.filter_words import known_values
 from memtui.record_changes import changed_fields
 
 if TYPE_CHECKING:
@@ -396,8 +397,6 @@ async def say_no_operation(session: Session, chosen: Filter) -> None:
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
     """Name each value of a filter that no operation has; return their number."""
-    from memtui.presenters.filter_words import known_values
-
     given, log, unknown = _given(chosen), session.service.log, 0
     if not given:
         return unknown

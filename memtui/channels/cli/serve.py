@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.channels.cli.session import FirstSession, Invocation, Session
+from memtui.channels.listening import Listener, on_port, on_socket
 from memtui.contract import Invalid, Scope
 from memtui.wording import require_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from memtui.channels.listening import Listener
 
 HOST = "127.0.0.1"
 PORTS = {"facts": 8765, "plugin": 9100}
@@ -122,8 +122,6 @@ def _tell(session: Session, contract: str, key: str | None, listener: Listener) 
 def _listener(
     host: str | None, port: int | None, contract: str, uds: Path | None
 ) -> AbstractContextManager[Listener]:
-    from memtui.channels.listening import on_port, on_socket
-
     if uds is None:
         return on_port(host or HOST, PORTS[contract] if port is None else port)
     if host is not None or port is not None:
@@ -165,7 +163,6 @@ async def serve_web(
     """
     require_extra("The app in a browser", "web", "textual_serve")
     from memtui.channels.cli.config import fitting_settings
-    from memtui.channels.listening import on_port
     from memtui.channels.web.server import WebServer
 
     invocation.read_only = invocation.read_only or read_only

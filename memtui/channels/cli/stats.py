@@ -14,6 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memtui.analytics.figures import (
+    DIMENSIONS,
+    USE_WITHIN,
+    Bucket,
+    FigureGroup,
+    Figures,
+    HitSign,
+    Stats,
+)
 from memtui.channels.cli.input import read_stdin
 from memtui.channels.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.channels.cli.output import Dim, Line, TextColumn, columns, fields, table, write_exactly
@@ -26,7 +35,6 @@ from memtui.presenters.risks import totals, verdict_words
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.analytics.figures import FigureGroup, Figures, Stats
     from memtui.analytics.sql import SqlAnswer
     from memtui.pruning.patterns import Pattern
     from memtui.service.review.known_risks import RiskFigures
@@ -40,8 +48,6 @@ _NOTHING = "(none)"
 
 def _complete_dimension(incomplete: str) -> list[str]:
     """Return the dimensions of figures that begin with `incomplete`."""
-    from memtui.analytics.figures import DIMENSIONS
-
     return [name for name in DIMENSIONS if name.startswith(incomplete)]
 
 
@@ -86,8 +92,6 @@ async def stats(
         shows = _show_patterns if patterns else _show_insights if insights else _show_verdict
         await shows(session, scope)
         return
-    from memtui.analytics.figures import Bucket, HitSign
-
     zone = session.zone_name()
     chosen = which.filter(session, line, scope)
     words = (word.strip() for given in by or () for word in given.split(","))
@@ -276,8 +280,6 @@ def _cost(found: Stats) -> str:
 
 
 def _hits(found: Stats) -> str:
-    from memtui.analytics.figures import USE_WITHIN, HitSign
-
     hours = int(USE_WITHIN.total_seconds() // 3600)
     share = _share(found.hit_rate, found.answered_count, "answered queries")
     if found.hit_sign is HitSign.USED:

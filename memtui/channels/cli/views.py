@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,16 +21,12 @@ from memtui.channels.cli.output import columns, table
 from memtui.channels.cli.session import Invocation, Session
 from memtui.contract import Conflict, Denied, Invalid, NotFound
 from memtui.filters import parse_filter
+from memtui.paths import Paths, check_target
+from memtui.screens.kept import SavedView, checked_name, delete_named, load_named, save_named
 from memtui.wording import unknown
-
-if TYPE_CHECKING:
-    from memtui.paths import Paths
-    from memtui.screens.kept import SavedView
 
 
 async def _names(session: Session) -> list[str]:
-    from memtui.screens.kept import SavedView, load_named
-
     return [one.name for one in load_named(session.paths.views_file, SavedView)]
 
 
@@ -43,8 +39,6 @@ Screen = Literal["operations", "query", "records", "budget", "analytics"]
 
 def views_list(invocation: Invocation) -> None:
     """List the saved views: their screens and filters."""
-    from memtui.screens.kept import SavedView, load_named
-
     views = load_named(invocation.begun_paths().views_file, SavedView)
     titles = columns("name", "screen", "filter*")
     rows = ([one.name, one.screen, one.filter_line] for one in views)
@@ -61,8 +55,6 @@ def views_save(
     Args:
         screen: The screen that shows it.
     """
-    from memtui.screens.kept import SavedView, checked_name, save_named
-
     paths = _writable(invocation)
     written = " ".join(line or ())
     parse_filter(written, now=datetime.now(UTC))
@@ -134,8 +126,6 @@ def _sort_of(view: SavedView) -> str:
 
 def views_delete(invocation: Invocation, name: Name) -> None:
     """Delete a saved view; the memories that it shows stay."""
-    from memtui.screens.kept import SavedView, delete_named
-
     path = _writable(invocation).views_file
     view = _named(path, name)
     left = delete_named(path, SavedView, view.name)
@@ -149,8 +139,6 @@ def _writable(invocation: Invocation) -> Paths:
 
 
 def _named(path: Path, name: str) -> SavedView:
-    from memtui.screens.kept import SavedView, load_named
-
     views = load_named(path, SavedView)
     found = next((one for one in views if one.name == name), None)
     if found is None:
@@ -187,7 +175,6 @@ async def views_screenshot(
         overwrite: Replace the file.
     """
     from memtui.channels.cli.pictures import Shot, take
-    from memtui.paths import check_target
     from memtui.screens.exports import path_of, write_file
 
     columns_and_rows = _size(size)

@@ -16,6 +16,7 @@ from memtui.channels.cli.options import FromFolder, WorksIn, complete_name
 from memtui.channels.cli.output import say
 from memtui.channels.cli.session import Invocation
 from memtui.contract import Invalid
+from memtui.importing.projects import project_of
 
 if TYPE_CHECKING:
     from memtui.channels.wrap.over_http import WrappedUrl
@@ -66,8 +67,6 @@ def mcp_wrap(
         load_mapping(mapping)  # refused now, not by the process that logs
         mapping = str(Path(mapping).absolute()) if "/" in mapping else mapping
     if project_from_folder:
-        from memtui.importing.projects import project_of
-
         project = project or project_of(Path(), str(Path.cwd()))
     paths = invocation.paths()
     note = paths.data / "wrapped" / quote(f"{invocation.company or '-'}.{key}", safe="")
