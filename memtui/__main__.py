@@ -75,7 +75,7 @@ def _run(arguments: Sequence[str]) -> int:
     from memtui.channels.cli.interrupts import end_at_once
 
     end_at_once()
-    from memtui.channels.cli.session import open_at_once
+    from memtui.channels.cli.at_once import open_at_once
 
     code = open_at_once(arguments)
     if code is None:

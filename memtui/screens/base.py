@@ -76,7 +76,8 @@ from memtui.screens.following import News
 from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
 from memtui.screens.list_columns import choose_columns, choose_order
-from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase
 from memtui.store.operation import Operation
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import made_again

@@ -45,7 +45,8 @@ from memtui.screens.dialogs import (
 )
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import edited_outside
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.widgets.background import Background
 from memtui.widgets.editor import keeps
 from memtui.widgets.record_names import RecordName

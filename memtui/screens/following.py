@@ -22,7 +22,7 @@ from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 
 if TYPE_CHECKING:
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
 
 LOOK_SECONDS = 0.5
 NOTICE_SECONDS = 5.0

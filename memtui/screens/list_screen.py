@@ -33,7 +33,8 @@ from memtui.filters import parse_filter
 from memtui.presenters import format as fmt
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.kept import SavedView
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import DetailPane, Fitted, Split

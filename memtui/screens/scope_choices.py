@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from memtui.contract import Scope
 from memtui.presenters.format import since
 from memtui.screens.dialogs import Choice, Choose
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.widgets.detail_lines import SCOPE_WORDS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
@@ -34,6 +34,7 @@ from memtui.screens.kept import (
     save_document,
 )
 from memtui.screens.keymap import Keymap, load_keymap
+from memtui.screens.session import ServiceSession
 from memtui.store.operation import APP_CHANNEL
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
@@ -42,7 +43,7 @@ from memtui.wording import unknown
 if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.drafts import KeptDraft
-    from memtui.service import Caller, MemoryService, MutationAnswer
+    from memtui.service import MemoryService
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.review.known_risks import RiskFigures
     from memtui.service.review.queue import PendingWrite
@@ -67,17 +68,6 @@ class Phase(StrEnum):
     OPENING = "opening"
     READY = "ready"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSession:
-    """The open service, its caller and the company."""
-
-    service: MemoryService
-    caller: Caller
-    company: CompanyView
-    undone: list[Sequence[MutationAnswer]] = field(default_factory=list)
-    """Undone changes that can be redone, the latest last; any other change clears them."""
 
 
 @dataclass(frozen=True, slots=True)

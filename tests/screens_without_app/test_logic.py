@@ -36,7 +36,8 @@ from memtui.screens.in_sync import rows_of, status_words
 from memtui.screens.kept import SavedView, delete_named, load_named, rename_named, save_named
 from memtui.screens.migration import applied
 from memtui.screens.prune_review import Narrowing, PlanPart, ReviewedPlans, Sort
-from memtui.screens.state import AppState, PruneFigures, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState, PruneFigures
 from memtui.service import Caller, MutationAnswer
 from memtui.service.usecases.undoing import Undone
 from memtui.store.operation import Operation

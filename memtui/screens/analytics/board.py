@@ -14,7 +14,7 @@ from memtui.contract import Filter
 from memtui.store.operation import Operation
 
 if TYPE_CHECKING:
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
 
 MOST_BUCKETS = 5_000
 """Most buckets of a board without gaps; beyond, only buckets with operations are listed."""

@@ -28,7 +28,7 @@ from memtui.screens.analytics.plots import short_count
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
-from memtui.screens.state import ServiceSession
+from memtui.screens.session import ServiceSession
 from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Chart, Series

@@ -37,7 +37,8 @@ from memtui.paths import project_here
 from memtui.presenters import format as fmt
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.scope_choices import going, seen_scopes
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.service.usecases.remembered import OwnerShare, Remembered, remembered
 from memtui.service.visibility import without_prefix
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width

@@ -9,7 +9,7 @@ from textual.content import Content
 from memtui.contract import MemtuiError, NotFound
 from memtui.presenters import format as fmt
 from memtui.screens.dialogs import KeyLine, Sheet
-from memtui.screens.state import ServiceSession
+from memtui.screens.session import ServiceSession
 from memtui.widgets.background import Stoppable
 from memtui.widgets.detail_lines import HINT_GAP, key_hint, pairs
 from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
