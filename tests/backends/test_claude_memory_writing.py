@@ -27,7 +27,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit.files import committed
-from memtui.provider_kit.files.shared import put
+from memtui.provider_kit.files.shared import content_of, put
 
 ACME = Scope(company_id="acme")
 SESSION = "5da15695-411e-4859-a37b-b739ede023ae"
@@ -207,7 +207,7 @@ async def test_a_memory_that_is_rewritten_before_it_is_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapter = await opened(tmp_path)
-    record, read = (await every(adapter))["plain.md"], committed.content_of
+    record, read = (await every(adapter))["plain.md"], content_of
 
     def rewritten(path: Path) -> bytes | None:
         if path.name == "plain.md":
