@@ -143,6 +143,8 @@ class Settings(Model):
     purge_after_days: Annotated[int, Field(ge=0)] = 0
     """After how many days the texts of operations are purged; 0: never. Once, allow it with
     `memtui purge --texts-older-than 90d --keep-doing`."""
+    checks_file: str = ""
+    """The file of checks; empty means `checks.toml` in the home."""
     helper_idle_s: Annotated[int, Field(ge=0, le=86_400)] = 900
     """Seconds without a hook after which the helper that speeds up hooks ends; 0: no helper."""
     keymap: dict[str, str] = {}

@@ -205,6 +205,11 @@ class Paths:
         return self.data / "queries.json"
 
     @property
+    def checks_file(self) -> Path:
+        """The checks, unless the setting `checks_file` names another file."""
+        return self.data / "checks.toml"
+
+    @property
     def folders_file(self) -> Path:
         """The list of folders that memtui made for files of other programs."""
         return self.data / "folders.json"
@@ -337,7 +342,7 @@ def read_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except FileNotFoundError:
         return {}
-    except ValueError as error:  # of UTF-8, or of TOML
+    except (ValueError, RecursionError) as error:  # of UTF-8, or of TOML
         from memtui.contract import Invalid
 
         raise Invalid(f"{path} is not valid TOML: {error}.") from error

@@ -63,6 +63,7 @@ _MISFITS = {
     "missing": "it is missing",
     "extra_forbidden": "it is not known",
     "string_type": "it takes a text",
+    "too_short": "it takes at least {min_length}",
     "string_too_short": "it takes at least {min_length} characters",
     "string_too_long": "it takes at most {max_length} characters",
     "greater_than": "it takes more than {gt}",

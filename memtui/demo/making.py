@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from memtui.config import Paths, Settings, find_paths
 from memtui.contract import Conflict, Denied, Invalid, Model, NotFound, Unavailable, UtcDatetime
+from memtui.demo import content
 from memtui.demo.content import load
 from memtui.demo.plan import DAYS, AddBinding, seeded
 from memtui.demo.player import DemoClock, Player
@@ -316,6 +318,8 @@ async def _make(
             operations=(await service.log.page(admin, limit=1)).total,
             made_until=end,
         )
+        if not paths.checks_file.exists():
+            paths.checks_file.write_bytes((files(content) / "checks.toml").read_bytes())
         ids_made = tuple(view.binding_id for view in bindings)
         _write_marker(paths, Marker(binding_ids=ids_made, summary=summary))
         return summary

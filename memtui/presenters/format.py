@@ -28,6 +28,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.store.operation import Operation, OperationHandle, Parts, set_by
+from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck, Gap
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
     from memtui.service.home.agents import LastAnswer
     from memtui.service.usecases.agent_writes import AgentWrites
+    from memtui.service.usecases.checking import CheckReport
     from memtui.store.journal import OutcomeCheck
 
 ABOUT_SECOND_YES = (
@@ -746,3 +748,24 @@ def _gap(gap: Gap) -> str:
     if gap.lost_through is not None:
         lost += f", as far as is known to {gap.lost_through}"
     return f"{lost}; operation {gap.seq} took their place on {gap.at:%Y-%m-%d}"
+
+
+CHECK_MARKS = {"pass": "✓", "fail": "✗", "error": "▲"}
+
+
+def junit(report: CheckReport) -> bytes:
+    """Return the outcomes of checks in JUnit's XML, which takes no control characters."""
+    from xml.etree.ElementTree import Element, SubElement, tostring
+
+    outcomes = [one.outcome for one in report.checks]
+    counts = {"failures": outcomes.count("fail"), "errors": outcomes.count("error")}
+    suite = Element("testsuite", {"name": "memtui check", "tests": str(len(outcomes))})
+    suite.attrib |= {name: str(number) for name, number in counts.items()}
+    for one in report.checks:
+        name = visible(f"{one.number}. {one.title}")
+        case = SubElement(suite, "testcase", {"classname": "memtui", "name": name})
+        if one.outcome != "pass":
+            kind = "failure" if one.outcome == "fail" else "error"
+            SubElement(case, kind, {"message": visible(one.why)})
+    written: bytes = tostring(suite, encoding="utf-8", xml_declaration=True)
+    return written

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from memtui.contract import Conflict, Invalid, Unavailable
-from memtui.paths import check_target, replacing
+from memtui.contract import Conflict, Invalid
+from memtui.paths import check_target
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Confirm, Prompt
 
@@ -59,17 +59,12 @@ def write_file(path: Path, write: Callable[[Path], object], *, overwrite: bool) 
 
     Raises:
         Conflict: the file exists and may not be overwritten.
-        Invalid: it is a folder, or its folder is missing.
-        Unavailable: it cannot be written.
+        Invalid: it is a folder, its folder is missing, or it cannot be written.
     """
-    check_target(path, force=overwrite)
-    try:
-        with replacing(path) as work:
-            write(work)
-    except OSError as error:
-        raise Unavailable(
-            f"{path} cannot be written ({error.strerror or error}); choose another place."
-        ) from error
+    from memtui.analytics.export import replacing
+
+    with replacing(path, force=overwrite) as work:
+        write(work)
 
 
 def path_of(text: str, kinds: Sequence[str]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 
 from memtui.contract import (
     Capabilities,
@@ -257,6 +257,8 @@ class QueryAnswer(OutcomesAnswer):
     bindings, those of the joining, where records are named `binding record-id`."""
     all_topics: bool = False
     """True: the requested topic has fewer than three records, so all topics were searched."""
+    withheld: int = Field(default=0, exclude=True)
+    """How many results the caller may not read; the log has it too."""
 
 
 class ProfileAnswer(Answer):

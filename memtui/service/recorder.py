@@ -303,7 +303,7 @@ class RunningOperation:
         return OperationDraft.like(
             self,
             scope=_clean_scope(self.scope).model_copy(update=scope),
-            handles=_clean_handles(self.handles),
+            handles=() if self.caller.purpose else _clean_handles(self.handles),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
             to_show=True if self.to_show and self.error is None else None,
@@ -451,7 +451,10 @@ class Recorder:
             started=self._timer(),
             request=cast("Details", {**request}),
             source=source,
+            to_show=caller.purpose is not None,
         )
+        if caller.purpose is not None:
+            entry.request["purpose"] = caller.purpose
         failed: BaseException | None = None
         try:
             if caller.as_of is not None:

@@ -74,6 +74,9 @@ class Caller(Model):
     """The only project that its token gives access to; None: any."""
     as_of: UtcDatetime | None = None
     """The moment in the past that it reads, and may not change; None: now."""
+    purpose: str | None = None
+    """Why memtui itself reads: `check`. The log neither lists nor counts its reads as a use of
+    memories, and does not name their records. None: somebody uses what it reads."""
 
     def at(self, moment: datetime | None) -> Self:
         """Return this caller with another `as_of`; None: unchanged."""

@@ -173,8 +173,14 @@ class LazyGroup(TyperGroup):
         self._words, self._modules, self._alone = words, modules, alone
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; without a command or `--help`, they go to the `alone` command."""
+        """Parse the arguments; without a command or `--help`, they go to the `alone` command.
+
+        So does a first argument that names no command, where that command takes arguments.
+        """
         named = args and (not args[0].startswith("-") or args[0] == "--help")
+        if named and self._alone and args[0] not in self.list_commands(ctx):
+            own = self._own[self._alone].itself.params
+            named = args[0] == "--help" or all(one.param_type_name == "option" for one in own)
         return super().parse_args(ctx, args if named or not self._alone else [self._alone, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -77,7 +77,10 @@ BEGIN = {
 """What a new user types first."""
 
 SECTIONS = {
-    "Look": ("find memories, and see what a model is given", "query browse get context views demo"),
+    "Look": (
+        "find memories, and see what a model is given",
+        "query browse get context check views demo",
+    ),
     "Change": ("correct and remove memories", "note correct forget undo facts purge"),
     "Audit": (
         "see what was done, by whom, and at what cost",
@@ -116,6 +119,7 @@ GROUPS = {
     "budget": ("Set spending limits, and see what was spent.", "budget"),
     "config": ("Show the settings, and set up completion in a shell.", "config"),
     "config completion": ("Let a shell complete commands, options and names.", "config"),
+    "check": ("Test what a memory answers.", "check"),
     "backup": ("Write a whole home to one file, and restore it.", "doctor"),
     "review": ("Decide on agents' writes that wait for a person.", "review"),
     "views": ("Save filters under names, and write pictures of screens.", "views"),
@@ -125,7 +129,7 @@ GROUPS = {
 }
 """Help of each group, and the modules with its commands."""
 
-ALONE = {"mcp": "serve", "serve": "facts"}
+ALONE = {"mcp": "serve", "serve": "facts", "check": "run"}
 """The command of a group that runs if none is named."""
 
 COMMANDS = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memtui.channels.cli import impact
+from memtui.channels.cli.check import lines as check_lines
 from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.impact import ImpactOptions
 from memtui.channels.cli.input import confirm
@@ -47,6 +49,7 @@ async def facts_prune(
     to_budget: bool = False,
     budget: Annotated[int | None, typer.Option(min=0)] = None,
     trial: ImpactOptions,
+    checks: Path | None = None,
 ) -> int:
     """Show which facts could go, and why; --apply forgets them.
 
@@ -71,6 +74,7 @@ async def facts_prune(
         to_budget: Mark the facts that are worth least until the whole context of --project,
             --subject or --agent fits its budget.
         budget: The budget in tokens; the setting context_budget if left out.
+        checks: A file of checks, asked without what is marked; if one fails, nothing is forgotten.
     """
     from memtui.service.context.pruning import PruneRequest
     from memtui.service.usecases.pruning import rules_of
@@ -118,6 +122,8 @@ async def facts_prune(
         planned = planned.mark_reasons(reasons)
     if apply and planned.kept and not planned.marked and (planned.stuck or not to_budget):
         raise Denied(next(iter(planned.kept)))
+    if checks and (code := await _checked(session, planned, checks)):
+        return code
     applied = await _applied(session, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
     summary = _summary(planned, applied, dry_run=not apply)
@@ -169,6 +175,18 @@ async def _refuse_unknown(session: Session, request: PruneRequest, planned: Prun
             raise NotFound(
                 f"{planned.binding_key} remembers nothing of {owner_words(request.scope)}."
             )
+
+
+async def _checked(session: Session, planned: PruneAnswer, file: Path) -> int:
+    """Ask checks without what is marked; return their exit code, having shown what fails."""
+    from memtui.service.usecases.checking import check_memory
+
+    report = await check_memory(session.service, session.caller, file, without=planned.marked)
+    session.out.say(f"Without what is marked: {report.words}.")
+    if report.exit_code:
+        document = _document(planned) | _outcome(None, dry_run=True)
+        session.out.answer(document | {"checks": jsonable(report)}, check_lines(report))
+    return report.exit_code
 
 
 async def _applied(session: Session, planned: PruneAnswer, *, yes: bool) -> ForgottenEverywhere:

@@ -468,6 +468,12 @@ class OperationsScreen(ListScreen[Operation]):
         self._changes.pop(wanted, None)
         self.moved()
 
+    async def action_record_check(self) -> None:
+        """Record a check from the operation."""
+        from memtui.screens.checks import record
+
+        await record(self, self.row.operation_id)
+
     @on(OperationDetail.RecordChosen)
     def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
         if (operation := self.current) is not None:

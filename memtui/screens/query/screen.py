@@ -616,6 +616,22 @@ class QueryScreen(MemtuiScreen):
             else f"Marked {'' if said.verdict == 'helped' else 'not '}helpful; pruning counts this."
         )
 
+    async def action_checks(self) -> None:
+        """Show which checks fail."""
+        from memtui.screens.checks import Checks
+
+        await self.visit(Checks(self.state))
+
+    async def action_record_check(self) -> None:
+        """Record that the question must find the result, or must not if it did not help."""
+        from memtui.screens.checks import record
+
+        (key, snippet), answer = self._result, self.view.answer
+        name = snippet.handle.provider_record_id
+        helped = self.view.said.get((key, name)) != "not_helped"
+        operation_id = (answer and answer.operation_of(key)) or ""
+        await record(self, operation_id, record_id=name, helped=helped)
+
     def action_record(self) -> None:
         """Show the record in Records."""
         self._show_record()

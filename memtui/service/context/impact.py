@@ -21,6 +21,7 @@ from difflib import unified_diff
 from enum import StrEnum
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -267,7 +268,7 @@ class Impact(Model):
         return sum(one.tokens_saved * one.times for one in self.effects)
 
 
-class _NotTried(Exception):
+class NotTried(Exception):
     """A question cannot be replayed."""
 
     def __init__(self, why: WhyNot, sentence: str) -> None:
@@ -324,7 +325,7 @@ class _Trial(ServiceRuntime):
 
     source: ServiceRuntime = field(kw_only=True)
     """The origin of the copies: the service itself, or another trial."""
-    gone: Mapping[str, frozenset[str]] = field(kw_only=True, default_factory=dict)
+    gone: Mapping[str, Iterable[str]] = field(kw_only=True, default_factory=dict)
     """Ids of the records that the copies leave out, by binding."""
     _copies: dict[str, Connection] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -350,7 +351,7 @@ class _Trial(ServiceRuntime):
     async def open(
         self, binding: BindingRow, *, company_read_only: bool, as_of: datetime | None = None
     ) -> Connection:
-        """Return a connection to the binding's copy. Raises `_NotTried` where none can be made."""
+        """Return a connection to the binding's copy. Raises `NotTried` where none can be made."""
         async with self._turn:
             if binding.key not in self._copies:
                 opening = partial(
@@ -369,16 +370,32 @@ class _Trial(ServiceRuntime):
                     f"The provider {name} of {key} cannot answer as if some records were gone."
                 )
             connection = await opening()
-            ids = self.gone.get(key, frozenset())
+            ids = frozenset(self.gone.get(key, ()))
             copy = await connection.derive(lambda: connection.adapter.without(ids))
         except MemtuiError as error:
-            raise _NotTried(WhyNot.PROVIDER, str(error)) from error
+            raise NotTried(WhyNot.PROVIDER, str(error)) from error
         return replace(connection, adapter=copy, breaker=Breaker(time.monotonic), found={})
 
     async def close(self) -> None:
         """Close the copies."""
         for connection in self._copies.values():
             await connection.close()
+
+
+def trial_of(
+    source: ServiceRuntime, gone: Mapping[str, Iterable[str]] = MappingProxyType({})
+) -> _Trial:
+    """Return a runtime that answers as if some records were gone; close it afterwards.
+
+    Args:
+        source: The service's runtime, or another trial, which has the originals.
+        gone: The ids of the records, by the key of their binding.
+    """
+    shared: dict[str, Any] = {one.name: getattr(source, one.name) for one in fields(ServiceRuntime)}
+    shared["recorder"] = _Unrecorded(
+        source.database, source.paths.data, source.clock, source.connections.timer, source.new_id
+    )
+    return _Trial(**shared, source=source, gone=gone)
 
 
 async def _has_copies(runtime: ServiceRuntime, name: str) -> bool:
@@ -510,23 +527,23 @@ class Impacts(ServiceModule):
         tried = questions = done = differ = 0
         by = caller.model_copy(update={"run_id": None})
         async with AsyncExitStack() as stack:
-            whole = self._trial(self._runtime)
+            whole = trial_of(self._runtime)
             stack.push_async_callback(whole.close)
             gone = {key: marked.ids_in(key) for key in {where for where, _ in marked.places}}
-            less = self._trial(whole, gone)
+            less = trial_of(whole, gone)
             stack.push_async_callback(less.close)
 
-            async def attempt(one: _Asked) -> tuple[Side, Side] | _NotTried:
+            async def attempt(one: _Asked) -> tuple[Side, Side] | NotTried:
                 try:
                     before, after = await asyncio.gather(
                         *(_answer(side, by, one, marked) for side in (whole, less))
                     )
-                except _NotTried as error:
+                except NotTried as error:
                     return error
                 except MemtuiError as error:
-                    return _NotTried(WhyNot.REFUSED, str(error))
+                    return NotTried(WhyNot.REFUSED, str(error))
                 if before.problems != after.problems:
-                    return _NotTried(WhyNot.REFUSED, (*after.problems, *before.problems)[0])
+                    return NotTried(WhyNot.REFUSED, (*after.problems, *before.problems)[0])
                 return before, after
 
             for start in range(0, len(asked), _AT_ONCE):
@@ -536,7 +553,7 @@ class Impacts(ServiceModule):
                     some, await asyncio.gather(*map(attempt, some)), strict=True
                 ):
                     done += 1
-                    if isinstance(result, _NotTried):
+                    if isinstance(result, NotTried):
                         untried.add(result, one.operations)
                         continue
                     questions += 1
@@ -555,19 +572,6 @@ class Impacts(ServiceModule):
                 "untried": untried.untried(marked),
             }
         )
-
-    def _trial(
-        self, source: ServiceRuntime, gone: Mapping[str, frozenset[str]] | None = None
-    ) -> _Trial:
-        runtime = self._runtime
-        shared: dict[str, Any] = {
-            one.name: getattr(runtime, one.name) for one in fields(ServiceRuntime)
-        }
-        shared["recorder"] = _Unrecorded(
-            runtime.database, runtime.paths.data, runtime.clock, runtime.connections.timer,
-            runtime.new_id,
-        )  # fmt: skip
-        return _Trial(**shared, source=source, gone=gone or {})
 
 
 class _Found:
@@ -603,7 +607,7 @@ class _Left:
     def __init__(self) -> None:
         self._found: dict[tuple[WhyNot, str], list[Operation]] = defaultdict(list)
 
-    def add(self, why: _NotTried, operations: Iterable[Operation]) -> None:
+    def add(self, why: NotTried, operations: Iterable[Operation]) -> None:
         self._found[why.why, why.sentence] += operations
 
     def untried(self, marked: _Marked) -> tuple[Untried, ...]:
@@ -639,7 +643,7 @@ def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
     for one in found.operations:
         try:
             request, fan_out = _again(one, given)
-        except _NotTried as error:
+        except NotTried as error:
             left.add(error, [one])
             continue
         same = type(request), request.model_dump_json(), fan_out is None
@@ -648,29 +652,27 @@ def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
 
 
 def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, FanOut | None]:
-    """Return the logged request of an operation. Raises `_NotTried`."""
+    """Return the logged request of an operation. Raises `NotTried`."""
     request = one.request
     if one.absent:
-        raise _NotTried(WhyNot.ERASED, "The text of the query was erased.")
+        raise NotTried(WhyNot.ERASED, "The text of the query was erased.")
     if request.get("as_of"):
-        raise _NotTried(WhyNot.PAST, "It was a query of the past, which forgetting cannot change.")
+        raise NotTried(WhyNot.PAST, "It was a query of the past, which forgetting cannot change.")
     is_query = one.operation_type is OperationType.QUERY
     if is_query and not isinstance(request.get("query"), str):
-        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not have the text of the query.")
+        raise NotTried(WhyNot.NOT_LOGGED, "The log does not have the text of the query.")
     is_cut = (
         len(request.get("query", "")) >= LOGGED_CHARS
         or len(request.get("owners", ())) >= LOGGED_OWNERS
     )
     if is_cut:
-        raise _NotTried(WhyNot.CUT, "The log has only the beginning of the query.")
+        raise NotTried(WhyNot.CUT, "The log has only the beginning of the query.")
     try:
         if not is_query:
             return context_again(one, given.before(one)), None
         again = query_again(one)
     except Invalid as error:
-        raise _NotTried(
-            WhyNot.NOT_LOGGED, "The log does not have the text of the query."
-        ) from error
+        raise NotTried(WhyNot.NOT_LOGGED, "The log does not have the text of the query.") from error
     together = request.get("together")
     fan_out = FanOut(str(together), _MOST_MS, seen_only=True) if together else None
     return again, fan_out

@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 _CONTENTS = "backup.json"
 _DATABASE = "memtui.db"
 _OUTSIDE = "outside"
-_FILES = ("config.toml", "session.json", "views.json", "queries.json", "demo.json")
+_FILES = (
+    "config.toml", "session.json", "views.json", "queries.json", "checks.toml", "demo.json",
+)  # fmt: skip
 _TOPS = {_DATABASE, "archive", "bindings", "migrations", _OUTSIDE, *_FILES}
 _SQLITE = b"SQLite format 3\x00"
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")

@@ -567,7 +567,7 @@ def _proof(
 
 
 def _scrub_files(paths: Paths, aim: Aim) -> None:
-    """Erase texts from the session, saved views and statements, drafts and the error log.
+    """Erase texts from the session, saved views and statements, checks, drafts and the error log.
 
     Temporary files of killed processes are deleted.
 
@@ -600,6 +600,9 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
         fresh = _without(document, aim)
         if fresh != document:
             found.append((path, json_text(fresh, indent=1).encode()))
+    checks = re.split(rb"^(?=\[\[check\]\])", _read(paths.checks_file) or b"", flags=re.MULTILINE)
+    if others := [one for one in checks if _lines_without(one, aim) != one]:
+        found.append((paths.checks_file, b"".join(one for one in checks if one not in others)))
     for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and the rotated ones
         logged = _read(path) or b""
         kept = _lines_without(logged, aim)

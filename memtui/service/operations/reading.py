@@ -127,6 +127,7 @@ class MemoryReads(ServiceModule):
             snippets=for_caller(caller, snippets),
             stages=stages,
             all_topics=all_topics,
+            withheld=entry.request.get("withheld", 0),
         )
 
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
@@ -260,7 +261,7 @@ class MemoryReads(ServiceModule):
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
             fan_out=fan_out, all_problems=all_problems,
         ) as (entry, connection):  # fmt: skip
-            entry.to_show = to_show
+            entry.to_show |= to_show
             update = {"binding_key": connection.binding.key, "filter": chosen}
             routed = request.model_copy(update=update)
             if chosen.uses:

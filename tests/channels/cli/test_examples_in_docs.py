@@ -184,6 +184,9 @@ class Shell:
             scope = [word for word in ("--project", "mech-fighters") if word in line]
             note = self.here("note", f"Written at {time.time_ns()}.", *scope, "--json")
             line = line.replace("RECORD_ID", note.document["handles"][0]["provider_record_id"])
+        if "OPERATION_ID" in line:
+            asked = self.here("ops", "list", "--type", "query", "--limit", "1", "--json").document
+            line = line.replace("OPERATION_ID", asked["operations"][0]["operation_id"])
         line = line.replace("$TOKEN", self._token).replace("SEQ:DIGEST", self._noted)
         return os.path.expandvars(line).replace("COMPANY", "acme")
 
@@ -293,6 +296,11 @@ def _impact(shell: Shell, person: Path) -> None:
     shell.type("memtui query 'where do deploys happen' --project infra", "")
 
 
+def _checks(shell: Shell, person: Path) -> None:
+    [example] = of("checks.md", "toml")
+    (person / "my-checks.toml").write_text(example.code)
+
+
 def _start(shell: Shell, person: Path) -> None:
     for folder in (shell.home / "bindings/acme/default/vault/projects").glob("*/[mr]e*"):
         for note in sorted(folder.glob("*.md"))[2:]:
@@ -325,6 +333,7 @@ def _providers(shell: Shell, person: Path) -> None:
 
 
 PREPARED: Mapping[str, Callable[[Shell, Path], None]] = {
+    "checks.md": _checks,
     "start.md": _start,
     "http.md": _http,
     "impact.md": _impact,
