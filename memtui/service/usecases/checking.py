@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 import unicodedata
 from asyncio import gather, to_thread
 from collections import Counter
@@ -51,6 +52,8 @@ from memtui.store.operation import READS, Operation
 from memtui.wording import misfit, unknown
 
 _AT_ONCE = 4
+_OWN = {"purpose": "check", "run_id": None}
+"""How the caller of a check differs."""
 _RESULTS, _UNKNOWN_RESULTS = 10, 100
 """How many results count, where a check does not say: of a question, of what must be unknown."""
 _WORDS = late_pattern(r"[^\W_\u0e00-\u0eff\u1780-\u17ff\u2e80-\ud7ff]+|\S")
@@ -65,7 +68,6 @@ Texts = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
 ]
 Number = Annotated[int, Field(strict=True, ge=1)]
-Value = str | int | float | bool
 Outcome = Literal["pass", "fail", "error"]
 """`error`: it could not be asked, or the answer does not tell."""
 
@@ -90,7 +92,7 @@ class MemoryCheck(Model):
     """A text that is searched for, and that no result may hold."""
     key: Text | None = None
     """The key of a fact."""
-    value: Value | None = None
+    value: str | int | float | bool | None = None
     """The value of the key, compared as text."""
     namespace: str | None = None
     holds: Texts = ()
@@ -234,7 +236,7 @@ async def check_memory(
     known = [one.key for one in await service.bindings.all(caller)]
     gone = {key: {one.handle.provider_record_id for one in own} for key, own in without.items()}
     trial = trial_of(service.runtime, gone) if without else None
-    asked, own = MemoryService(trial) if trial else service, _as_check(caller)
+    asked, own = MemoryService(trial) if trial else service, caller.model_copy(update=_OWN)
 
     async def outcome(number: int, check: MemoryCheck) -> CheckedMemory:
         key, why, kind = binding_key or check.binding, "", ""
@@ -264,10 +266,6 @@ async def check_memory(
 def _path(service: MemoryService, file: Path | None) -> Path:
     chosen = file or service.settings.checks_file
     return Path(chosen).expanduser().absolute() if chosen else service.paths.checks_file
-
-
-def _as_check(caller: Caller) -> Caller:
-    return caller.model_copy(update={"purpose": "check", "run_id": None})
 
 
 async def _fault(service: MemoryService, by: Caller, check: MemoryCheck, common: Json) -> str:
@@ -330,13 +328,10 @@ async def _results(service: MemoryService, by: Caller, check: MemoryCheck, commo
 async def _context(service: MemoryService, by: Caller, check: MemoryCheck, common: Json) -> _Held:
     settings = service.settings
     request = ContextRequest(
-        **common,
-        model=settings.context_model,
-        budget=settings.context_budget,
-        by_relevance=settings.facts_by_relevance,
-        max_tokens=check.tokens,
+        **common, model=settings.context_model, budget=settings.context_budget,
+        by_relevance=settings.facts_by_relevance, max_tokens=check.tokens,
         prompt=check.context or None,
-    )
+    )  # fmt: skip
     answer = await service.context(by, request)
     _refuse_failures(answer.problems)
     facts = (fact for section in answer.sections for fact in section.facts)
@@ -396,7 +391,9 @@ async def record_check(
         what = f"It did not return {record_id}" if record_id else "It found nothing"
         raise Invalid(f"{what}, so there is nothing to check; `memtui ops show` lists what it did.")
     key, scope = operation.place_of(handle)[0] or None, scope_outside(operation)
-    answer = await service.get(_as_check(caller), handle.handle, scope, binding_key=key)
+    answer = await service.get(
+        caller.model_copy(update=_OWN), handle.handle, scope, binding_key=key
+    )
     owner, visibility = answer.record.scope, await to_thread(service.runtime.visibility, caller)
     is_open = is_org(owner) or (visibility is None and owner.subject_id is None)
     line = without_prefix(answer.record.text).strip().partition("\n")[0] if is_open else ""
@@ -419,14 +416,12 @@ def _asked_again(one: Operation) -> Json:
         raise Invalid("This was erased in part, cut, or asked of the past; it makes no check.")
     if any(one.request.get(name) for name in ("filter", "owners", "metadata_filter", "topic")):
         raise Invalid("A filter or topic narrowed this question; ask it without to record it.")
+    scope, key = again.scope, one.binding_key if one.binding_reason == EXPLICIT_KEY else None
     values = {
-        "ask" if is_query else "context": asked,
-        "within": getattr(again, "top_k", None),
-        "user": again.scope.subject_id,
-        "project": again.scope.project_id,
-        "agent": again.scope.agent_id,
-        "binding": one.binding_key if one.binding_reason == EXPLICIT_KEY else None,
-    }
+        "ask" if is_query else "context": asked, "within": getattr(again, "top_k", None),
+        "user": scope.subject_id, "project": scope.project_id, "agent": scope.agent_id,
+        "binding": key,
+    }  # fmt: skip
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -436,12 +431,16 @@ def _append(path: Path, check: MemoryCheck) -> bool:
         there = path.exists() and path.stat().st_size > 0
         if there and check.written in [one.written for one in read_checks(path)]:
             return False
+        added = "\n" * there + check.written
+        tomllib.loads((path.read_text("utf-8") if there else "") + added)
         # Appended in one write, so that of two programs neither loses what the other wrote.
         path.touch(0o600)
         with path.open("ab") as file:
-            file.write(("\n" * there + check.written).encode("utf-8", "replace"))
+            file.write(added.encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise unwritable(path, error) from error
+    except tomllib.TOMLDecodeError as error:  # as after `check = […]`
+        raise Invalid(f"{path}: write each check as a table [[check]] to add one.") from error
     return True

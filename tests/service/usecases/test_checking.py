@@ -373,6 +373,11 @@ async def test_what_makes_no_check_is_refused(service: MemoryService, settings: 
     with pytest.raises(Invalid, match="no table x"):
         await record_check(service, ANA, question, record_id=name)
     assert service.paths.checks_file.read_text() == "x = 3"
+    inline = "check = [{ask = 'x', holds = 'y'}]"
+    service.paths.checks_file.write_text(inline)
+    with pytest.raises(Invalid, match="write each check as a table"):
+        await record_check(service, ANA, question)
+    assert service.paths.checks_file.read_text() == inline
     service.paths.checks_file.unlink()
     await service.close()
     closed = await open_service(
