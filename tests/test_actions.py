@@ -26,6 +26,7 @@ from memtui.screens.analytics.sql_editor import SqlEditor
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.changes import ChangesScreen
+from memtui.screens.checks import Checks
 from memtui.screens.conformance import Conformance
 from memtui.screens.impact import ImpactScreen
 from memtui.screens.in_sync import InSyncScreen
@@ -58,6 +59,7 @@ CARRIERS = {
     "analytics": AnalyticsScreen,
     "prune": PruneReview,
     "insights": Insights,
+    "checks": Checks,
     "impact": ImpactScreen,
     "limits": LimitsScreen,
     "namespaces": NamespacesScreen,
