@@ -758,14 +758,13 @@ def junit(report: CheckReport) -> bytes:
     from xml.etree.ElementTree import Element, SubElement, tostring
 
     outcomes = [one.outcome for one in report.checks]
-    counts = {"failures": outcomes.count("fail"), "errors": outcomes.count("error")}
-    suite = Element("testsuite", {"name": "memtui check", "tests": str(len(outcomes))})
-    suite.attrib |= {name: str(number) for name, number in counts.items()}
+    failures, errors = (str(outcomes.count(one)) for one in ("fail", "error"))
+    about = {"name": "memtui check", "failures": failures, "errors": errors}
+    suite = Element("testsuite", about, tests=str(len(outcomes)))
     for one in report.checks:
         name = visible(f"{one.number}. {one.title}")
-        case = SubElement(suite, "testcase", {"classname": "memtui", "name": name})
+        case = SubElement(suite, "testcase", classname="memtui", name=name)
         if one.outcome != "pass":
             kind = "failure" if one.outcome == "fail" else "error"
-            SubElement(case, kind, {"message": visible(one.why)})
-    written: bytes = tostring(suite, encoding="utf-8", xml_declaration=True)
-    return written
+            SubElement(case, kind, message=visible(one.why))
+    return bytes(tostring(suite, encoding="utf-8", xml_declaration=True))

@@ -54,11 +54,11 @@ class Checks(ModalListScreen["CheckedMemory"]):
 
     def draw_head(self) -> Content:
         """Return the file and the counts, red if a check did not pass."""
-        if (report := self.report) is None:
-            return display("checks", style=STRONG)
+        title, report = display("checks", style=STRONG), self.report
+        if report is None:
+            return title
         counts = display(report.words, style=BAD if report.exit_code else OK)
-        file = display(report.file, style=DIM)
-        return line(display("checks", style=STRONG), counts, file, gap="  ")
+        return line(title, counts, display(report.file, style=DIM), gap="  ")
 
     def detail(self, row: CheckedMemory, width: int) -> Content:
         """Return a check as the file has it, and why it did not pass."""

@@ -627,10 +627,9 @@ class QueryScreen(MemtuiScreen):
         from memtui.screens.checks import record
 
         (key, snippet), answer = self._result, self.view.answer
-        name = snippet.handle.provider_record_id
+        name, asked = snippet.handle.provider_record_id, answer and answer.operation_of(key)
         helped = self.view.said.get((key, name)) != "not_helped"
-        operation_id = (answer and answer.operation_of(key)) or ""
-        await record(self, operation_id, record_id=name, helped=helped)
+        await record(self, asked or "", record_id=name, helped=helped)
 
     def action_record(self) -> None:
         """Show the record in Records."""
