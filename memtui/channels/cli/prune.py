@@ -182,7 +182,8 @@ async def _checked(session: Session, planned: PruneAnswer, file: Path) -> int:
     from memtui.service.usecases.checking import check_memory
 
     report = await check_memory(session.service, session.caller, file, without=planned.marked)
-    session.out.say(f"Without what is marked: {report.words}.")
+    end = ", so nothing was forgotten" if report.exit_code else ""
+    session.out.say(f"Without what is marked: {report.words}{end}.")
     if report.exit_code:
         document = _document(planned) | _outcome(None, dry_run=True)
         session.out.answer(document | {"checks": jsonable(report)}, check_lines(report))

@@ -102,6 +102,7 @@ def test_a_prune_that_a_check_forbids_forgets_nothing(here: Run, person: Path) -
     path.write_text(f"{ask}'zeppelin'".replace("u1", user))
     ran = here("facts", "prune", *U, "--checks", str(path), "--apply", "--json")
     assert (ran.code, ran.document["dry_run"], ran.document["forgotten"]) == (1, True, [])
+    assert "1 failed, so nothing was forgotten." in ran.err
     assert [one["outcome"] for one in ran.document["checks"]["checks"]] == ["fail"]
     assert len(here("facts", "list", *U).out.splitlines()) == counted
     path.write_text(f"{ask}'from release'".replace("u1", user))
