@@ -224,6 +224,11 @@ async def _fix(act: Act) -> None:
     await act.service.review.accept(ANA, act.known["held"], text="A person says so")
 
 
+async def _hold_stored(act: Act) -> None:
+    request = ForgetRequest(scope=SCOPE, handles=_handles(act), binding_key=act.key)
+    await act.service.review.hold(ANA, request, "it came of something")
+
+
 async def _refuse(act: Act) -> None:
     await act.service.review.refuse(ANA, act.known["held"], "no")
 
@@ -462,6 +467,8 @@ def mutations() -> Iterator[Mutation]:
     yield Mutation("undo dismiss", "vault", _then(_risky, _dismiss), _undo)
     yield Mutation("fix", "vault", _hold, _fix)
     yield Mutation("refuse", "vault", _hold, _refuse)
+    yield Mutation("hold", "vault", _filled(2), _hold_stored)
+    yield Mutation("undo hold", "vault", _then(_filled(2), _hold_stored), _undo)
     yield Mutation("undo accept", "vault", _then(_hold, _accept), _undo)
     yield Mutation("undo refuse", "vault", _then(_hold, _refuse), _undo)
     yield Mutation("post-run hook", "vault", _capture, _post_run)

@@ -11,7 +11,7 @@ demands, is computed where `exact` is asked for and takes Python 60 µs an opera
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,7 +108,14 @@ _TOUCHED = (
 )
 
 
-def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> None:
+def generate(
+    home: Path,
+    sealed: int,
+    hot: int = 0,
+    *,
+    exact: bool = False,
+    plant: Callable[[Any, int, int], None] = lambda _duck, _first, _last: None,
+) -> None:
     """Make a database and an archive under `home` with operations 1 to `sealed` + `hot`.
 
     Args:
@@ -116,6 +123,7 @@ def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> N
         sealed: How many operations are in segments.
         hot: How many are in the database.
         exact: Every digest fits its operation.
+        plant: Changes the rows that were made, of the operations between two numbers.
     """
     Database.open(home / "memtui.db").close()
     folder = ArchiveFolder(home / "archive", COMPANY)
@@ -126,6 +134,7 @@ def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> N
         last = min(sealed, manifest.sealed_through + SEGMENT_ROWS)
         with opened(memory_mb=_MEMORY_MB) as duck:
             _make_rows(duck, first, last, manifest.last_digest if exact else None)
+            plant(duck, first, last)
             work = folder.path / ".new-segment"
             segment = write_files(duck, work, manifest, (first, last), Made(FIRST, "benchmark"))
         work.rename(folder.segment(segment))
@@ -133,10 +142,17 @@ def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> N
     folder.write(manifest)
     _put_head(home, sealed, manifest.last_digest)
     if hot:
-        add_hot(home, sealed + 1, sealed + hot, exact=exact)
+        add_hot(home, sealed + 1, sealed + hot, exact=exact, plant=plant)
 
 
-def add_hot(home: Path, first: int, last: int, *, exact: bool = False) -> None:
+def add_hot(
+    home: Path,
+    first: int,
+    last: int,
+    *,
+    exact: bool = False,
+    plant: Callable[[Any, int, int], None] = lambda _duck, _first, _last: None,
+) -> None:
     """Put operations with these numbers, ends included, behind those that are there."""
     with closing(sqlite3.connect(home / "memtui.db")) as database:
         [(previous,)] = database.execute("SELECT digest FROM memory_log_heads").fetchall()
@@ -144,6 +160,7 @@ def add_hot(home: Path, first: int, last: int, *, exact: bool = False) -> None:
         end = min(start + SEGMENT_ROWS - 1, last)
         with opened(memory_mb=_MEMORY_MB) as duck:
             previous = _make_rows(duck, start, end, previous if exact else None)
+            plant(duck, start, end)
             copy_rows(duck, home / "memtui.db")
     _put_head(home, last, previous)
 

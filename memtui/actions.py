@@ -200,6 +200,7 @@ def footer_actions(group: str, count: int = 8) -> list[Action]:
 
 _KEY_WORDS = {
     "question_mark": "?",
+    "ampersand": "&",
     "exclamation_mark": "!",
     "slash": "/",
     "plus": "+",

@@ -1,13 +1,14 @@
-"""The part of a long text that answers a question."""
+"""The part of a long text that answers a question, or that another text repeats."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from memtui.patterns import late_pattern
-from memtui.text_analysis import Words, folded_in_place, take_apart, terms_of
+from memtui.text_analysis import STOPWORDS, Words, folded_in_place, take_apart, terms_of
 
 PASSAGE_CHARS = 600
 _MOST_MATCHES = 500
@@ -17,6 +18,14 @@ _WORD_ENDING, _LEAST_STEM = 3, 4
 _LONGEST_ENDING = 4
 _BREAK = late_pattern(r"\n+|(?<=[.!?。！？])\s*|\s+")
 _CUT = "…"
+_PHRASE = 4
+_GAP = 3
+"""At most so many words may differ within a repeated passage, between two equal phrases."""
+_LEAST_WORDS, _LEAST_MEANT, _LEAST_CHARS = 8, 5, 32
+"""A shorter passage is no sign that one text came of another: its words, those of them that are no
+stopwords, and its letters."""
+
+Phrase = tuple[str, ...]
 
 
 class Passage(NamedTuple):
@@ -110,3 +119,31 @@ def _finish(text: str, start: int, end: int) -> int:
         return end
     space = max(text.rfind(" ", start, end + 1), text.rfind("\n", start, end + 1))
     return space if space - start > (end - start) // 2 else end
+
+
+def phrases_of(words: Sequence[str]) -> set[Phrase]:
+    """Return each four neighbouring words of a text, as `words_in_order` returns them."""
+    return {tuple(words[at : at + _PHRASE]) for at in range(len(words) - _PHRASE + 1)}
+
+
+def repeated(words: Sequence[str], phrases: Collection[Phrase]) -> str:
+    """Return the longest passage of a text that consists of known phrases, but for a few words.
+
+    Empty: it has none, or none that is longer than a common sentence.
+    """
+    equal: set[int] = set()
+    for at in range(len(words) - _PHRASE + 1):
+        if tuple(words[at : at + _PHRASE]) in phrases:
+            equal.update(range(at, at + _PHRASE))
+    stretches: list[list[int]] = [[]]
+    for at in sorted(equal):
+        if stretches[-1] and at - stretches[-1][-1] > _GAP + 1:
+            stretches.append([])
+        stretches[-1].append(at)
+    longest = max(stretches, key=len)
+    said = [words[at] for at in longest]
+    meant = {one for one in said if one not in STOPWORDS}
+    letters = sum(len(one) if one.isascii() else 3 * len(one) for one in said)
+    if len(said) < _LEAST_WORDS or len(meant) < _LEAST_MEANT or letters < _LEAST_CHARS:
+        return ""
+    return " ".join(words[longest[0] : longest[-1] + 1])

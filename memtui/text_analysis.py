@@ -122,6 +122,12 @@ def terms_of(text: str) -> Terms:
     return Terms(plain.translate(_SPACES).split(), pairs)
 
 
+def words_in_order(text: str) -> list[str]:
+    """Return the folded words of a text; where it has no spaces, each character is one."""
+    plain = _PAIRED.sub(lambda run: f" {' '.join(run[0])} ", folded(text))
+    return plain.translate(_SPACES).split()
+
+
 TOKENIZER = "porter unicode61 remove_diacritics 0 categories 'L* M* N* Co'"
 """SQLite's full-text tokenizer for the texts that `indexed` returns."""
 

@@ -42,6 +42,7 @@ from memtui.screens.review import ReviewScreen
 from memtui.screens.runs import ReplayScreen, RunsScreen
 from memtui.screens.sources import Sources
 from memtui.screens.timeline import TimelineScreen
+from memtui.screens.traces import TraceScreen
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
@@ -67,6 +68,7 @@ CARRIERS = {
     "migration": Migration,
     "in_sync": InSyncScreen,
     "runs": RunsScreen,
+    "trace": TraceScreen,
     "replay": ReplayScreen,
     "sources": Sources,
     "timeline": TimelineScreen,

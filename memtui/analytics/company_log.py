@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from memtui.store.journal import Journal
 from memtui.store.log import (
     UNREADABLE,
     ContextDay,
+    Delivered,
     OperationStore,
     Reads,
     Retrieved,
@@ -348,6 +349,21 @@ class CompanyLog:
         for part in self._parts(lambda one: one.runs(chosen, record)):
             found = part | found
         return found
+
+    def deliveries(
+        self, binding_key: str, spans: Mapping[str, tuple[int, int]], limit: int
+    ) -> list[Delivered]:
+        """Return the deliveries of records, as `OperationStore.deliveries`."""
+        first = min(one for one, _ in spans.values())
+        parts = self._parts(lambda one: one.deliveries(binding_key, spans, limit), above=first)
+        return _oldest_first(parts)
+
+    def writes(
+        self, runs: Sequence[str], agents: Sequence[str], above: int, limit: int
+    ) -> tuple[Operation, ...]:
+        """Return writes of runs, or else of agents, as `OperationStore.writes`, oldest first."""
+        parts = self._parts(lambda one: one.writes(runs, agents, above, limit), above=above)
+        return self.by_seqs(sorted(_oldest_first(parts)))
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
         """Return the figures of runs."""

@@ -166,6 +166,7 @@ class RunPlanner:
             *(f"{parts.did[number]}." for number in done),
             random.choice(parts.ended),
             random.choice(parts.noticed),
+            parts.passed_on.get(run.id, ""),
         ]
         people = [person.id.capitalize() for person in self._company.person]
         return " ".join(

@@ -240,6 +240,8 @@ def judged(operation: Operation) -> str:
         return VERDICTS[verdict]
     if operation.operation_type is not OperationType.REVIEW:
         return ""
+    if request.get("decision") == "hold":
+        return f"held for review: {request.get('reason') or ''}"
     words = f"{request.get('decision') or ''} what {request.get('author') or 'somebody'} wrote"
     return f"{words}: {request['reason']}" if request.get("reason") else words
 

@@ -172,6 +172,13 @@ class RunsScreen(ModalListScreen["Run"]):
         only = format_filter(Filter(run_id=self.row.run_id))
         self.post_message(GoTo("operations", filter_line=only))
 
+    async def action_trace(self) -> None:
+        """Show what came of all that the run wrote."""
+        from memtui.screens.traces import TraceScreen
+
+        run_id = self.row.run_id
+        await self.visit(TraceScreen(self.state, (Filter(run_id=run_id), ""), f"run {run_id}"))
+
     def action_copy(self) -> None:
         """Copy the id of the run."""
         self.copy(self.row.run_id, "Copied the id.")

@@ -117,6 +117,15 @@ class Sources(ModalListScreen["WriteSource"]):
         """Show its writes in Operations."""
         self.post_message(GoTo("operations", filter_line=f"{_of(self.row)} type:write"))
 
+    async def action_trace(self) -> None:
+        """Show what came of all that was written from the source."""
+        from memtui.screens.traces import TraceScreen
+
+        source = self.row.source
+        of = _chosen(self.row), source.external_ref or ""
+        what = fmt.write_source(source, self.row.run_id)
+        await self.visit(TraceScreen(self.state, of, what))
+
     def action_open(self) -> None:
         """Open the source."""
         open_source(self, self.row.source)
@@ -128,6 +137,10 @@ class Sources(ModalListScreen["WriteSource"]):
 
 def _of(one: WriteSource) -> str:
     """Return the narrowest filter line for a source."""
+    return format_filter(_chosen(one))
+
+
+def _chosen(one: WriteSource) -> Filter:
     source = one.source
     ids = {name: getattr(source, name) for name in ("issue_id", "comment_id", "run_id")}
     chosen = Filter(source_kind=source.kind, **ids)
@@ -135,4 +148,4 @@ def _of(one: WriteSource) -> str:
         chosen = Filter(run_id=source.run_id)
     elif source.kind is SourceKind.MANUAL_NOTE:
         chosen = Filter(source_kind=source.kind, run_id=one.run_id)
-    return format_filter(chosen)
+    return chosen

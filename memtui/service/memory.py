@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.history.past import Past
     from memtui.service.history.patterns import Patterns
     from memtui.service.history.runs import Runs
+    from memtui.service.history.traces import Traces
     from memtui.service.home.agents import Agents
     from memtui.service.home.bindings import Bindings
     from memtui.service.home.companies import Companies
@@ -251,6 +252,8 @@ class MemoryService(Operations):
     """What is wrong with memories, found ahead of the lists that show it."""
     runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")
     """Runs of agents, with their reads and changes replayed from the log."""
+    traces: _Lazy[Traces] = _Lazy("history.traces", "Traces")
+    """What came of memories: who was given them, and what these wrote."""
     secrets: _Lazy[Secrets] = _Lazy("home.stored_secrets", "Secrets")
     """Search for secrets stored in clear text."""
     tags: _Lazy[Tags] = _Lazy("operations.tags", "Tags")

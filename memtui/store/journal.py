@@ -420,9 +420,12 @@ class Journal:
 
     def older_ids(self, binding_key: str, record_ids: Collection[str]) -> dict[str, str]:
         """Return the former ids of some records, each with the current one."""
-        rows = self._rows(statements.LINKS_OF, binding_key=binding_key)
         now = set(record_ids)
-        return {old: new for old, new in rows if new in now}
+        return {old: new for old, new in self.moved_ids(binding_key).items() if new in now}
+
+    def moved_ids(self, binding_key: str) -> dict[str, str]:
+        """Return the former ids of all records that came back under another, with the present."""
+        return dict(self._rows(statements.LINKS_OF, binding_key=binding_key))
 
     def binding_keys(self) -> set[str]:
         """Return the keys of the bindings in a company's journal."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -86,6 +87,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (stored_moment(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """Bounds of a valid moment; Python has no dates beyond them."""
 
+_BY = func.coalesce(OPERATIONS.c.agent_id, OPERATIONS.c.principal).label("by")
+"""The agent of an operation, else its principal."""
 _CONSUMED = (
     USAGE.c.input_tokens,
     USAGE.c.output_tokens,
@@ -218,6 +221,18 @@ class RunFigures(NamedTuple):
     usage: list[RunUsage]
     damaged: list[int]
     """The numbers of damaged operations, which the figures may leave out."""
+
+
+class Delivered(NamedTuple):
+    """The deliveries of a record to one run, or outside runs to one agent or principal."""
+
+    record_id: str
+    run_id: str | None
+    by: str
+    is_seen: bool
+    """Whether the visibility includes them."""
+    first_seq: int
+    times: int
 
 
 class RecordText(NamedTuple):
@@ -713,6 +728,60 @@ class OperationStore:
         own = (*self._own, OPERATIONS.c.channel != APP_CHANNEL)
         found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)
         return dict(self.connection.execute(found).all())
+
+    def deliveries(
+        self, binding_key: str, spans: Mapping[str, tuple[int, int]], limit: int
+    ) -> list[Delivered]:
+        """Return the deliveries of records, each between two numbers; at most `limit` groups.
+
+        Those outside the visibility are returned too, marked so; later ones than it has are not.
+        """
+        of, columns, found = OPERATIONS.c, HANDLES.c, list[Delivered]()
+        is_seen = (self.visibility.condition() if self.visibility else true()).label("is_seen")
+        alike = (columns.provider_record_id, of.run_id, _BY, is_seen)
+        is_delivery = (
+            func.coalesce(of.status, "") == str(OperationStatus.OK),
+            func.coalesce(of.channel, "") != APP_CHANNEL,
+            not_(func.coalesce(of.to_show, False)),
+            *self._in_time(),
+        )
+        for names in parts(list(spans)):
+            after, before = (
+                case({one: spans[one][end] for one in names}, value=columns.provider_record_id)
+                for end in (0, 1)
+            )
+            first = max(self.above, min(spans[one][0] for one in names))
+            within = (columns.seq > first, columns.seq > after, columns.seq < before)
+            statement = (
+                select(*alike, func.min(_SEQ), func.count())
+                # An outer join and COALESCE: else SQLite would scan every operation of the company.
+                .join(OPERATIONS, _of_operation(columns), isouter=True)
+                .where(*self._touched(binding_key, DELIVERIES, names), *within, *is_delivery)
+            )
+            rows = self.connection.execute(statement.group_by(*alike).limit(limit))
+            found += [Delivered(*row) for row in rows]
+        return found
+
+    def writes(
+        self, runs: Sequence[str], agents: Sequence[str], above: int, limit: int
+    ) -> list[int]:
+        """Return the numbers of the first writes and corrections of runs, or else of agents.
+
+        An accepted write has its run in its source. Visible or not; not later than the visibility.
+        """
+        of, found = OPERATIONS.c, set[int]()
+        kinds = [str(one) for one in (OperationType.WRITE, OperationType.CORRECT)]
+        made = [str(one) for one in OperationStatus if one.name in {"OK", "UNKNOWN", "PENDING"}]
+        places = (of.run_id, of.source_run_id) if runs else (of.agent_id, of.principal)
+        where = (of.operation_type.in_(kinds), of.status.in_(made), above < _SEQ, *self._in_time())
+        # One by one: for a choice of two DuckDB would read both columns of every operation.
+        for place, names in product(places, parts(runs or agents)):
+            found.update(self._numbers(place.in_(names), *where, order=_SEQ, limit=limit))
+        return sorted(found)[:limit]
+
+    def _in_time(self) -> tuple[ColumnElement[bool], ...]:
+        moment = self.visibility.until if self.visibility else None
+        return () if moment is None else (OPERATIONS.c.started_at <= moment,)
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
         """Return the figures of some runs."""

@@ -534,6 +534,10 @@ MEMORIES: dict[str, list[Call]] = {
             ),
         )
     ],
+    "traces.of_record": [
+        lambda h, c: each(h, lambda n: h.service.traces.of_record(c, "default", h.records[n]))
+    ],
+    "traces.of_writes": [lambda h, c: h.service.traces.of_writes(c, Filter(channel="test"))],
     "pruning.plan": [
         lambda h, c: each_scope(lambda scope: h.service.pruning.plan(c, PruneRequest(scope=scope)))
     ],
@@ -631,6 +635,8 @@ OTHERWISE = {
     "review.get": "is one of `waiting`",
     "review.show": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.accept": "test_review: test_who_may_decide_follows_from_the_roles",
+    "review.hold": "test_traces: test_who_may_hold_follows_from_the_roles",
+    "runs.read": "what `runs.replay` and a trace read with",
     "review.refuse": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.may_decide": "the service's own, behind undo",
     "review.may_know": "the service's own, behind undo",

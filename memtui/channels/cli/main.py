@@ -84,7 +84,7 @@ SECTIONS = {
     "Change": ("correct and remove memories", "note correct forget undo facts purge"),
     "Audit": (
         "see what was done, by whom, and at what cost",
-        "ops runs changes stats sql audit",
+        "ops runs trace changes stats sql audit",
     ),
     "Agents": ("connect agents, limit them, review their writes", "mcp hook agents budget review"),
     "Administer": (
@@ -143,6 +143,10 @@ COMMANDS = {
     "forget": ("Remove records; undo brings them back.", "forget"),
     "undo": ("Undo a change.", "forget"),
     "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
+    "trace": (
+        "Show what came of a memory: who was given it, and what they wrote afterwards.",
+        "trace",
+    ),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),

@@ -174,6 +174,8 @@ class RunParts(Model):
     did: tuple[str, ...]
     ended: tuple[str, ...]
     noticed: tuple[str, ...]
+    passed_on: dict[str, str]
+    """By run, what it repeats of a poisoned fact that it was given."""
 
 
 class Content(Model):

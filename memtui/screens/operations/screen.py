@@ -526,6 +526,25 @@ class OperationsScreen(ListScreen[Operation]):
         scope, name = operation.asked_scope, self._known_name(place) or place[1]
         await self.visit(TimelineScreen(self.state, place[0], handle, scope, name))
 
+    async def action_trace(self) -> None:
+        """Show what came of a record that the operation touched, of its run, or of its agent."""
+        from memtui.screens.traces import TraceScreen
+
+        scope, of = self.row.scope, "record"
+        named = {"run": scope.run_id, "agent": scope.agent_id}
+        offered = [Choice("record", "a record that it touched")] if self.row.handles else []
+        offered += [Choice(one, f"{one} {name}") for one, name in named.items() if name]
+        if len(offered) > 1 and not (of := await self.ask(Choose("What came of", offered)) or ""):
+            return
+        if name := named.get(of) or "":
+            chosen = Filter().model_copy(update={f"{of}_id": name})
+            await self.visit(TraceScreen(self.state, (chosen, ""), f"{of} {name}"))
+        elif (found := await self._chosen_place()) is not None:
+            place, operation = found
+            handles = {operation.place_of(one): one.handle for one in operation.handles}
+            what = self._known_name(place) or place[1]
+            await self.visit(TraceScreen(self.state, (place[0], handles[place]), what))
+
     def _known_name(self, place: Place) -> str:
         """Return the name of a record whose text was read; empty if it was not."""
         record = self._records.get(place)

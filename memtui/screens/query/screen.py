@@ -651,6 +651,13 @@ class QueryScreen(MemtuiScreen):
         key, snippet = self._result
         await self.visit(RunsScreen(self.state, (key, snippet.handle, snippet.text)))
 
+    async def action_trace(self) -> None:
+        """Show what came of the record."""
+        from memtui.screens.traces import TraceScreen
+
+        key, snippet = self._result
+        await self.visit(TraceScreen(self.state, (key, snippet.handle), snippet.text))
+
     async def action_tags(self) -> None:
         """Offer all tags, the result's first, and list the records with the chosen one."""
         index = self._cards.highlighted

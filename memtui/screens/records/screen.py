@@ -836,6 +836,14 @@ class RecordsScreen(EditingScreen[Record]):
         record_at = (self.binding_of(record), record.handle, record.text)
         await self.visit(RunsScreen(self.state, record_at))
 
+    async def action_trace(self) -> None:
+        """Show what came of the record."""
+        from memtui.screens.traces import TraceScreen
+
+        record = self.row
+        of = self.binding_of(record), record.handle
+        await self.visit(TraceScreen(self.state, of, record.text))
+
     def action_open(self) -> None:
         """Open the record's source, else the file that contains it."""
         record = self.row

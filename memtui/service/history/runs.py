@@ -187,19 +187,21 @@ class AssembledNow(Model):
         return list(difflib.unified_diff(old, new, "delivered", "now", lineterm=""))
 
 
-class _There(NamedTuple):
+class There(NamedTuple):
     """A record as it is now; `record` None: it is gone, or cannot be read (`why`)."""
 
     record: Record | None
     new_id: str | None = None
     why: str = ""
+    is_hidden: bool = False
+    """Whether the caller may not see it."""
 
 
 class _Known(NamedTuple):
     """The material of a replay: the journal's states, records as they are now, findings."""
 
     kept: Mapping[Place, Sequence[RecordText]]
-    there: Mapping[Place, _There]
+    there: Mapping[Place, There]
     visibility: Visibility | None
     checked: Mapping[str, OutcomeCheck]
 
@@ -316,33 +318,34 @@ class Runs(ServiceModule):
         tokens = delivered.price.input_tokens
         return AssembledNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
 
-    async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, _There]:
+    async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, There]:
         """Read the records that operations touched or returned, by binding and scope."""
         wanted: dict[tuple[str, Scope], dict[str, RecordHandle]] = defaultdict(dict)
-        found: dict[Place, _There] = {}
+        found: dict[Place, There] = {}
         for operation in operations:
             for one in operation.handles:
                 place = operation.place_of(one)
                 if not place[0]:
-                    found[place] = _There(None, why="No binding of this company holds it.")
+                    found[place] = There(None, why="No binding of this company holds it.")
                 elif place[1] and place not in found:
-                    found[place] = _There(None, why=f"Only {_MOST_READ:,} records are read.")
+                    found[place] = There(None, why=f"Only {_MOST_READ:,} records are read.")
                     if len(found) <= _MOST_READ:
                         handles = wanted[place[0], scope_outside(operation)]
                         handles[place[1]] = one.handle
         for (key, scope), handles in wanted.items():
-            found.update(await self._read(caller, key, scope, list(handles.values())))
+            found.update(await self.read(caller, key, scope, list(handles.values()), "replay"))
         return found
 
-    async def _read(
-        self, caller: Caller, key: str, scope: Scope, handles: Sequence[RecordHandle]
-    ) -> dict[Place, _There]:
-        asked = RecordDetails(records=len(handles), purpose="replay")
+    async def read(
+        self, caller: Caller, key: str, scope: Scope, handles: Sequence[RecordHandle], why: str
+    ) -> dict[Place, There]:
+        """Read records as they are now; `why`: the logged purpose, `replay` or `trace`."""
+        asked = RecordDetails(records=len(handles), purpose=why)
         try:
             async with self._runtime.recorder.recorded(
                 OperationType.GET, caller, scope, asked
             ) as entry:
-                entry.to_show = True
+                entry.to_show, entry.seen_only = True, why == "trace"
                 connection = await self._runtime.connect(entry, key)
                 snapshots = await connection.snapshots(handles, scope)
                 gone = [one.handle for one in snapshots if one.record is None]
@@ -355,14 +358,15 @@ class Runs(ServiceModule):
                     is_hidden = there.record is not None and not readable(
                         [there.record], scope, entry.visibility
                     )
-                    found[key, one.handle.provider_record_id] = _There(
+                    found[key, one.handle.provider_record_id] = There(
                         None if is_hidden else there.record,
                         None if there is one else there.handle.provider_record_id,
                         "You may not see it." if is_hidden else "",
+                        is_hidden,
                     )
                 entry.result_count = sum(one.record is not None for one in found.values())
         except MemtuiError as error:
-            return {(key, one.provider_record_id): _There(None, why=str(error)) for one in handles}
+            return {(key, one.provider_record_id): There(None, why=str(error)) for one in handles}
         return found
 
     def _kept(self, caller: Caller, places: Iterable[Place]) -> dict[Place, Sequence[RecordText]]:
@@ -529,7 +533,7 @@ def _then(kept: Sequence[RecordText], operation: Operation) -> Record | None:
     return known
 
 
-def _state(text: str | None, words: str | None, now: _There, operation: Operation) -> RecordState:
+def _state(text: str | None, words: str | None, now: There, operation: Operation) -> RecordState:
     if now.why:
         return RecordState.UNREAD
     if now.record is None:

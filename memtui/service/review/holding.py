@@ -485,50 +485,78 @@ def let_wait(weighed: Sequence[Weighed], reasons: list[str]) -> list[PendingChan
 
 
 def _let_one_wait(database: DatabaseConnection, asked: _Asked, reasons: list[str]) -> PendingChange:
-    runtime, entry, request = asked.runtime, asked.entry, asked.request
+    runtime, entry = asked.runtime, asked.entry
+    if entry.operation_type is OperationType.WRITE:
+        check_saves(runtime.settings, database, entry)
+    pending_id, again = queue(
+        runtime, database, entry, asked.request, asked.met.changes, reasons, entry.operation_id
+    )
+    entry.status = OperationStatus.PENDING
+    entry.request["pending"], entry.request["reasons"] = pending_id, reasons
+    runtime.recorder.append_within(database, entry)
+    return PendingChange(pending_id=pending_id, reasons=tuple(reasons), again=again)
+
+
+def queue(  # noqa: PLR0917
+    runtime: ServiceRuntime,
+    database: DatabaseConnection,
+    entry: RunningOperation,
+    request: Request,
+    changes: Sequence[Record],
+    reasons: list[str],
+    pending_id: str,
+) -> tuple[str, bool]:
+    """Put a request into the queue, or count it with an equal one; return the id of that.
+
+    Args:
+        runtime: The parts of the service.
+        database: With a write transaction.
+        entry: The operation that asks for it.
+        request: The request.
+        changes: The records that it would change, as they are now.
+        reasons: Why it waits.
+        pending_id: Its id, if no equal one waits.
+
+    Raises:
+        Denied: the queue is full.
+    """
     binding, caller, company_id = _bound(entry), entry.caller, entry.caller.company_id
-    key = binding.key
-    owners = _owners(request, asked.met)
+    does = next(name for name, kind in _REQUESTS.items() if isinstance(request, kind))
+    owners = _owners(request, changes)
     likely = {
-        "binding": [key, binding.created_at.isoformat()],
-        "type": entry.operation_type,
+        "binding": [binding.key, binding.created_at.isoformat()],
+        "type": does,
         "owners": [owner_of(one) for one in owners],
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
         "metadata": _without_ids(getattr(request, "metadata", {})),
     }
-    if entry.operation_type is OperationType.WRITE:
-        check_saves(runtime.settings, database, entry)
     likeness = pending.likeness(database, company_id, likely)
     known = pending.alike(database, company_id, likeness)
-    pending_id = known or entry.operation_id
     if known is not None:
         pending.ask_again(database, company_id, known, entry.started_at)
-    else:
-        most = runtime.settings.pending_max_count
-        _refuse_full(pending.count(database, company_id, key), most, key)
-        row = PendingRow(
-            company_id=company_id,
-            pending_id=pending_id,
-            binding_key=key,
-            binding_added_at=binding.created_at,
-            operation_type=entry.operation_type,
-            request=request.model_dump(mode="json"),
-            owners=[one.model_dump(mode="json") for one in owners],
-            base=[one.model_dump(mode="json") for one in asked.met.changes],
-            reasons=reasons,
-            principal=caller.principal,
-            acts_for=caller.acts_for,
-            channel=caller.channel,
-            likeness=likeness,
-            times=1,
-            pending_since=entry.started_at,
-            last_at=entry.started_at,
-        )
-        pending.add(database, row)
-    entry.status = OperationStatus.PENDING
-    entry.request["pending"], entry.request["reasons"] = pending_id, reasons
-    runtime.recorder.append_within(database, entry)
-    return PendingChange(pending_id=pending_id, reasons=tuple(reasons), again=known is not None)
+        return known, True
+    waiting = pending.count(database, company_id, binding.key)
+    _refuse_full(waiting, runtime.settings.pending_max_count, binding.key)
+    row = PendingRow(
+        company_id=company_id,
+        pending_id=pending_id,
+        binding_key=binding.key,
+        binding_added_at=binding.created_at,
+        operation_type=does,
+        request=request.model_dump(mode="json"),
+        owners=[one.model_dump(mode="json") for one in owners],
+        base=[one.model_dump(mode="json") for one in changes],
+        reasons=reasons,
+        principal=caller.principal,
+        acts_for=caller.acts_for,
+        channel=caller.channel,
+        likeness=likeness,
+        times=1,
+        pending_since=entry.started_at,
+        last_at=entry.started_at,
+    )
+    pending.add(database, row)
+    return pending_id, False
 
 
 def _subjects(one: Record) -> set[str]:
@@ -560,10 +588,10 @@ def reads_like_order(request: Request) -> bool:
     return any(misleading((*texts_of(request), *names_beside(request))))
 
 
-def _owners(request: Request, met: Met) -> list[Scope]:
+def _owners(request: Request, changes: Sequence[Record]) -> list[Scope]:
     if isinstance(request, WriteRequest):
         return [owner_scope(request.scope)]
-    return list(dict.fromkeys(owner_scope(one.scope) for one in met.changes))
+    return list(dict.fromkeys(owner_scope(one.scope) for one in changes))
 
 
 def _refuse_full(waiting: int, most: int, key: str) -> None:

@@ -47,6 +47,7 @@ from memtui.service.review.holding import (
     fixed,
     json_of,
     met_by,
+    queue,
     reads_like_order,
     request_of,
     rules_of,
@@ -425,6 +426,38 @@ class Review(ServiceModule):
 
             await runtime.configure(entry, change, kinds=(settings.PENDING,))
         return entry.operation_id
+
+    @to_its_end
+    async def hold(
+        self, caller: Caller, request: ForgetRequest, reason: str, *, together: str | None = None
+    ) -> MutationAnswer:
+        """Let forgetting some records wait for a person; until then nothing of them changes.
+
+        Raises:
+            Denied: the caller is not a person, may not forget one of them, or the queue is full.
+        """
+        runtime = self._runtime
+        asked = ChangeDetails(decision="hold", reason=reason, records=len(request.handles))
+        async with runtime.connected(
+            OperationType.REVIEW, caller, request.scope, grouped(asked, together),
+            request.binding_key,
+        ) as (entry, connection):  # fmt: skip
+            if not caller.by_person:
+                raise Denied("Only people hold what is stored for review; let a person do it.")
+            found = (await runtime.found(connection, request.handles, request.scope)).values()
+            there = [one.record for one in found if one.record is not None]
+            await runtime.may_mutate(entry, [one.scope for one in there])
+            entry.about(there)
+            entry.result_count = len(there)
+
+            def change(database: DatabaseConnection) -> None:
+                for one in there:
+                    forgets = ForgetRequest.of([one], request.scope, connection.binding.key)
+                    queue(runtime, database, entry, forgets, [one], [reason], runtime.new_id())
+
+            await runtime.configure(entry, change, kinds=(settings.PENDING,))
+        handles = tuple(one.handle for one in there)
+        return MutationAnswer(**entry.answer(), handles=handles, settings=tuple(entry.settings))
 
     async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
         """Raise `Denied` where the caller may not undo these decisions."""

@@ -41,6 +41,7 @@ async def forget(
     caller: Caller,
     records: Mapping[str, Sequence[Record]],
     staying: Mapping[str, Sequence[Record]] = MappingProxyType({}),
+    hold: str = "",
 ) -> ForgottenEverywhere:
     """Forget records of one binding or several, which one undo takes back.
 
@@ -53,6 +54,7 @@ async def forget(
         caller: Who asks.
         records: The records to forget, as they were read, by the key of their binding.
         staying: The records that replace them, as they were read, by binding.
+        hold: Why forgetting them waits for review, in place of being done; empty: it is done.
 
     Raises:
         Invalid: no record is named.
@@ -81,7 +83,10 @@ async def forget(
         stays, refusal = staying.get(key, ()), None
         for request in requests[key]:
             try:
-                answer = await service.forget(caller, request, together=together, staying=stays)
+                if hold:
+                    answer = await service.review.hold(caller, request, hold, together=together)
+                else:
+                    answer = await service.forget(caller, request, together=together, staying=stays)
             except Unavailable:
                 raise  # the next owner's batch would fail alike
             except MemtuiError as error:
