@@ -32,6 +32,7 @@ from memtui.service.usecases.deciding import decide
 from memtui.service.usecases.forgetting import forget
 from memtui.service.usecases.tracing import plan
 from memtui.service.visibility import Membership, Role
+from memtui.store.unlogged import UnloggedCalls
 from tests.analytics.logs import seal_unlogged as seal
 from tests.databases import ON_BOTH
 
