@@ -1,16 +1,18 @@
-"""`bindings conformance`: check a running memory plugin against the contract v1, rule by rule."""
+"""`bindings conformance`: check a memory plugin against the contract, or if a provider forgets."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.channels.cli.output import Dim, Line, Output
+from memtui.channels.cli.input import confirm
+from memtui.channels.cli.options import Yes, complete_binding
+from memtui.channels.cli.output import Dim, Line, Output, columns, table
 from memtui.channels.cli.session import Invocation
 from memtui.contract import Invalid
 from memtui.visible import visible
@@ -18,9 +20,11 @@ from memtui.visible import visible
 if TYPE_CHECKING:
     from memtui.conformance import CheckResult, ConformanceReport
     from memtui.conformance.probe import ContractCheck
+    from memtui.service.usecases.really_gone import GoneReport
 
 
-_MARKS = {"pass": "✓", "fail": "✗", "not_applicable": "–"}
+_MARKS = {"pass": "✓", "fail": "✗", "not_applicable": "–", "gone": "✓", "found": "✗",
+          "not offered": "–", "not asked": "?", "kept": "✓", "lost": "✗"}  # fmt: skip
 _BODY_LIMIT = 400
 """Characters of a body shown to a person; JSON contains more."""
 _LEFTOVERS = 5
@@ -35,11 +39,21 @@ async def bindings_conformance(
     only: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     list_checks: Annotated[bool, typer.Option("--list")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, max=600)] = 5.0,
+    forgetting: Annotated[
+        str | None, typer.Option(metavar="BINDING", autocompletion=complete_binding)
+    ] = None,
+    project: str | None = None,
+    within: Annotated[float, typer.Option(min=0.1, max=3600)] = 30.0,
+    yes: Yes = False,
 ) -> int:
     """Check a running memory plugin against the contract v1, rule by rule.
 
     It works in its own namespaces, named like custom:memtui-conformance-…, and removes them
     afterwards. Exit 1 if a rule is broken, 3 if the server cannot be reached.
+
+    With --forgetting it checks a binding of any provider instead: it writes four memories into a
+    scratch project, forgets three, and asks for them in every way that the provider has, also after
+    a re-index. Exit 1 if one is still found, 3 if the provider could not be asked.
 
     Args:
         url: The plugin's address, such as http://localhost:9100.
@@ -47,9 +61,19 @@ async def bindings_conformance(
         only: Run this check only, or those whose names begin with NAME; may be repeated.
         list_checks: List the checks and their rules, and run none.
         timeout: Seconds that one request may take.
+        forgetting: Check whether what this binding forgets is gone.
+        project: With --forgetting, the project to write to, for a binding that has only this one.
+        within: With --forgetting, seconds to wait until memories are found, and until they are
+            gone.
     """
     from memtui.conformance import choose_checks, run_conformance
 
+    if forgetting is not None:
+        if url or uds or only or list_checks:
+            raise Invalid("--forgetting takes a binding, and neither an address nor checks.")
+        return await _forgetting(invocation, forgetting, project, within, yes=yes)
+    if project is not None or yes:
+        raise Invalid("--project and --yes go with --forgetting.")
     checks = choose_checks(only)
     if list_checks:
         document = {"checks": [_listed(check) for check in checks]}
@@ -68,6 +92,39 @@ async def bindings_conformance(
     )
     invocation.out.answer(report, _summary(report))
     return 1 if report.failed else 0
+
+
+async def _forgetting(
+    invocation: Invocation, key: str, project: str | None, within: float, *, yes: bool
+) -> int:
+    """Check whether what a binding forgets is gone; print the outcome and return the exit code."""
+    from memtui.service.usecases.really_gone import check_forgetting
+
+    question = f"Write four memories to {key}, forget them, and let it rebuild its index?"
+    async with invocation.session() as session:
+        report = await check_forgetting(
+            session.service, session.caller, key, project_id=project, within_s=within,
+            agree=lambda: None if yes else confirm(question),
+            tell_leftovers=lambda ids: _tell_leftovers(invocation.out, ids),
+        )  # fmt: skip
+    outcomes = {one.outcome for one in report.probes}
+    passed = outcomes.isdisjoint({"found", "lost"})
+    document = report.model_dump() | {"passed": passed}
+    invocation.out.answer(document, _gone_lines(report, is_scratch=project is None))
+    return 1 if not passed else 3 * ("not asked" in outcomes)
+
+
+def _gone_lines(report: GoneReport, *, is_scratch: bool) -> Iterator[Line]:
+    rows = ([one.name, f"{_MARKS[one.outcome]} {one.outcome}", one.detail] for one in report.probes)
+    yield from table(columns("asked for by", "outcome", "detail*"), rows)
+    after = report.gone_after_s
+    yield "Not gone in time." if after is None else f"Gone {after:.2f} s after it was forgotten."
+    yield from (visible(f"Still in {place}.") for place in report.traces)
+    if report.copies:
+        what = f"--project {report.project_id}" if is_scratch else report.record_ids[0]
+        copies = ", ".join(report.copies)
+        yield f"memtui's own copies: {copies}. `memtui purge {what} --yes` erases them."
+    yield from (Dim(visible(f"- {sentence}")) for sentence in report.beyond)
 
 
 class _Lines:
@@ -134,7 +191,7 @@ def _rules(checks: tuple[ContractCheck, ...]) -> Iterator[Line]:
         yield Dim(f"{'':<{width}}  {check.source}")
 
 
-def _tell_leftovers(out: Output, names: tuple[str, ...]) -> None:
+def _tell_leftovers(out: Output, names: Sequence[str]) -> None:
     for name in names[:_LEFTOVERS]:
         out.say(f"Could not be removed from the server: {name}.")
     if len(names) > _LEFTOVERS:
