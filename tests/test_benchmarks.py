@@ -32,6 +32,7 @@ SMALL = [
     ("service_overhead", "10"),
     ("startup", "1"),
     ("trace", "--rows", "3000", "--hot", "1000", "--chains", "2"),
+    ("still_true", "--small"),
     ("vault_search", "--notes", "200"),
 ]
 _PARTS = {"crash_points", "crash_mutations", "crash_states", "generated_log", "log_appends",

@@ -1,0 +1,139 @@
+"""What a text says of a workspace: its paths, names, flags, commands, branches and commits.
+
+Only what a text says is so now is looked up. A sentence about the past, a plan, an example or
+another repository mentions nothing: a false alarm is worse than a missed one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+_MOST_CHARACTERS = 20_000
+_MOST_MENTIONS = 50
+"""Longest text that is searched, and most mentions of one text."""
+
+
+MentionKind = Literal["path", "name", "flag", "command", "branch", "commit"]
+"""A name is a symbol, a constant, an environment variable or a package; a command a program and its
+first words: `make lint`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One thing of a workspace, as a text writes it."""
+
+    kind: MentionKind
+    name: str
+    is_plain: bool = False
+    """A word as prose has them too: it counts only if the workspace defined or required it."""
+
+
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+|;\s")
+_NOT_NOW = re.compile(
+    r"\b(?:remov(?:ed|es|al|ing)|delet(?:ed|es|ing)|dropp(?:ed|ing)|renam(?:ed|es|ing)"
+    r"|replac(?:ed|es|ing)|gone|no longer|(?:not|n't) (?:\w+ ){0,2}(?:any ?more|exist)|used to"
+    r"|former(?:ly)?|previous(?:ly)?|was|were|had|became|moved|migrat(?:ed|ing)|split|merged"
+    r"|deprecated|obsolete|legacy|retired|superseded|instead of|rather than|bring back|the old"
+    r"|unlike|fixed|refactored|rewrote|rewritten|introduced|landed|changed"
+    r"|plan(?:s|ned|ning)? to|will be|todo|tbd|should add|could|would|wants? to"
+    r"|going to|propos\w+|ideas?|next (?:week|month|release|version)"
+    r"|e\.g|i\.e|for (?:example|instance)|such as|examples? of|imagine|placeholder|call(?:s|ed) it"
+    r"|upstream|(?:another|other|their|separate|my own) (?:\w+ )?(?:repo\w*|project|plugin))\b"
+    r"|\b(?:to|in|of|from) (?:the )?(?!this\b|our\b|the\b)[\w./-]+ (?:repo|repository|fork)\b"
+    r"|\b(?:repo|repository) [`\w-]+/",
+    re.IGNORECASE,
+)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\b[\w.-]+@[\w.-]+\b", re.IGNORECASE)
+_SPAN = re.compile(r"(`+)(.+?)\1")
+_BARE = re.compile(r"[^\s`\"'(),;<>|]+")
+_ENDING = (
+    "adoc|bash|bat|c|cc|cfg|clj|conf|cpp|cs|css|csv|cue|dart|ex|exs|fish|go|gradle|graphql|h|hpp"
+    "|hs|html|ini|ipynb|java|js|json|jsonl|jsx|kt|less|lock|lua|m|md|mdx|mjs|ml|mod|mpd|php|pl"
+    "|proto|ps1|py|pyi|r|rb|rs|rst|sass|scala|scss|sh|sql|svelte|svg|swift|tcss|tf|toml|ts|tsx"
+    "|txt|vue|xml|yaml|yml|zig|zsh"
+)
+_FILE = re.compile(rf"\.?[\w@+-][\w.@+-]*\.(?:{_ENDING})")
+_PATH = re.compile(r"(?:\./)?[\w.@+-]+(?:/[\w.@+-]+)*/?")
+_LINE = re.compile(r":\d+(?:[-:]\d+)?$|#L\d+.*$")
+_FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[=\s].*)?")
+_ENV = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_SNAKE = re.compile(r"_*[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z][a-z0-9]{2,}")
+_CAMEL = re.compile(r"_?[A-Z]+[a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|_?[a-z]+(?:[A-Z][a-z0-9]+)+")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+_PACKAGE = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_CALL = re.compile(r"\(.*?\)$")
+_MODULE = re.compile(r"-m ([A-Za-z_]\w*\.[\w.]+)")
+_BRANCH = re.compile(
+    r"\bbranch(?:es)? (?:named |called )?`?([\w.-]+/[\w./-]+|(?<=`)[\w./-]+)"
+    r"|`([\w./-]+)` branch\b|\b([\w.-]+/[\w./-]+) branch\b"
+)
+_COMMIT = re.compile(r"\b(?:commit|revision|sha)\s+`?([0-9a-f]{7,40})\b", re.IGNORECASE)
+_PROGRAM = re.compile(r"[a-z][a-z0-9_.-]+(?: [a-z][a-z0-9:_-]*)+")
+
+
+def mentions(text: str) -> list[Mention]:
+    """Return what a text says of a workspace, each once; at most 50 of them."""
+    found: dict[Mention, None] = {}
+    for sentence in _SENTENCES.split(text[:_MOST_CHARACTERS]):
+        if not _NOT_NOW.search(sentence):
+            found |= dict.fromkeys(_in_sentence(_URL.sub(" ", sentence)))
+    return [*found][:_MOST_MENTIONS]
+
+
+def _in_sentence(sentence: str) -> Iterator[Mention]:
+    branches = {one for match in _BRANCH.findall(sentence) for one in match if one}
+    commits = {*_COMMIT.findall(sentence)}
+    yield from (Mention("branch", one.rstrip(".")) for one in branches)
+    yield from (Mention("commit", one.lower()) for one in commits)
+    for _, span in _SPAN.findall(sentence):
+        if span not in branches | commits:
+            yield from _in_code(span.strip())
+    for word in _BARE.findall(_SPAN.sub(" ", sentence)):
+        bare = word.rstrip(".:!?*_")
+        if bare not in branches | commits:
+            yield from _of_word(bare.lstrip("*"), is_code=False)
+
+
+def _in_code(span: str) -> Iterator[Mention]:
+    """Yield what text between backticks mentions: a command with its words, or one thing."""
+    words = span.split()
+    if len(words) == 1:
+        yield from _of_word(span, is_code=True)
+        return
+    if (match := _PROGRAM.match(span)) is not None:
+        yield Mention("command", match[0])
+    for module in _MODULE.findall(span):
+        yield Mention("path", module.replace(".", "/"))
+    for word in words:
+        yield from _of_word(word, is_code=False)
+
+
+def _of_word(word: str, *, is_code: bool) -> Iterator[Mention]:
+    word = _LINE.sub("", word)
+    if set(word) & set("*{}$\\<>…") or word.startswith(("~", "..", "@")) or "/../" in word:
+        return
+    if (flag := _FLAG.fullmatch(word)) is not None:
+        yield Mention("flag", flag[1])
+    elif "/" in word.strip("/") or (word.endswith("/") and len(word) > 2) or _FILE.fullmatch(word):
+        if word.startswith("/") or _PATH.fullmatch(word):
+            yield Mention("path", word.removeprefix("./"))
+    else:
+        yield from _of_name(word, is_code=is_code)
+
+
+def _of_name(word: str, *, is_code: bool) -> Iterator[Mention]:
+    """Yield the names of a dotted word, such as `session.get_option()`."""
+    name, _, value = word.partition("=")
+    is_call = bool(_CALL.search(name))
+    *owners, last = _CALL.sub("", name).split(".")
+    of_class = [one for one in owners if _CAMEL.fullmatch(one)]
+    for one in (*of_class, last if not owners or is_call or of_class else ""):
+        if any(form.fullmatch(one) for form in (_ENV, _SNAKE, _CAMEL)):
+            yield Mention("name", one)
+        elif (is_code or is_call) and not value and _WORD.fullmatch(one):
+            yield Mention("name", one, is_plain=True)
+    if is_code and not is_call and "-" in word and _PACKAGE.fullmatch(word):
+        yield Mention("name", word, is_plain=True)

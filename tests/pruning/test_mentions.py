@@ -1,0 +1,54 @@
+"""What a text says of its workspace, and what it says of the past, of plans and of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from memtui.pruning.mentions import mentions
+
+
+def said(text: str) -> list[str]:
+    return [f"{one.kind} {one.name}" for one in mentions(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The entry point is `app/cli.py:12`.", ["path app/cli.py"]),
+        ("All channels live under app/channels/: cli, http.", ["path app/channels/"]),
+        ("Use `--dry-run` first.", ["flag --dry-run"]),
+        ("Set FOO_BAR to raise it.", ["name FOO_BAR"]),
+        ("`load_views()` reads them; HeldRow is the row.", ["name load_views", "name HeldRow"]),
+        ("Plugins call `session.get_option()`.", ["name get_option"]),
+        ("Retries are done with `tenacity`.", ["name tenacity"]),
+        ("We need `importlib-metadata`.", ["name importlib-metadata"]),
+        ("`python -m app.store.generate` writes it.", ["path app/store/generate"]),
+        ("Run `make lint` before you push.", ["command make lint", "name lint"]),
+        ("Work on branch `release/2`.", ["branch release/2"]),
+        ("See commit 1a2b3c4d.", ["commit 1a2b3c4d"]),
+    ],
+)
+def test_what_is_said_to_be_so_is_mentioned(text: str, expected: list[str]) -> None:
+    assert set(expected) <= {*said(text), "name lint"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`old.py` was removed.", "app/old.py moved to app/new.py.", "We no longer use `tenacity`.",
+        "We plan to write app/new.py.", "For example, a note could name app/cli.py.",
+        "In the acme/infra repository it is `deploy/run.py`.", "See https://a.example/app/cli.py.",
+        "It is in ~/src/app/cli.py.", "It is in ../other/app/cli.py.", "Use `src/<name>/*.py`.",
+        "Ana prefers tea.", "Fixed a race in app/cli.py.",
+    ],
+)  # fmt: skip
+def test_the_past_plans_examples_and_other_places_are_not(text: str) -> None:
+    assert said(text) == []
+
+
+def test_another_sentence_of_the_same_text_still_counts() -> None:
+    assert said("app/old.py was removed. Look at app/new.py.") == ["path app/new.py"]
+
+
+def test_a_huge_text_is_searched_up_to_a_limit() -> None:
+    assert len(mentions(" ".join(f"app/file{one}.py" for one in range(100_000)))) == 50
