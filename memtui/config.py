@@ -124,6 +124,9 @@ class Settings(Model):
     """How many writes of agents may wait for review in one binding."""
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""
+    workspaces: dict[str, Path] = {}
+    """The folder of each project, such as `web = "~/src/web"` under `[workspaces]`: what its
+    memories say of files and names is checked there."""
     facts_by_relevance: bool = False
     """Whether contexts for a prompt and hooks have, of the facts, only the pinned ones, the rules,
     and those that the prompt needs."""

@@ -757,6 +757,7 @@ class Use(StrEnum):
 RISKS_BY_SEVERITY: dict[str, tuple[str, ...]] = {
     "dangerous": ("poisoned", "holds_secret"),
     "contradicting": ("contradicted", "says_otherwise", "disagrees"),
+    "outdated": ("refers_to_gone", "source_changed"),
     "doubled": ("exact_duplicate", "near_duplicate"),
 }
 """The reasons of pruning (`memtui.pruning.candidates.Reason`) for which a record is a risk, by
@@ -1379,6 +1380,8 @@ class Adapter(ABC):
     capabilities: Capabilities = Capabilities()
     only_facts: ClassVar[bool] = False
     """It stores facts only: lines without kind and title."""
+    workspaces: Mapping[str | None, Path] = {}
+    """The folders that its records are about, by project; None: the one of all its records."""
     lacks: frozenset[str] = frozenset()
     """The record fields that it cannot store, apart from those its capabilities cover; the service
     fills them in from its log. An instance may set other fields than its class. A provider that

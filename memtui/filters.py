@@ -72,6 +72,7 @@ RISK_WORDS: dict[str, tuple[str, ...]] = {
     "secret": ("holds_secret",),
     "order": ("poisoned",),
     "hidden": ("poisoned",),
+    "gone": ("refers_to_gone",),
     "contradiction": ("contradicted", "says_otherwise"),
     "duplicate": RISKS_BY_SEVERITY["doubled"],
     **RISKS_BY_SEVERITY,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ENV_PREFIX = "MEMTUI_"
-TABLES = frozenset({"keymap", "scope_weights", "score_thresholds"})
+TABLES = frozenset({"keymap", "scope_weights", "score_thresholds", "workspaces"})
 """The settings that are tables: several named values."""
 
 HOME_VARIABLE = "MEMTUI_HOME"

@@ -99,6 +99,7 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
 
     def __init__(self, context: BindingContext, config: InstructionsConfig) -> None:
         super().__init__(context, config)
+        self.workspaces = {None: config.path} if config.layout == "project" else {}
         self._files: tuple[EntriesFile, ...] = ()
         """Those that were read last, in the order of loading."""
 

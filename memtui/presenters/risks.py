@@ -23,6 +23,9 @@ WORDS: dict[str, str] = {
     "same_meaning": "means the same, in other words",
     "says_otherwise": "a later one says otherwise",
     "disagrees": "scopes disagree",
+    "refers_to_gone": "refers to what is gone",
+    "source_changed": "its source has changed",
+    "said_elsewhere": "another binding says it too",
     "changes_often": "changes often",
     "changed_late": "unchanged for months, then changed",
     "redacted": "a secret was taken out",
@@ -34,7 +37,7 @@ WORDS: dict[str, str] = {
     "least_worth": "worth least",
 }
 
-SIGNS = {"dangerous": "!", "contradicting": "≠", "doubled": "="}
+SIGNS = {"dangerous": "!", "contradicting": "≠", "outdated": "~", "doubled": "="}
 """The mark of a record in a list, by the severity of its worst risk."""
 
 

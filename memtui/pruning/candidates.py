@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memtui.contract import RISKS, Model, Record, RecordHandle, UtcDatetime, owner_of
+from memtui.contract import RISKS, Location, Model, Record, RecordHandle, UtcDatetime, owner_of
 from memtui.fact_values import FACT, stated
 from memtui.pruning.claims import LABELS, Claim
 from memtui.pruning.duplicates import (
@@ -63,6 +63,12 @@ class Reason(StrEnum):
     """A later text on the same subject contradicts it."""
     DISAGREES = "disagrees"
     """A record of another scope, read together with this one, has another value for its key."""
+    REFERS_TO_GONE = "refers_to_gone"
+    """Its workspace no longer has something that it mentions."""
+    SOURCE_CHANGED = "source_changed"
+    """The file that it comes from has changed since."""
+    SAID_ELSEWHERE = "said_elsewhere"
+    """A memory of another binding says it too."""
     CHANGES_OFTEN = "changes_often"
     CHANGED_LATE = "changed_late"
     """Its value changed after months without a change."""
@@ -97,6 +103,10 @@ class PruneRules(Model):
     """Tokens from which a record that was never read is costly."""
     likeness: float = 0.95
     """Cosine from which two vectors count as the same meaning (seed 002)."""
+
+
+WhyOutdated = Callable[[RecordHandle], Iterable[tuple[Reason, str]]]
+"""Returns the reasons that a record's workspace gives, each with a sentence."""
 
 
 class RetrievalTally(Model):
@@ -142,6 +152,7 @@ def find_candidates(
     vectors: Vectors | None = None,
     patterns: Iterable[Pattern] = (),
     secrets_of: Callable[[str], Sequence[str]] = lambda _text: (),
+    outdated: WhyOutdated = lambda _handle: (),
 ) -> tuple[PruneCandidate, ...]:
     """Return every record that could be forgotten, with its reasons, by record id and reason.
 
@@ -164,6 +175,7 @@ def find_candidates(
         vectors: Embeds texts to find the same meaning; None without the semantic extra.
         patterns: Patterns in the changes of facts, of any scopes.
         secrets_of: Returns the kinds of secrets that a text contains in clear text.
+        outdated: Returns the reasons that a record's workspace gives, each with a sentence.
     """
     search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules(), counted_since)
     current = search.current(records)
@@ -175,9 +187,15 @@ def find_candidates(
         *search.otherwise(alive),
         *search.forgotten(alive, forgotten or {}),
         *search.showing(alive, patterns),
+        *search.outdated(alive, outdated),
     ]
+    return in_order(found)
+
+
+def in_order(candidates: Iterable[PruneCandidate]) -> tuple[PruneCandidate, ...]:
+    """Return candidates by record id and reason."""
     order = list(Reason)
-    return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
+    return tuple(sorted(candidates, key=lambda one: (_id(one.record), order.index(one.reason))))
 
 
 def find_risks(
@@ -188,6 +206,7 @@ def find_risks(
     compared: Container[str],
     secrets_of: Callable[[str], Sequence[str]],
     retrievals: Mapping[RecordHandle, RetrievalTally] | None = None,
+    outdated: WhyOutdated = lambda _handle: (),
 ) -> list[PruneCandidate]:
     """Return the candidates of `find_candidates` for which something is wrong, each once.
 
@@ -199,6 +218,7 @@ def find_risks(
             several owners are always compared.
         secrets_of: Returns the kinds of secrets that a text contains in clear text.
         retrievals: Use of each record, which decides what duplicate stays.
+        outdated: Returns the reasons that a record's workspace gives, each with a sentence.
     """
     search = _Search(now, lambda _text: 0, secrets_of, retrievals, PruneRules())
     current = search.current(records)
@@ -213,9 +233,63 @@ def find_risks(
         *search.contradicted(owned),
         *search.otherwise(owned),
         *search.showing(mine, [one for one in patterns if one.kind is PatternKind.DISAGREES]),
+        *search.outdated(mine, outdated),
     )
     risks = {(one.record.handle, one.reason, one.others): one for one in found if is_risk(one)}
     return list(risks.values())
+
+
+def find_across(
+    records: Mapping[str, Sequence[Record]],
+    *,
+    now: datetime,
+    tokens_of: Callable[[str], int],
+    first: Container[str] = (),
+) -> dict[str, list[PruneCandidate]]:
+    """Return what a memory of another binding says too, or contradicts, by binding.
+
+    Only records of the same owner and subject are compared. A person decides on all of these. Of a
+    binding in `first` each line counts by itself, as its records are sections of a file.
+
+    Args:
+        records: The records by binding.
+        now: The time at which expiry is judged.
+        tokens_of: Returns the tokens of a record's text in a prompt.
+        first: The bindings whose records stay where others say the same.
+    """
+    search = _Search(now, tokens_of, lambda _text: (), None, PruneRules())
+    own: dict[RecordHandle, tuple[str, Record]] = {}
+    for key, some in records.items():
+        alive = search.alive(search.current(some))
+        for part in (part for one in alive for part in (_lines(one) if key in first else [one])):
+            own[RecordHandle(provider_key=key, provider_record_id=str(len(own)))] = key, part
+    named = [one.model_copy(update={"handle": handle, "pinned": one.pinned or key in first})
+             for handle, (key, one) in own.items()]  # fmt: skip
+    found: dict[str, list[PruneCandidate]] = defaultdict(list)
+    for candidate in (*search.duplicates(named, None), *search.contradicted(named),
+                      *search.otherwise(named)):  # fmt: skip
+        key, record = own[candidate.record.handle]
+        other_key, other = own[candidate.survivor or candidate.record.handle]
+        if key == other_key or key in first:
+            continue
+        is_same, place = candidate.reason in REPEATS, other.location
+        where = f" ({place.path}:{place.line})" if place is not None else ""
+        says = f"says {'it too' if is_same else 'otherwise'}: {_quoted(other.text)}."
+        found[key].append(candidate.model_copy(update={
+            "record": record, "survivor": None, "cluster_id": None, "suggested": False,
+            "reason": Reason.SAID_ELSEWHERE if is_same else Reason.SAYS_OTHERWISE,
+            "sentence": f"The binding {other_key}{where} {says}",
+        }))  # fmt: skip
+    return found
+
+
+def _lines(record: Record) -> Iterator[Record]:
+    """Yield each line of a record as a record by itself."""
+    for number, line in enumerate(record.text.splitlines()):
+        at = record.location and Location(path=record.location.path,
+                                          line=record.location.line + number)  # fmt: skip
+        if text := line.strip().lstrip("-*+ "):
+            yield record.model_copy(update={"text": text, "location": at})
 
 
 def misleading(texts: Iterable[str]) -> Iterator[str]:
@@ -521,6 +595,12 @@ class _Search:
             if record.created_at > texts[text]:
                 sentence = f"You deleted {_quoted(text)} before."
                 yield self._found(record, Reason.FORGOTTEN_BEFORE, sentence)
+
+    def outdated(self, records: Iterable[Record], why: WhyOutdated) -> Iterator[PruneCandidate]:
+        """Yield the records for which their workspace gives a reason."""
+        for record in records:
+            for reason, sentence in why(record.handle):
+                yield self._found(record, reason, sentence)
 
     def showing(
         self, records: Sequence[Record], patterns: Iterable[Pattern]

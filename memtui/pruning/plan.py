@@ -49,6 +49,8 @@ class PrunePlan(Model):
     items: tuple[PlanItem, ...]
     """All records of the scope, in the order given."""
     candidates: tuple[PruneCandidate, ...]
+    limits: tuple[str, ...] = ()
+    """What of the workspaces was not looked at, in sentences."""
     _size_of: Callable[[Sequence[Record]], int] = PrivateAttr()
 
     def __init__(self, size_of: Callable[[Sequence[Record]], int], **fields: Any) -> None:
@@ -179,6 +181,7 @@ def make_plan(
     last_read: Callable[[Record], datetime | None] = lambda _record: None,
     worth: Callable[[Record], Worth | None] = lambda _record: None,
     risks: Callable[[Record], frozenset[str]] = lambda _record: frozenset(),
+    limits: Iterable[str] = (),
 ) -> PrunePlan:
     """Return a plan over a scope's records, with the suggested candidates marked.
 
@@ -192,6 +195,7 @@ def make_plan(
         last_read: Returns when a query or context last returned a record; None: never.
         worth: Returns the worth of a record that can be forgotten; None: no budget lets it go.
         risks: Returns the risks of a record and its states, as `Used.risks`.
+        limits: What of the workspaces was not looked at, in sentences.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
@@ -211,6 +215,7 @@ def make_plan(
             for why_kept, tokens in ((kept(record), tokens_of(record.text)),)
         ),
         candidates=tuple(candidates),
+        limits=tuple(limits),
     )
 
 
@@ -220,6 +225,7 @@ def joined(plans: Sequence[PrunePlan], size_of: Callable[[Sequence[Record]], int
         size_of,
         items=tuple(item for one in plans for item in one.items),
         candidates=tuple(candidate for one in plans for candidate in one.candidates),
+        limits=tuple(limit for one in plans for limit in one.limits),
     )
 
 

@@ -562,7 +562,8 @@ def context_review(found: ContextPlan) -> ReviewedPlans:
         )
 
     parts = [PlanPart(key, plan) for key, plan in found.plans.items()]
-    return ReviewedPlans(parts, size_of, budget=found.budget, stuck=found.stuck)
+    notes = " ".join(filter(None, (found.stuck, *found.limits)))
+    return ReviewedPlans(parts, size_of, budget=found.budget, stuck=notes)
 
 
 _MOST_UNASKED = 2_000
@@ -591,7 +592,8 @@ async def count_unasked(state: AppState) -> PruneFigures | None:
 def review_of(found: PruneAnswer) -> ReviewedPlans:
     """Review the plans of all bindings; tokens are the sum over their records' lines."""
     parts = [PlanPart(key, plan) for key, plan in found.plans.items()]
-    return ReviewedPlans(parts, failed=found.failed, insights=found.insights)
+    limits = " ".join(found.limits)
+    return ReviewedPlans(parts, failed=found.failed, insights=found.insights, stuck=limits)
 
 
 # How a review reads.

@@ -254,4 +254,6 @@ async def test_a_review_finds_what_is_left_over_for_the_reason_it_has(
     never.add(Reason.CONTRADICTED)  # a key stands once, unless another program writes it
     never.add(Reason.LEAST_WORTH)  # of a plan to a budget
     never.add(Reason.DID_NOT_HELP)  # nobody in it says of a result whether it helped
+    never |= {Reason.REFERS_TO_GONE, Reason.SOURCE_CHANGED}  # its company has no repository
+    never.add(Reason.SAID_ELSEWHERE)  # no two of its bindings say the same of one owner
     assert {one.reason for one in candidates} >= set(Reason) - never

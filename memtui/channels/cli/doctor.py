@@ -468,7 +468,8 @@ async def doctor(
     Args:
         secrets: Instead, look for secrets in what is stored.
         repair: Instead, replace a lost database by a new one.
-        risks: Instead, look for memories that are poisoned, secret, contradicted or doubled.
+        risks: Instead, look for memories that are poisoned, secret, contradicted,
+            outdated or doubled.
         check: With --risks: exit 1 if there is a risk, or something is not checked.
     """
     if secrets + repair + risks > 1:

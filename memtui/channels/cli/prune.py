@@ -46,6 +46,7 @@ async def facts_prune(
     unread_days: Annotated[int, typer.Option(min=0, max=36_500)] = 7,
     kind: Annotated[str | None, typer.Option(show_default="fact")] = None,
     only_company: bool = False,
+    workspace: Path | None = None,
     to_budget: bool = False,
     budget: Annotated[int | None, typer.Option(min=0)] = None,
     trial: ImpactOptions,
@@ -65,12 +66,15 @@ async def facts_prune(
         apply: Forget what the plan marks; one undo undoes it.
         reason: Mark these instead of what is suggested: holds_secret, poisoned, exact_duplicate,
             expired, contradicted, near_duplicate, forgotten_before, same_meaning, says_otherwise,
-            disagrees, changes_often, changed_late, redacted, did_not_help, costly, never_read,
-            stale, too_long; may be repeated.
+            disagrees, refers_to_gone, source_changed, said_elsewhere, changes_often,
+            changed_late, redacted, did_not_help, costly, never_read, stale, too_long; may be
+            repeated.
         stale_days: Days without a read after which a fact is stale.
         unread_days: Days for which a new record does not count as unread.
         kind: The sort of record; all: every sort, as with --everything.
         only_company: Only what belongs to no user, project or agent.
+        workspace: The folder whose git history says what is gone, for memories of which memtui
+            does not know it.
         to_budget: Mark the facts that are worth least until the whole context of --project,
             --subject or --agent fits its budget.
         budget: The budget in tokens; the setting context_budget if left out.
@@ -109,6 +113,7 @@ async def facts_prune(
         model=session.settings.context_model,
         only_company=only_company,
         filter=filter_of(session, line, FilterTarget.RECORDS),
+        workspace=workspace,
     )
     pruning = session.service.pruning
     if to_budget:
@@ -222,6 +227,7 @@ def _document(planned: PruneAnswer) -> dict[str, Any]:
         "tokens_after": planned.tokens_after,
         "tokens_saved": planned.tokens_before - planned.tokens_after,
         "budget": planned.budget,
+        "limits": planned.limits,
         "candidates": [one for key, plan in plans.items() for one in _candidates(key, plan)],
         "clusters": [one for key, plan in plans.items() for one in _clusters(key, plan)],
         "diff": [
@@ -350,6 +356,7 @@ def _summary(
         yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
     elif applied is not None and not applied.failed and not any(a.refused for a in applied.answers):
         yield f"That saves {saved}."
+    yield from planned.limits
     for why, kept in planned.kept.items():
         yield f"{shown.counted(kept, 'record')} cannot be forgotten: {why}"
     for answer in applied.answers if applied else ():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
+from pathlib import Path
 from typing import Self
 
 from memtui.context.assembly import (
@@ -41,7 +42,9 @@ from memtui.pruning.candidates import (
     PruneRules,
     Reason,
     RetrievalTally,
+    find_across,
     find_candidates,
+    in_order,
     is_risk,
 )
 from memtui.pruning.duplicates import static_vectors
@@ -59,6 +62,7 @@ from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.operations.redaction import redact
 from memtui.service.recorder import FanOut
 from memtui.service.review.known_risks import digests
+from memtui.service.review.workspaces import Outdated, Workspaces
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import (
     AGENT_PREFIX,
@@ -92,6 +96,8 @@ class PruneRequest(Model):
     """For a scope of the company alone: only the company's own records; False: everybody's."""
     filter: Filter = Filter()
     """Only matching records are candidates; they are compared with all records."""
+    workspace: Path | None = None
+    """The folder that records are about of which it is not known otherwise."""
 
 
 class PruneAnswer(OutcomesAnswer):
@@ -111,6 +117,11 @@ class PruneAnswer(OutcomesAnswer):
         """The plan of the only binding."""
         [plan] = self.plans.values()
         return plan
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What of the workspaces was not looked at, in sentences."""
+        return tuple(dict.fromkeys(one for plan in self.plans.values() for one in plan.limits))
 
     @property
     def marked(self) -> dict[str, tuple[Record, ...]]:
@@ -160,6 +171,8 @@ class _BindingRecords:
     versions: Sequence[FactVersion]
     kept: Mapping[Scope, str]
     """Why the caller cannot forget an owner's records; owners not named here can be."""
+    outdated: Outdated
+    people_only: bool
 
 
 class Pruning(ServiceModule):
@@ -217,6 +230,7 @@ class Pruning(ServiceModule):
         asked.keep(request.filter)
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[RatedRecord]] = {}
+        instructing = set[str]()
         tokens_of, fits = _tokens_of(request.model), matcher(request.filter)
         planning = asyncio.Lock()
         """Plans are made one at a time, to leave processor time for the other threads."""
@@ -233,6 +247,8 @@ class Pruning(ServiceModule):
                 answer = await asyncio.to_thread(
                     self._planned, caller, request, found, tokens_of, size_of
                 )
+            if found.people_only:
+                instructing.add(key)
             unused = RetrievalTally()
             known[key] = [
                 RatedRecord(
@@ -260,11 +276,34 @@ class Pruning(ServiceModule):
         rules = InsightRules(
             still_days=request.rules.stale_days, unread_days=request.rules.unread_days
         )
+        await asyncio.to_thread(
+            self._compare_bindings, answers, request.filter, tokens_of, instructing
+        )
         everybodys = [one for found in known.values() for one in found]
         now = self._runtime.clock()
         return so_far_known(
             await asyncio.to_thread(find_insights, everybodys, now=now, rules=rules)
         )
+
+    def _compare_bindings(
+        self,
+        answers: dict[str, PruneAnswer],
+        chosen: Filter,
+        tokens_of: Callable[[str], int],
+        instructing: Collection[str],
+    ) -> None:
+        """Add to the plans what another binding says too, or contradicts. Blocking."""
+        now, fits = self._runtime.clock(), matcher(chosen)
+        records = {key: [item.record for item in answer.plan.items]
+                   for key, answer in answers.items()}  # fmt: skip
+        across = find_across(records, now=now, tokens_of=tokens_of, first=instructing)
+        for key, candidates in across.items():
+            plan = answers[key].plan
+            passing = {item.record.handle for item in plan.items
+                       if fits(item.record) and is_used_as(chosen, item.used, now)}  # fmt: skip
+            more = [one for one in candidates if one.record.handle in passing]
+            plan = plan.model_copy(update={"candidates": in_order([*plan.candidates, *more])})
+            answers[key] = answers[key].model_copy(update={"plans": {key: plan}})
 
     async def _read(
         self,
@@ -307,7 +346,12 @@ class Pruning(ServiceModule):
         uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
         began = connection.binding.created_at
-        return _BindingRecords(entry.outcome(), records, uses, began, versions, kept)
+        outdated = await asyncio.to_thread(
+            runtime.module(Workspaces).outdated, caller, records, connection.adapter.workspaces,
+            request.workspace,
+        )  # fmt: skip
+        return _BindingRecords(entry.outcome(), records, uses, began, versions, kept, outdated,
+                               connection.adapter.capabilities.people_only)  # fmt: skip
 
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
@@ -385,6 +429,7 @@ class Pruning(ServiceModule):
             vectors=static_vectors(),
             patterns=find_patterns(found.versions, now=now),
             secrets_of=lambda text: redact(text)[1],
+            outdated=found.outdated.why,
         )
         fits, by_handle = matcher(request.filter), {one.handle: one for one in found.records}
         risky: dict[RecordHandle, set[str]] = defaultdict(set)
@@ -438,6 +483,7 @@ class Pruning(ServiceModule):
             last_read=last_read,
             worth=worth,
             risks=known_of,
+            limits=found.outdated.limits,
         )
         return PruneAnswer(**found.answer, plans={found.answer["bindings"][0].binding_key: plan})
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from memtui.contract import BrowseRequest, OperationType, Record, RecordHandle, Scope
 from memtui.pruning.candidates import (
@@ -27,6 +28,7 @@ from memtui.service.review.known_risks import (
     id_of,
     risks_of,
 )
+from memtui.service.review.workspaces import Outdated, Workspaces
 from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import risks
@@ -90,7 +92,8 @@ class RiskChecks(KnownRisks):
             entry.result_count, entry.capped = len(records), capped
         answer = OutcomesAnswer(**entry.outcome(capped=capped))
         async with comparing:
-            search = RiskSearch(runtime, caller, key, records, entry.visibility, seq)
+            search = RiskSearch(runtime, caller, key, records, entry.visibility, seq,
+                                connection.adapter.workspaces)  # fmt: skip
             return await asyncio.to_thread(search.run, answer, is_whole=not capped)
 
 
@@ -118,6 +121,7 @@ class RiskSearch:
     visibility: Visibility | None
     seq: int
     """The end of the log before the records were read."""
+    workspaces: Mapping[str | None, Path] = field(default_factory=dict)
 
     def run(self, answer: OutcomesAnswer, *, is_whole: bool) -> BindingRisks:
         """Find the risks, and store them where that is possible."""
@@ -148,15 +152,19 @@ class RiskSearch:
             if name not in rows or rows[name].text_digest != of.text(one)
         }
         now_found: dict[str, set[_Found]] = {name: set() for name in seen}
-        if stale or gone:
+        outdated = self.runtime.module(Workspaces).outdated(
+            self.caller, self.records, self.workspaces
+        )
+        if stale or gone or outdated.judged:
             for name, one in by_id.items():
                 now_found[name] = {
                     known
                     for known in stored[name]
-                    if self._stands(known, alone=one.handle in alone,
-                                    compared=owner_key(one) in compared, seen=seen)
+                    if self._stands(known, alone=one.handle in alone, seen=seen,
+                                    outdated=one.handle in outdated.judged,
+                                    compared=owner_key(one) in compared)
                 }  # fmt: skip
-            for risk in self._search(alone, compared):
+            for risk in self._search(alone, compared, outdated):
                 names = (other.provider_record_id for other in risk.others)
                 others = [by_id[name] for name in names if name in by_id]
                 mark = of.mark(risk.reason, risk.record, others)
@@ -182,15 +190,19 @@ class RiskSearch:
     def _reads(self, row: RiskCheckRow) -> bool:
         return self.visibility is None or self.visibility.reads(row)
 
-    def _stands(self, risk: _Found, *, alone: bool, compared: bool, seen: Collection[str]) -> bool:
+    def _stands(
+        self, risk: _Found, *, alone: bool, outdated: bool, compared: bool, seen: Collection[str]
+    ) -> bool:
         """Whether a known risk of a record was not searched for again."""
         reason, other, _ = risk
         if reason == Reason.DISAGREES:  # of an owner whose records this caller does not see
             return self.visibility is not None and other not in seen
+        if reason in {Reason.REFERS_TO_GONE, Reason.SOURCE_CHANGED}:
+            return not (alone or outdated)
         return not (compared if other else alone)
 
     def _search(
-        self, alone: Collection[RecordHandle], compared: Collection[str]
+        self, alone: Collection[RecordHandle], compared: Collection[str], outdated: Outdated
     ) -> list[PruneCandidate]:
         log = self.runtime.log_of(self.caller)
         ids = {id_of(one): one.handle for one in self.records}
@@ -201,6 +213,7 @@ class RiskSearch:
             alone=alone,
             compared=compared,
             secrets_of=lambda text: redact(text)[1],
+            outdated=outdated.why,
             retrievals={
                 ids[name]: RetrievalTally(count=one.times, last_at=one.last_at)
                 for name, one in counts.items()

@@ -1,0 +1,114 @@
+"""Which memories refer to what is gone from their workspace, or name a source that has changed.
+
+The folder of a memory is that of its project in the setting `workspaces`, the one that its binding
+reads, or the current folder's repository if the project is named after it. The memories of other
+folders are not judged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from memtui.contract import Invalid, MemtuiError, Record, RecordHandle
+from memtui.provider_kit.files.git_past import GitPast
+from memtui.provider_kit.files.reading import resolved
+from memtui.pruning.candidates import Reason
+from memtui.pruning.still_true import StillTrue, changed_source, sentence_of
+from memtui.scratch import Scratch
+from memtui.service.runtime import ServiceModule
+from memtui.service.visibility import Caller
+
+_LOCAL = frozenset({"cli", "tui"})
+"""The channels that run in a folder of the person who asks."""
+
+
+class Outdated(NamedTuple):
+    """The memories that refer to what is gone or has changed."""
+
+    found: dict[RecordHandle, list[tuple[Reason, str]]]
+    """Reasons, each with a sentence."""
+    judged: frozenset[RecordHandle] = frozenset()
+    """The records whose workspace could be read."""
+    limits: tuple[str, ...] = ()
+    """What was not looked at, in sentences."""
+
+    def why(self, handle: RecordHandle) -> list[tuple[Reason, str]]:
+        """Return the reasons of one record."""
+        return self.found.get(handle, [])
+
+
+class Workspaces(ServiceModule):
+    """Judges memories by the git history of their workspaces; nothing there is changed or run."""
+
+    _lock = threading.Lock()
+    _judges: dict[Path, tuple[Scratch, StillTrue]] = {}
+
+    def outdated(
+        self,
+        caller: Caller,
+        records: Iterable[Record],
+        known: Mapping[str | None, Path],
+        chosen: Path | None = None,
+    ) -> Outdated:
+        """Return what is gone or has changed of what records say. Blocking.
+
+        Args:
+            caller: Who asks.
+            records: The records of one binding.
+            known: The folders that the binding reads, by project; None: of all its records.
+            chosen: The folder of the records whose folder is not known otherwise.
+
+        Raises:
+            Invalid: the chosen folder is none.
+        """
+        if caller.as_of is not None:
+            return Outdated({})
+        if chosen is not None and not chosen.is_dir():
+            raise Invalid(f"{chosen} is no folder; name the one that the memories are about.")
+        here = repository_of(Path()) if caller.channel in _LOCAL else None
+        named = {here.name: here} if here is not None else {}
+        own = {one: path.expanduser() for one, path in self._runtime.settings.workspaces.items()}
+        of_folder: dict[Path, list[Record]] = defaultdict(list)
+        for one in records:
+            name = one.scope.project_id or ""
+            folder = own.get(name) or known.get(name) or known.get(None) or chosen
+            if (folder := folder or named.get(name)) is not None:
+                of_folder[repository_of(folder) or folder].append(one)
+        found: dict[RecordHandle, list[tuple[Reason, str]]] = defaultdict(list)
+        limits, judged = set[str](), set[RecordHandle]()
+        with self._lock:
+            for folder, some in of_folder.items():
+                texts = {one.handle: (one.text, one.valid_from or one.created_at) for one in some}
+                try:
+                    judge = self._judge(folder) if (folder / ".git").exists() else None
+                    gone = judge.gone(texts) if judge else {}
+                except MemtuiError as error:
+                    limits.add(str(error))
+                    continue
+                judged |= texts.keys()
+                limits |= judge.limits if judge else set()
+                for one in some:
+                    if one.handle in gone:
+                        sentence = sentence_of(gone[one.handle])
+                        found[one.handle].append((Reason.REFERS_TO_GONE, sentence))
+                    if changed := changed_source(folder, judge.past if judge else None, one):
+                        found[one.handle].append((Reason.SOURCE_CHANGED, changed))
+        return Outdated(dict(found), frozenset(judged), tuple(sorted(limits)))
+
+    def _judge(self, folder: Path) -> StillTrue:
+        """Return the judge of a folder's checked-out commit, which remembers what it found."""
+        scratch = Scratch()
+        past, known = GitPast(folder, scratch.path), self._judges.get(folder)
+        if known is None or known[1].past.head != past.head:
+            self._judges[folder] = known = scratch, StillTrue(past)
+        return known[1]
+
+
+def repository_of(folder: Path) -> Path | None:
+    """Return the folder of the git repository that a folder is in; None: it is in none."""
+    place = resolved(folder) or folder
+    return next((one for one in (place, *place.parents) if (one / ".git").exists()), None)
