@@ -12,6 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.reduction import DupFd
+from pathlib import Path
 from typing import Any, Self
 
 from memtui.__main__ import main
@@ -138,3 +139,12 @@ def _run_memtui(arguments: list[str], environment: dict[str, str], streams: list
     os.environ.update(environment)
     sys.argv = ["memtui", *arguments]
     main()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

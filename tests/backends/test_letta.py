@@ -18,6 +18,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 
 from memtui.backends.letta import LettaAdapter
+from memtui.backends.letta.texts import MemoryLimits
 from memtui.contract import (
     BindingContext,
     Conflict,
@@ -291,6 +292,35 @@ async def test_the_newer_layout_stays_one_that_letta_commits(
     (folder / ".memfs.config.json").write_text('{"version": 2}')
     with pytest.raises(Invalid, match="not as Letta writes it"):
         await service.write(caller, note("x", kind="system"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fitting", "others"),
+    [
+        ("*.md", ("a.md", ".md"), ("b/a.md", "a.mdx", "a_md")),
+        ("**/*.md", ("a.md", "b/a.md", "b/c/a.md"), ("a.txt", "b/a.mdx")),
+        ("a/**", ("a/", "a/b", "a/b/c.md"), ("a", "b/a/c")),
+        ("a/**/b", ("a/b", "a/c/b", "a/c/d/b"), ("a/cb", "ab")),
+        ("?.m[d]", ("a.m[d]",), ("ab.m[d]", "/.m[d]", "a.md")),
+        ("", ("",), ("a",)),
+    ],
+)
+def test_a_glob_of_the_limits_fits(pattern: str, fitting: list[str], others: list[str]) -> None:
+    assert [one for one in (*fitting, *others) if is_limited(pattern, one)] == [*fitting]
+
+
+def is_limited(pattern: str, name: str) -> bool:
+    limits = {"fileCharacterLimits": [{"pattern": pattern, "maxCharacters": 1}]}
+    read = MemoryLimits.read(json.dumps(limits).encode(), is_root=False)
+    return [*read.beyond(name, "xx", 0)] != []
+
+
+def test_no_glob_of_the_limits_takes_long() -> None:
+    hostile = "**/" * 50 + "*a" * 50
+    assert is_limited(f"{hostile}*", "a" * 200)
+    assert not is_limited(f"{hostile}!", "a/" * 100)
+    with pytest.raises(ValueError, match="too large"):
+        is_limited("*?" * 50_000, "a")
 
 
 async def test_neither_loses_what_the_other_writes_at_the_same_time(

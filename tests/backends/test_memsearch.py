@@ -32,6 +32,7 @@ from memtui.contract import (
     Unsupported,
 )
 from tests.backends.mem0.servers import Embeddings
+from tests.processes import is_running
 
 ACME = Scope(company_id="acme")
 DAY = """
@@ -511,14 +512,6 @@ async def test_a_search_that_is_cancelled_again_as_it_ends_leaves_no_process(
     with pytest.raises(asyncio.CancelledError):
         await asked
     assert started[0].returncode is not None, "nobody has waited for it"
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 async def until(done: Callable[[], bool]) -> None:

@@ -25,8 +25,9 @@ INDEX = "MEMORY.md"
 SYSTEM, REFERENCE, SKILLS = "system", "reference", "skills"
 _DEPTH = 12
 _HEAD = re.compile(r"\ufeff?(?:---\r?\n(.*?)\r?\n---(?:\r?\n|\Z))?", re.DOTALL)
-_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-_GLOB = re.compile(r"\*\*/|\*\*|\*|\?")
+_GLOB = re.compile(r"\*\*/|\*\*|.", re.DOTALL)
+_MOST_BYTES = 64 * 1024
+"""Most bytes of `.memfs.config.json`."""
 _OF_ROOT_LAYOUT = {"maxDepth": 2, "maxFileCharacters": 20_000, "maxCoreMemoryCharacters": 65_536}
 """Letta's limits in the newer layout, where its file names none."""
 
@@ -144,6 +145,8 @@ class MemoryLimits(Model):
     @classmethod
     def read(cls, given: bytes | None, *, is_root: bool) -> MemoryLimits:
         """Return the limits of a folder. Raises `ValueError` for a file that Letta refuses."""
+        if given and len(given) > _MOST_BYTES:
+            raise ValueError("it is too large")
         defaults = _OF_ROOT_LAYOUT if is_root else {}
         return cls.model_validate({**defaults, **json.loads(given or b"{}")})
 
@@ -163,7 +166,18 @@ class MemoryLimits(Model):
 
 
 def _fits(pattern: str, name: str) -> bool:
-    parts = _GLOB.split(pattern)
-    between = [_GLOBS[one] for one in _GLOB.findall(pattern)]
-    made = "".join(re.escape(one) + two for one, two in zip(parts, [*between, ""], strict=True))
-    return re.fullmatch(made, name) is not None
+    """Whether a path fits a glob; no pattern takes longer than its length times the path's."""
+    ends = {0}
+    """Where the parts so far may end in the path."""
+    for part in _GLOB.findall(pattern):
+        rest = range(min(ends, default=len(name)), len(name))
+        if part in {"**", "**/"}:
+            ends |= {at + 1 for at in rest if part == "**" or name[at] == "/"}
+        elif part == "*":
+            for at in rest:
+                if at in ends and name[at] != "/":
+                    ends.add(at + 1)
+        else:
+            fits = {part} if part != "?" else {*name} - {"/"}
+            ends = {at + 1 for at in rest if at in ends and name[at] in fits}
+    return len(name) in ends

@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from tempfile import TemporaryFile
 
 from memtui.contract import Denied, Unavailable, Unsupported
@@ -20,6 +22,8 @@ from memtui.provider_kit.files.reading import read_whole
 
 _SECONDS = 20.0
 """Time limit of one git command."""
+_GRACE_SECONDS = 5.0
+"""How long a command that is ended may remove its locks."""
 _MOST_BYTES = 64 * 1024 * 1024
 """Most bytes of the output of one git command."""
 _CONFIG = """[core]
@@ -214,17 +218,20 @@ class GuardedGit:
                 stdin=stdin, stdout=subprocess.PIPE, stderr=errors, cwd=self._own,
                 env=self._environment | names, start_new_session=True,
             )  # fmt: skip
-            timer = threading.Timer(_SECONDS, process.terminate)  # git removes its locks then
-            timer.start()
+            limits = (_SECONDS, SIGTERM), (_SECONDS + _GRACE_SECONDS, SIGKILL)
+            timers = [threading.Timer(one, _end, (process, kind)) for one, kind in limits]
+            for one in timers:
+                one.start()
             try:
                 assert process.stdout is not None  # noqa: S101 - it is a pipe
                 output = process.stdout.read(_MOST_BYTES + 1)
                 if len(output) > _MOST_BYTES:
-                    process.terminate()
+                    _end(process, SIGTERM)
                 process.stdout.close()
                 code = process.wait()
             finally:
-                timer.cancel()
+                for one in timers:
+                    one.cancel()
             if code < 0 or len(output) > _MOST_BYTES:
                 raise Unavailable(
                     f"`git {command}` took too long, or answered too much, in {self.folder}."
@@ -234,6 +241,13 @@ class GuardedGit:
                 words = errors.read(2_000).decode("utf-8", "replace").split()
                 raise GitFailed(f"{' '.join(words) or f'exit code {code}'}.")
             return output
+
+
+def _end(process: subprocess.Popen[bytes], kind: int) -> None:
+    """Send a signal to a command that has not been waited for, and to all that it started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, kind)
 
 
 def line_of(path: Path) -> str:

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from memtui.contract import Conflict, Denied, MemtuiError, Unavailable, Unsuppor
 from memtui.provider_kit.files import git as module
 from memtui.provider_kit.files import guarded_git
 from memtui.provider_kit.files.git import FileVersion, repository
+from tests.processes import is_running
 
 THEIRS = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull,
@@ -278,6 +280,27 @@ def test_time_and_size_are_limited(folder: Path, git: Git, monkeypatch: pytest.M
     monkeypatch.setattr(guarded_git, "_SECONDS", 0.2)
     with pytest.raises(Unavailable, match="too long"):
         versions(folder, "a.md")
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_what_a_late_git_started_ends_with_it(
+    folder: Path, git: Git, monkeypatch: pytest.MonkeyPatch, trap: str
+) -> None:
+    bin_folder, said = folder.parent / "bin", folder.parent / "pids"
+    bin_folder.mkdir()
+    (bin_folder / "git").write_text(
+        f"#!/bin/sh\ncase $* in *log*) {trap}sleep 600 & echo $! $$ > {said}; wait; wait;; esac\n"
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    (bin_folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(guarded_git, "_SECONDS", 0.5)
+    monkeypatch.setattr(guarded_git, "_GRACE_SECONDS", 0.5)
+    with pytest.raises(Unavailable, match="too long"):
+        versions(folder, "a.md")
+    for pid in said.read_text().split():
+        while is_running(int(pid)):
+            time.sleep(0.01)
 
 
 def test_a_damaged_repository_is_told_in_one_sentence(folder: Path, git: Git) -> None:
