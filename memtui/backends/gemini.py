@@ -50,6 +50,7 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
     key = "gemini"
     config_model = GeminiConfig
     inside = "memory/MEMORY.md"
+    settle_seconds = 0.05  # Gemini writes a file anew from what it has just read
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return a project's index and the other files of its folder, or the global file."""

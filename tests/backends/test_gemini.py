@@ -227,7 +227,26 @@ async def test_neither_loses_what_the_other_writes_at_the_same_time(
     await theirs
     wanted = {"Old."} | {f"Theirs {n}." for n in range(25)} | {f"Ours {n}." for n in range(8)}
     assert {*await listed(service, caller)} == wanted
-    assert all(f"- {one}" in read_by(gemini)[0] for one in wanted)
+    prompt = read_by(gemini)[0]
+    assert all(f"- {one}" in prompt for one in wanted)
+
+
+async def test_what_gemini_writes_over_a_new_memory_does_not_lose_it(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    path = folder / "GEMINI.md"
+    path.write_text("- Old.\n")
+    await bound(service, caller, folder)
+
+    def overwrite() -> None:
+        while "Ours." not in path.read_text():
+            pass
+        path.write_text("- Old.\n- Theirs.\n")  # of what it had read before
+
+    theirs = asyncio.create_task(asyncio.to_thread(overwrite))
+    await service.write(caller, note("Ours."))
+    await theirs
+    assert {*await listed(service, caller)} == {"Old.", "Theirs.", "Ours."}
 
 
 async def test_a_thousand_memories(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from memtui.backends.gemini import GeminiAdapter
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.contract import (
     BindingContext,
@@ -125,7 +126,8 @@ async def test_a_change_undone_leaves_the_same_bytes(
     kept = KEPT[name]
     folder = tmp_path / kept.inside
     path = made(kept, folder, ODD[odd](kept))
-    monkeypatch.setattr(MemsearchAdapter, "settle_seconds", 0.0)
+    for one in (GeminiAdapter, MemsearchAdapter):
+        monkeypatch.setattr(one, "settle_seconds", 0.0)
     async with opened(kept, path, tmp_path / "data") as adapter:
         records = await listed(adapter)
         assert records or odd not in {"as it is", "line ends of Windows"}
@@ -197,7 +199,8 @@ async def test_an_odd_place_is_changed_and_comes_back_or_is_told(
     kept = KEPT[name]
     folder = tmp_path / kept.inside
     path = made(kept, folder, lambda content: content)
-    monkeypatch.setattr(MemsearchAdapter, "settle_seconds", 0.0)
+    for one in (GeminiAdapter, MemsearchAdapter):
+        monkeypatch.setattr(one, "settle_seconds", 0.0)
     file = folder / kept.main
     parent, is_link = file.parent.stat().st_mode, place.startswith("a link")
     PLACES[place](folder, file)
