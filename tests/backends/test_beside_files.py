@@ -20,6 +20,7 @@ from memtui.backends.mcp_memory.graph import merged
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Denied,
     EraseRequest,
@@ -363,6 +364,18 @@ def test_the_change_that_others_made_is_made_again_and_no_other(
     made = merged(graph(*before), graph(*theirs), graph(*ours))
     assert said(made) == both
     assert merged(graph(*before), graph(*theirs), made) == made, "once is enough"
+
+
+def test_a_file_that_could_not_be_made_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "a.md"
+    place.symlink_to("nowhere")
+    with pytest.raises(Conflict):
+        put(place, None, b"Deploys leave main.", marker=tmp_path / "changed")
+    place.unlink()
+    place.write_bytes(b"Deploys leave main.")
+    put(place, None, b"Deploys leave main.", marker=tmp_path / "changed")
+    with pytest.raises(Conflict):
+        put(place, None, b"Tabs.", marker=tmp_path / "changed")
 
 
 @pytest.mark.parametrize(

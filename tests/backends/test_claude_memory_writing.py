@@ -220,6 +220,28 @@ async def test_a_memory_that_is_rewritten_before_it_is_removed_stays(
     assert held(tmp_path) == FILES | {"plain.md": "Changed by its agent.\n"}
 
 
+async def test_a_private_memory_that_was_away_during_a_forget_stays_private(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    await adapter.write(note("Prefers tea.", scope=Scope(company_id="acme", subject_id="cy")))
+    place, aside = tmp_path / "memory" / "project_prefers_tea.md", tmp_path / "aside.md"
+    place.rename(aside)  # as a switch of branches, or a backup, does
+    record = (await every(adapter))["plain.md"]
+    [taken] = await adapter.snapshot([record.handle], ACME)
+    await adapter.forget(ForgetRequest.of([record], ACME))
+    await adapter.restore([taken], ACME)
+    aside.rename(place)
+    assert (await every(adapter))[place.name].scope.subject_id == "cy"
+
+
+async def test_an_undo_gives_a_line_back_that_a_new_memory_took(tmp_path: Path) -> None:
+    index = "# Memory\r\n- [Tea](project_prefers_tea.md) — of old\r\n\r\n* [More](./a.md)"
+    adapter = await opened(tmp_path, {"MEMORY.md": index})
+    written = await adapter.write(note("Prefers tea."))
+    assert "of old" not in held(tmp_path)["MEMORY.md"]
+    await adapter.restore(written.before, ACME)
+    assert held(tmp_path) == {"MEMORY.md": index}
+
+
 async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Path) -> None:
     index = "Above.\n- [Plain](plain.md) — x\nBelow.\n"
     adapter = await opened(tmp_path, FILES | {"MEMORY.md": index})
@@ -346,8 +368,7 @@ async def test_a_killed_forget_of_several_leaves_no_source_once_it_is_repeated(
         patched.setattr(committed, "put", kill)
         with pytest.raises(Killed):
             await remove(theirs)
-    left = [one for name, one in (await every(adapter)).items() if "prefers" in name]
-    await remove(left)
+    await remove(theirs)
     assert held(tmp_path) == FILES
     assert json.loads((tmp_path / "state" / "known.json").read_text()) == {}
 

@@ -144,7 +144,8 @@ class ClaudeMemoryAdapter(WholeFilesAdapter[ClaudeMemoryConfig]):
         index, is_first = self._index_in(draft), draft[INDEX] is None
         hook = first_line(request.content, HOOK_CHARS)
         self._put_index(draft, with_entry(index, name, _title_of(request), hook))
-        return {"was_open": bool(index) and not index.endswith("\n"), "is_first": is_first}
+        was_open, lines = bool(index) and not index.endswith("\n"), entries_of(index).get(name, [])
+        return {"was_open": was_open, "is_first": is_first, "lines": lines}
 
     def corrected_in(self, draft: FilesDraft, record: Record, text: str) -> None:
         """Change a section of the index, or a memory and its line there."""
@@ -225,7 +226,8 @@ class ClaudeMemoryAdapter(WholeFilesAdapter[ClaudeMemoryConfig]):
                 index = without_section(index, there[name])
             else:
                 index = with_section(index, there[name], one.record.text)
-        lines = [(at, line) for one in missing for at, line in one.state["lines"]]
+        missing += [one for _, one in gone]
+        lines = [(at, line) for one in missing for at, line in one.state.get("lines", [])]
         self._put_index(draft, with_lines(without_entries(index, files), lines))
         if not draft[INDEX] and any(one.state.get("is_first") for _, one in gone):
             draft[INDEX] = None

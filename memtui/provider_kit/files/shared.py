@@ -124,8 +124,9 @@ def put(
             create(path, after, rights)
         else:
             SharedFile(path, marker=marker).change(checked)
-    except FileExistsError:
-        checked(content_of(path))
+    except FileExistsError as error:
+        if content_of(path) != after:
+            raise changed_meanwhile(path) from error
     except OSError as error:
         raise refused_by_system(str(path), error) from error
 

@@ -229,7 +229,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
                 )
             )  # fmt: skip -- another program may have written before a file was read
             self._change(draft, {}, "forget")
-            self._forget_gone()
+            self._forget_gone(request.handles)
         return reply.model_copy(update={"refused": stay})
 
     def removed_in(self, draft: FilesDraft, records: Sequence[Record]) -> None:
@@ -237,10 +237,13 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         for one in records:
             draft[self.file_of(one)] = None
 
-    def _forget_gone(self) -> None:
-        """Drop the metadata of removed files, including those that a killed process removed."""
+    def _forget_gone(self, asked: Iterable[RecordHandle]) -> None:
+        """Drop the metadata of removed records, including those that a killed process removed.
+
+        That of other missing files stays, as another program may bring them back.
+        """
         there = self._load()[0]
-        absent = [name for name in self._known if name not in there]
+        absent = [name for one in asked if (name := one.provider_record_id) not in there]
         self.keep_known({name: None for name in absent if is_gone(self.config.path / name)})
 
     def _stays(self, record: Record) -> str | None:
@@ -286,7 +289,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
             self.restored_in(draft, gone, back)
             known = {one.handle.provider_record_id: known_then(one) for one in back}
             self._change(draft, known, "undo a change of")
-            self._forget_gone()
+            self._forget_gone(away)
         return WriteReply(records=tuple(one.handle for one in back))
 
     def restored_in(
