@@ -7,8 +7,8 @@ given, as it is, as a passage of a longer text, with other words here and there,
 their own; that is delivered to further runs, four deliveries deep. Every run also writes notes of
 its own with the sentences that everybody writes. What is found of a chain (recall), and how much of
 what a trace is most certain of belongs to it (precision), are counted over all chains. The time of
-a trace is held against one scan of the whole log by raw DuckDB. The ids in sealed handles have Bloom
-filters, which made an archive of a million operations 9 % larger.
+a trace is held against one scan of the whole log by raw DuckDB. The ids in sealed handles have
+Bloom filters, which made an archive of a million operations 9 % larger.
 """
 
 from __future__ import annotations
