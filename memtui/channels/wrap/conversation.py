@@ -69,10 +69,9 @@ class Conversation:
     @property
     def reads(self) -> frozenset[str]:
         """The tools that surely only read, whatever their arguments."""
-        calls = self.mapping.calls
         hinted = {tool for tool, only_reads in self.hints.items() if only_reads}
-        changing = {call.tool for kind, call in calls if kind != "read"}
-        return frozenset((hinted | {call.tool for _, call in calls}) - changing)
+        changing = {call.tool for kind, call in self.mapping.calls if kind != "read"}
+        return frozenset((hinted | {call.tool for _, call in self.mapping.calls}) - changing)
 
     @property
     def known(self) -> Json:
@@ -234,8 +233,7 @@ def _error(answer: Json | None) -> str | None:
 
 def _text(result: Json) -> str:
     """Return what a result says to a model: its texts, else its structured content as JSON."""
-    texts = texts_of(result)
-    structured = result.get("structuredContent")
+    texts, structured = texts_of(result), result.get("structuredContent")
     if not texts and structured is not None:
         return json.dumps(structured, ensure_ascii=False)
     return "\n".join(texts)

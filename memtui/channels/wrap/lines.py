@@ -16,7 +16,8 @@ NOT_READ = (
 )
 _UNREADABLE = (
     "memtui weighs calls by the rules of review here, and this line is not plain JSON: send one "
-    "message in UTF-8 without a line end within it, each name once and in the protocol's case."
+    "message in UTF-8 without a line end within it, each name once and in the protocol's case, and "
+    "a tool's arguments as an object."
 )
 _ONE_BY_ONE = (
     "memtui weighs one call at a time by the rules of review here; send the calls of this batch "
@@ -99,7 +100,10 @@ def unweighable(line: bytes) -> str | None:
     if isinstance(said, list):
         return _ONE_BY_ONE
     is_call = isinstance(said, dict) and said.get("method") == "tools/call"
-    return None if is_call else _UNKNOWN
+    params = said.get("params") if is_call else None
+    # Some servers read arguments out of a text: no rule would see what is in it.
+    is_plain = isinstance(params, dict) and isinstance(params.get("arguments") or {}, dict)
+    return None if is_plain else _UNREADABLE if is_call else _UNKNOWN
 
 
 def refused(line: bytes, sentence: str) -> bytes:

@@ -47,7 +47,7 @@ _LAST_S = 60.0
 """How long the last calls are tried, after the passing process has ended."""
 _MOST_KEPT = 10_000
 """How many calls wait to be logged; more are a gap."""
-_AT_ONCE = 200
+_AT_ONCE = 50
 _SERVER_S = 5.0
 """How long a server whose passing process was killed may take to end by itself."""
 _NOTE_BYTES = 200
@@ -378,7 +378,9 @@ class GapNote:
                     yield path, gap
 
     def close(self, left: UnloggedCalls | None) -> None:
-        """Note a gap for the next start; None: there is none."""
+        """Note a gap for the next start, where there is a home; None: there is none."""
+        if left is not None and self._beside.parents[1].exists():
+            self.open()  # the log may never have been
         if self._file is None:
             return
         if left is None:

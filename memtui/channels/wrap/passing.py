@@ -132,7 +132,8 @@ class Passing:
         if self._has_begun:
             self._log.tell(FrameKind.ASKED, self._asked.taken())
         elif self._asked.parts:
-            self._gate()
+            with suppress(OSError):  # the server or the agent is gone
+                self._gate()
         self._log.settle()
 
     def server_ended(self) -> None:
@@ -147,20 +148,17 @@ class Passing:
     def _gate(self) -> None:
         """Pass a line that changes nothing, or where there are no rules; let another wait."""
         is_cut, line = self._asked.is_cut, b"".join(self._asked.taken())
-        if is_cut:
-            self._to_agent.put(_TOO_LONG)
-            return
-        if self._log.is_free or is_harmless(line, self._log.state.reads):
-            self._pass([line], line)
-            return
 
         def decide(answer: bytes | None) -> None:
-            if answer is None:
-                self._to_server.put(line)
-            elif answer:
-                self._to_agent.put(answer)
+            outlet = self._to_server if answer is None else self._to_agent
+            outlet.put(line if answer is None else answer)
 
-        self._log.ask(line, decide)
+        if is_cut:
+            self._to_agent.put(_TOO_LONG)
+        elif self._log.is_free or is_harmless(line, self._log.state.reads):
+            self._pass([line], line)
+        else:
+            self._log.ask(line, decide)
 
 
 _TOO_LONG = refused(b"", f"memtui weighs lines of {MOST_LINE_BYTES:,} bytes at most; send less.")
@@ -210,8 +208,7 @@ class WrappedProcess:
 
         def from_agent() -> None:
             pump(0, passing.from_agent)
-            with suppress(OSError):
-                passing.agent_ended()
+            passing.agent_ended()
             stdin.close()
 
         def from_server() -> None:

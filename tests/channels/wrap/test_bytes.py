@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from threading import Thread
@@ -98,6 +99,7 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.asked: list[bytes] = []
+        self.is_settled = False
 
     @property
     def is_free(self) -> bool:
@@ -110,7 +112,11 @@ class Told:
         self.asked.append(line)
 
     def settle(self) -> None:
-        """Nothing waits."""
+        """Take note that it was waited for those that wait."""
+        self.is_settled = True
+
+    def wait_until_known(self) -> None:
+        """The rules stay as they are."""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -153,6 +159,24 @@ def test_a_line_that_lacked_only_its_end_as_the_rules_came_passes_once() -> None
     passing.from_agent(b'\n{"method":"ping"}\n')
     assert b"".join(server) == b'{"id":1}\n{"method":"ping"}\n'
     assert told.asked == []
+
+
+def test_an_agent_that_is_gone_mid_line_does_not_keep_the_others_waiting() -> None:
+    told = Told()
+
+    def gone(_answer: bytes) -> None:
+        raise BrokenPipeError
+
+    def refuse(line: bytes, decide: Callable[[bytes], None]) -> None:
+        told.asked.append(line)
+        decide(b"no\n")
+
+    told.ask, told.has_rules = refuse, None  # type: ignore[method-assign]
+    passing = Passing([].append, gone, told)  # type: ignore[arg-type]
+    passing.from_agent(b'{"method":"tools/call')
+    passing.agent_ended()
+    assert told.asked == [b'{"method":"tools/call']
+    assert told.is_settled
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])

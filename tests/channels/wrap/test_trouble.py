@@ -17,9 +17,11 @@ import pytest
 
 from memtui.channels.wrap import log_client
 from memtui.channels.wrap.frames import FrameKind, LogState, WireFrame, frames, send
+from memtui.channels.wrap.log_process import GapNote
 from memtui.config import Paths
 from memtui.contract import OperationStatus, OperationType
 from memtui.service import MemoryService
+from memtui.store.unlogged import UnloggedCalls
 from tests.channels.wrap.conftest import GIVEN_UP_S, KEY, Begin, Logged, Wrap
 
 AT_ONCE_S = 5.0
@@ -122,6 +124,17 @@ async def test_a_gap_that_could_not_be_logged_is_logged_at_the_next_start(
         "12 calls between 2026-09-21 14:13:20 and 2026-09-21 14:14:20 UTC were not logged."
     )
     assert not note.exists()
+
+
+def test_a_gap_is_noted_though_the_log_was_never_opened(paths: Paths) -> None:
+    lost = UnloggedCalls(2, 1790000000.0, 1790000060.5)
+    GapNote(paths.data / "gone" / "wrapped" / "-.notes").close(lost)
+    assert not (paths.data / "gone").exists()
+    beside = paths.data / "wrapped" / "-.notes"
+    GapNote(beside).close(None)
+    GapNote(beside).close(lost)
+    [(_, found)] = GapNote(beside).earlier()
+    assert found == lost
 
 
 def test_without_a_home_everything_passes_and_is_told(
