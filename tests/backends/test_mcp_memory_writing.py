@@ -131,6 +131,7 @@ async def test_a_change_touches_nothing_else(tmp_path: Path, opened: Opened) -> 
     there = {record.text: record for record in await every(adapter)}
     await adapter.write(note("stays modal"))
     await adapter.write(note("is small", title="nano", topic="tool"))
+    await adapter.write(note("likes otters", title="Ben", kind="person"))
     await adapter.correct(correction(there["zooms"], "zooms out"))
     await adapter.write(note("vim -> inspired -> helix", kind="relation"))
     await adapter.correct(correction(there["old"], "new"))
@@ -140,6 +141,7 @@ async def test_a_change_touches_nothing_else(tmp_path: Path, opened: Opened) -> 
     expected[3] = ODD[3].replace('"old"', '"new"')
     expected += [
         '{"type":"entity","name":"nano","entityType":"tool","observations":["is small"]}',
+        '{"type":"entity","name":"Ben","entityType":"person","observations":["likes otters"]}',
         '{"type":"relation","from":"vim","to":"helix","relationType":"inspired"}',
     ]
     assert path.read_text().split("\n") == expected

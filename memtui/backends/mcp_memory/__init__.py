@@ -252,7 +252,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         if request.kind == ENTITY:
             return _entity(text), request.topic or ENTITY
         own = _entity_for(self.config, request.scope)
-        name, entity_type = (title, request.topic or ENTITY) if title else own
+        kind = ENTITY if request.kind in _OWN_KINDS else request.kind
+        name, entity_type = (title, request.topic or kind) if title else own
         return GraphRecord(id="", text=text, kind=OBSERVATION, entity=name), entity_type
 
     @blocking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +96,6 @@ def mcp_wrap(
     is_unlogged = lost is not None or state.has_rules is None
     if is_unlogged:
         say(_sentence(lost, state.trouble))
-    sys.stderr.flush()
     return code or (UNLOGGED if is_unlogged else 0)
 
 
