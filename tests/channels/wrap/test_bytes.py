@@ -6,10 +6,10 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -161,18 +161,23 @@ def test_a_line_that_lacked_only_its_end_as_the_rules_came_passes_once() -> None
     assert told.asked == []
 
 
+class Refusing(Told):
+    """A log whose rules cannot be read."""
+
+    has_rules = None
+
+    def ask(self, line: bytes, decide: Any) -> None:
+        super().ask(line, decide)
+        decide(b"no\n")
+
+
 def test_an_agent_that_is_gone_mid_line_does_not_keep_the_others_waiting() -> None:
-    told = Told()
+    told = Refusing()
 
     def gone(_answer: bytes) -> None:
         raise BrokenPipeError
 
-    def refuse(line: bytes, decide: Callable[[bytes], None]) -> None:
-        told.asked.append(line)
-        decide(b"no\n")
-
-    told.ask, told.has_rules = refuse, None  # type: ignore[method-assign]
-    passing = Passing([].append, gone, told)  # type: ignore[arg-type]
+    passing = Passing(list[bytes]().append, gone, told)  # type: ignore[arg-type]
     passing.from_agent(b'{"method":"tools/call')
     passing.agent_ended()
     assert told.asked == [b'{"method":"tools/call']
