@@ -114,7 +114,7 @@ async def check_forgetting(
     scope = Scope(company_id=caller.company_id, project_id=project_id)
     able = await service.allowed(caller, scope, binding_key)
     if not able.issuperset({OperationType.WRITE, OperationType.FORGET}):
-        raise Denied(f"{binding_key} is read-only here, or your role does not let you write.")
+        raise Denied(f"{binding_key} is read-only (`memtui bindings list`), or your role is.")
     row = await service.runtime.ask(find_binding, caller.company_id, binding_key)
     if row.review and not caller.by_person:
         raise Denied(f"What agents write to {binding_key} is reviewed; let a person check this.")
