@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,7 +105,7 @@ async def _forgetting(
         report = await check_forgetting(
             session.service, session.caller, key, project_id=project, within_s=within,
             agree=lambda: None if yes else confirm(question),
-            tell_leftovers=lambda ids: _tell_leftovers(invocation.out, ids),
+            tell_leftovers=lambda ids: invocation.out.say(f"Not removed again: {', '.join(ids)}."),
         )  # fmt: skip
     outcomes = {one.outcome for one in report.probes}
     passed = outcomes.isdisjoint({"found", "lost"})
@@ -191,7 +191,7 @@ def _rules(checks: tuple[ContractCheck, ...]) -> Iterator[Line]:
         yield Dim(f"{'':<{width}}  {check.source}")
 
 
-def _tell_leftovers(out: Output, names: Sequence[str]) -> None:
+def _tell_leftovers(out: Output, names: tuple[str, ...]) -> None:
     for name in names[:_LEFTOVERS]:
         out.say(f"Could not be removed from the server: {name}.")
     if len(names) > _LEFTOVERS:
