@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.model.later import LaterAdapter
 from tests.model.world import BINDINGS, PEOPLE, PLACES, PROVIDERS, World
 
 TEXTS = ("port: 5432", "port: 6000", "We deploy from main", "Never on Fridays", "Tabs, not spaces")
@@ -24,6 +25,7 @@ everywhere = st.sampled_from(tuple(PLACES))
 companies = st.sampled_from(tuple(BINDINGS))
 TARGETS = (("company", ""), ("agent", "coding"), ("agent", "scout"), ("project", "web"),
            ("binding", "one"))  # fmt: skip
+ENDS = ("stored", "stored", "stored", "stored, lost", "nothing", "failed", "open", "lost")
 ACTIONS = ("warn", "no-search", "read-only", "read-only", "refuse", "refuse")
 
 
@@ -103,7 +105,8 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
 
         @rule(company=companies, binding=st.sampled_from(("one", "two")))
         def review(self, **asked: Any) -> None:
-            self.world.review(**asked)
+            if known.key != LaterAdapter.key:  # what is accepted there waits for its end
+                self.world.review(**asked)
 
         @rule(company=companies, of=st.sampled_from(TARGETS), most=maybe(1, 100, 1_000),
               period=st.sampled_from(("day", "month")), action=st.sampled_from(ACTIONS),
@@ -158,6 +161,19 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         @rule(company=companies)
         def migrate(self, company: str) -> None:
             self.world.migrate(company)
+
+        if known.key == LaterAdapter.key:
+
+            @rule(at=placed, place=everywhere, nth=nths, by=whos, who=whos,
+                  ends=st.lists(st.sampled_from(ENDS), min_size=1, max_size=4))  # fmt: skip
+            def end(self, at: Any, place: str, by: str, ends: list[str], **asked: Any) -> None:
+                for how in ends:
+                    self.world.write(at, place, TEXTS[0], who=by)
+                    self.world.end(at[0], how=how, **asked)
+
+            @rule(company=companies, nth=nths, who=whos)
+            def undo_later(self, **asked: Any) -> None:
+                self.world.undo_later(**asked)
 
         def teardown(self) -> None:
             try:

@@ -99,6 +99,16 @@ class Operation:
     erased: bool = False
     """Whether a purge took values out of it."""
     id: str = ""
+    event: str = ""
+    """That of a write which its provider stores later; `request` is what was asked for."""
+    request: Any = None
+    ended: datetime | None = None
+    """When it was known what came of that."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows what came of it."""
+        return bool(self.event) and self.ended is None
 
 
 @dataclass

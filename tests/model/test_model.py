@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import machine_for
 from tests.model.world import PROVIDERS, Make
 
-FAST = ("vault", "facts", "claude-memory", "mcp-memory")
+FAST = ("vault", "facts", "claude-memory", "later", "mcp-memory")
 SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in PROVIDERS if one not in FAST]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.model.later import LaterAdapter
 from tests.model.world import PLACES, PROVIDERS, At, Make, World
 
 ONE, TWO = ("acme", "one"), ("acme", "two")
@@ -265,13 +266,14 @@ TOURS: list[Tour] = [
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)
 """Its tours take the longest."""
+AT_ONCE = [one for one in PROVIDERS if one != LaterAdapter.key]
 RUNS = [
     pytest.param(
         tour, provider, id=f"{tour.__name__}-{provider}",
         marks=() if provider == "vault" and tour is not purged else pytest.mark.slow,
     )
     for tour in TOURS
-    for provider in PROVIDERS
+    for provider in AT_ONCE
     if provider != "milvus" or tour in OF_MILVUS
 ]  # fmt: skip
 
@@ -283,6 +285,29 @@ def test_a_tour_ends_as_the_model_says(tour: Tour, provider: str, make: Make) ->
         tour(world)
     finally:
         world.close()
+
+
+def stored_later(world: World) -> None:
+    """A write is open, or lost, or ends; one that was open during a purge may still be stored."""
+    at = ("bolt", "one")
+    for how in ("stored", "stored, lost", "nothing", "failed", "open", "lost"):
+        world.write(at, "user cy", "port: 5432", who="cy")
+        world.undo_later("bolt", 0, who="cy")
+        world.wait(1)
+        world.end("bolt", -1, how, who="cy")
+        world.check_list(at, "user cy", "cy")
+    world.undo("bolt", 0)
+    world.undo("bolt", 0)
+    world.purge("bolt", subject="cy")
+    world.wait(1)
+    world.end("bolt", 0, "stored", who="cy")
+    world.check()
+    world.purge("bolt", subject="cy")
+    world.check()
+
+
+def test_what_is_stored_later_ends_as_the_model_says(make: Make) -> None:
+    test_a_tour_ends_as_the_model_says(stored_later, LaterAdapter.key, make)
 
 
 @pytest.mark.slow
@@ -334,7 +359,7 @@ def gone_from_each_place(world: World) -> None:
 
 @pytest.mark.parametrize(
     "provider",
-    [pytest.param(one, marks=() if one == "vault" else pytest.mark.slow) for one in PROVIDERS],
+    [pytest.param(one, marks=() if one == "vault" else pytest.mark.slow) for one in AT_ONCE],
 )
 def test_the_past_is_seen_by_the_rule_of_now(provider: str, make: Make) -> None:
     test_a_tour_ends_as_the_model_says(gone_from_each_place, provider, make)

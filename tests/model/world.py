@@ -57,6 +57,7 @@ from memtui.threads import LooseThreads
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.backends.tables.kit import NAMESPACES, agno, langgraph
+from tests.model.later import LaterAdapter
 from tests.model.plain import (
     FIELDS,
     GATED,
@@ -198,6 +199,10 @@ PROVIDERS = {
             corrects=frozenset({"text", "topic", "tags"}), takes=frozenset({"topic", "tags"}),
         ),
         Provider(
+            "later", shared, shared, keeps=_FILES, path="memory/", once=True,
+            corrects=frozenset({"text", "topic", "tags"}), takes=frozenset({"topic", "tags"}),
+        ),
+        Provider(
             "mcp-memory", shared, shared, keeps=_FILES, path="memory.jsonl",
             config=(("settle_ms", 0),), corrects=frozenset({"text", "topic", "tags"}),
             takes=frozenset({"topic", "tags"}),
@@ -236,7 +241,10 @@ Make = Callable[..., "World"]
 async def open_home(folder: Path, clock: Any) -> MemoryService:
     paths = find_paths(folder)
     settings = load_settings(paths, principal="user:ana")
-    return await open_service(paths, settings, clock=clock, timer=lambda: 0.0, first_company=False)
+    return await open_service(
+        paths, settings, clock=clock, timer=lambda: 0.0, first_company=False,
+        providers={LaterAdapter.key: LaterAdapter},
+    )  # fmt: skip
 
 
 def make_template(folder: Path, empty_database: Path) -> Path:
@@ -439,17 +447,81 @@ class World:
             return
         if answer is None or self._waits(done, answer, request, []):
             return
+        if self.able[binding].async_ingestion:
+            same(answer.handles, (), "what is stored at once")
+            done.status, done.event, done.request = "unknown", answer.event or "", request
+            return
         [record] = answer.records
+        self._new(done, request, self._unmarked(PEOPLE[who], record))
+
+    def _new(self, done: Operation, request: WriteRequest, record: Record) -> None:
+        """Compare a new record with what was asked for."""
+        binding = done.binding or ""
         key = binding, record.handle.provider_record_id
-        expect(key not in here.records, f"{key} was there already")
-        record = self._unmarked(PEOPLE[who], record)
+        expect(key not in self.companies[done.scope.company_id].records, f"{key} was there already")
         wanted = {**{n: getattr(request, n) for n in FIELDS if hasattr(request, n)},
-                  "text": text, "created_at": self.now, "created_by": PEOPLE[who].principal,
-                  "scope": self.providers[binding].home(scope)}  # fmt: skip
+                  "text": request.content, "created_at": self.now, "created_by": done.who.principal,
+                  "scope": self.providers[binding].home(request.scope)}  # fmt: skip
         for name, value in wanted.items():
             if name in self.providers[binding].keeps and (value or name == "tags"):
                 same(getattr(record, name), value, f"{name} of a new record")
         self._changed(done, {key: (None, record)})
+
+    def _nth_later(self, company: str, nth: int, *, is_open: bool) -> Operation | None:
+        """Return a write that its provider stores later and of which nothing is known, or came."""
+        found = [
+            one for one in self.companies[company].log
+            if one.event and not one.steps and (one.is_open or not is_open)
+        ]  # fmt: skip
+        return found[nth % len(found)] if found else None
+
+    def end(self, company: str, nth: int, how: str, *, who: str = "ana") -> None:
+        """Let a provider end the nth open write, and ask what came of it.
+
+        It is `stored`, `nothing` came of it, it `failed`, is `open` still, or its event is `lost`,
+        maybe after it was stored.
+        """
+        taken = self._nth_later(company, nth, is_open=True)
+        if taken is None:
+            return
+        here, caller = self.companies[company], self.caller(company, who)
+        seen = here.sees(PEOPLE[who], taken)
+        may = seen and here.may(PEOPLE[who], "view", taken.request.scope)
+        how = how if may else "open"
+        record = None if how == "open" else self.run(self._end(caller, taken, how))
+        done = self._done(here, "check", who, taken.binding, taken.scope, taken.source)
+        found: list[Any] = []
+
+        async def check() -> Done:
+            found.append(await self.service.check_outcome(caller, taken.id))
+            return Done(found[0].check_id)
+
+        self._do(done, not may, check())
+        if not seen:  # so it is no operation for them, and nothing was asked
+            here.log.remove(done)
+        happened = {"open": None, "lost": None, "failed": False}.get(how, True)
+        if found:
+            same(found[0].happened, happened, f"whether what was {how} has happened")
+        if how not in {"open", "lost"}:
+            taken.ended = self.now
+        if record is not None:
+            self._new(taken, taken.request, record)
+
+    async def _end(self, caller: Caller, taken: Operation, how: str) -> Record | None:
+        runtime = self.service.runtime
+        routed = await runtime.resolve(caller, taken.scope, taken.binding)
+        adapter = (await runtime.open(routed.binding, company_read_only=False)).adapter
+        return await adapter.end(taken.event, how)  # type: ignore[attr-defined, no-any-return]
+
+    def undo_later(self, company: str, nth: int, *, who: str = "ana") -> None:
+        """Try to take back a write of which nothing came, or is known."""
+        here, taken = self.companies[company], self._nth_later(company, nth, is_open=False)
+        if taken is None:
+            return
+        done = self._done(here, "undo", who, taken.binding, taken.scope, taken.source)
+        refused = not here.sees(PEOPLE[who], taken)
+        work = self.service.undo(self.caller(company, who), taken.id)
+        self._do(done, refused, work, "" if refused else "invalid")
 
     def correct(
         self, at: At, nth: int, *, who: str = "ana", issue: str | None = None,
@@ -536,7 +608,7 @@ class World:
         wanted["summary"] = wanted["summary"] or None
         if self._of(old).keyed and old.kind == "fact" and record.text != old.text:
             wanted["valid_from"] = self.now  # the old value keeps its window
-        if self._of(old).key in {"claude-memory", "mcp-memory", "hermes"}:
+        if self._of(old).key in {"claude-memory", "later", "mcp-memory", "hermes"}:
             made = told(record) or {}  # what is not given is made of the text
             wanted |= {name: made[name] for name in ("title", "summary", "metadata")}
         return wanted
@@ -888,6 +960,7 @@ class World:
         """Erase a record, or all of a user or project; no file may say `gone` afterwards."""
         here = self.companies[company]
         ever = {key: one for _, state in here.past for key, one in state.items()}
+        opened: list[Operation] = []
         if at is not None:
             names = [key for key in ever if key[0] == at[1]]
             if not names:
@@ -898,6 +971,10 @@ class World:
             field = "subject_id" if subject else "project_id"
             owner = subject or project
             keys = {key for key, one in ever.items() if getattr(one.scope, field) == owner}
+            opened = [
+                one for one in here.log
+                if one.is_open and getattr(one.request.scope, field) == owner
+            ]  # fmt: skip
             request = PurgeRequest(subject_id=subject, project_id=project, forget=forget)
         living = {key for key in keys if key in here.records}
         if not keys or (living and not forget):
@@ -908,6 +985,8 @@ class World:
         for key in living:
             here.records.pop(key)
         here.purge(keys)
+        for each in opened:  # what comes of it later stands in the log without its text
+            each.erased = True
         owned = ("subject_id", subject or "") if subject else ("project_id", project or "")
         here.queue = [one for one in here.queue if owned not in map(owner_of, one.owners)]
         page = self.service.runtime.log(company).page(Filter(), limit=1000, after=last)
@@ -936,7 +1015,7 @@ class World:
     def migrate(self, company: str) -> None:
         """Move a copy of what the first binding holds into the second; what is there stays."""
         here = self.companies[company]
-        if self._is_limited(here):
+        if self._is_limited(here) or any(one.async_ingestion for one in self.able.values()):
             return
         before = {name: one for (key, name), one in here.records.items() if key == "two"}
         applied = self.run(self._between(company, apply))
@@ -954,7 +1033,7 @@ class World:
         Where both changed the first one's version is kept, and deletions pass.
         """
         here = self.companies[company]
-        if self._is_limited(here):
+        if self._is_limited(here) or any(one.async_ingestion for one in self.able.values()):
             return
         sides = [self._common(company, key) for key in BINDINGS[company]]
         synced = self.run(self._between(company, sync))
@@ -1520,7 +1599,7 @@ class World:
             done.id, done.scope = found.operation_id, found.scope
             by = (found.principal, found.started_at)
             same(by, (done.who.principal, done.at), "who and when")
-            if done.steps and not done.erased:
+            if done.steps and not (done.erased or done.event):
                 names = {one.provider_record_id for one in found.handles}
                 place = (found.binding_key, names, found.result_count)
                 same(place, (done.binding, set(done.ids), len(done.ids)), f"a {done.type}")
@@ -1539,10 +1618,13 @@ class World:
             left = [
                 one.id
                 for one in reversed(seen)
-                if (one.steps or one.settings) and not here.undone(one) and one.undoes is None
-                and not one.erased
+                if (one.steps or one.settings or one.is_open) and not here.undone(one)
+                and one.undoes is None and not one.erased
             ]  # fmt: skip
             found_left = self.run(self.service.undoable(caller, 1000))
+            unclear = {one.operation.operation_id for one in found_left
+                       if "outcome is unknown" in (one.why_not or "")}  # fmt: skip
+            same(unclear, {one.id for one in seen if one.is_open}, "what may have happened")
             found_ids = [one.operation.operation_id for one in found_left]
             lasting = {one.id for one in seen if not one.erased}
             found_ids = [one for one in found_ids if one in lasting]

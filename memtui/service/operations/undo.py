@@ -690,7 +690,8 @@ class Undo(ServiceModule):
         entry.usage += reply.usage
         known = {one.handle: one for one in reply.before}
         befores = [known.get(one, Snapshot(handle=one, record=None)) for one in reply.records]
-        now = await connection.snapshots(reply.records, scope)
+        # As the company, since a purge may have erased whose they are from the operation.
+        now = await connection.snapshots(reply.records, Scope(company_id=scope.company_id))
         # Asked after the records were read, so that a change which came meanwhile is found too.
         since = await self._runtime.ask_journal(
             asked.scope.company_id, _found_since, asked, befores
