@@ -79,7 +79,7 @@ BEGIN = {
 SECTIONS = {
     "Look": (
         "find memories, and see what a model is given",
-        "query browse get context check views demo",
+        "query browse get context check compare views demo",
     ),
     "Change": ("correct and remove memories", "note correct forget undo facts purge"),
     "Audit": (
@@ -147,6 +147,7 @@ COMMANDS = {
         "Show what came of a memory: who was given it, and what they wrote afterwards.",
         "trace",
     ),
+    "compare": ("Ask two bindings the log's own questions, and say which found more.", "compare"),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),

@@ -502,9 +502,9 @@ class Impacts(ServiceModule):
             entry.result_count = sum(record is not None for record in found.values())
         return found
 
-    def _found(self, caller: Caller, request: ImpactRequest, marked: _Marked) -> _Found:
+    def _found(self, caller: Caller, request: ImpactRequest, marked: _Marked) -> LoggedReads:
         """Return the newest operations that could have reached the records. Blocking."""
-        found = _Found(self._runtime.log_of(caller))
+        found = LoggedReads(self._runtime.log_of(caller))
         chosen = request.filter
         named = {one.field for one in chosen.field_tests()}
         if "status" not in named:
@@ -520,7 +520,7 @@ class Impacts(ServiceModule):
         return found
 
     async def _tried(
-        self, caller: Caller, marked: _Marked, found: _Found, impact: Impact, progress: Tell
+        self, caller: Caller, marked: _Marked, found: LoggedReads, impact: Impact, progress: Tell
     ) -> Impact:
         asked, untried = await asyncio.to_thread(_questions, found)
         differing: dict[object, tuple[Side, Side, list[Operation]]] = {}
@@ -574,7 +574,7 @@ class Impacts(ServiceModule):
         )
 
 
-class _Found:
+class LoggedReads:
     """The operations to replay, and whether the log was searched to its end."""
 
     def __init__(self, log: CompanyLog) -> None:
@@ -636,13 +636,13 @@ def _marked(
     )
 
 
-def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
+def _questions(found: LoggedReads) -> tuple[list[_Asked], _Left]:
     """Return the questions that can be replayed, each once, and the rest. Blocking."""
     asked: dict[object, _Asked] = {}
     left, given = _Left(), Given(found.log)
     for one in found.operations:
         try:
-            request, fan_out = _again(one, given)
+            request, fan_out = ask_again(one, given)
         except NotTried as error:
             left.add(error, [one])
             continue
@@ -651,7 +651,7 @@ def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
     return list(asked.values()), left
 
 
-def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, FanOut | None]:
+def ask_again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, FanOut | None]:
     """Return the logged request of an operation. Raises `NotTried`."""
     request = one.request
     if one.absent:

@@ -294,7 +294,7 @@ async def _fault(service: MemoryService, by: Caller, check: MemoryCheck, common:
 
 async def _of_key(service: MemoryService, by: Caller, check: MemoryCheck, common: Json) -> str:
     answer = await service.facts.keys(by, FactRequest(**common, namespace=check.namespace))
-    _refuse_failures(answer.problems)
+    refuse_failures(answer.problems)
     facts = [one for one in answer.facts if _folded(one.key) == _folded(check.question)]
     wanted = check.value if isinstance(check.value, str) else json.dumps(check.value)
     others = [one for one in facts if _folded(one.written) != _folded(wanted)]
@@ -333,14 +333,14 @@ async def _context(service: MemoryService, by: Caller, check: MemoryCheck, commo
         prompt=check.context or None,
     )  # fmt: skip
     answer = await service.context(by, request)
-    _refuse_failures(answer.problems)
+    refuse_failures(answer.problems)
     facts = (fact for section in answer.sections for fact in section.facts)
     found = [(one.handle.provider_record_id, one) for one in facts if one.handle is not None]
     records = ((name, f"{name} of {one.binding_key}", one.text) for name, one in found)
     return [("", "the context", answer.text), *records]
 
 
-def _refuse_failures(problems: Iterable[Problem]) -> None:
+def refuse_failures(problems: Iterable[Problem]) -> None:
     """Raise `Unavailable` if a provider failed; an unreadable item, which has a place, is none."""
     for one in problems:
         if one.location is None and not one.search_only:

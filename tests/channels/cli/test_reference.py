@@ -15,7 +15,7 @@ from tools.reference import MARK, PAGES, renewed, walk, write
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-MOST_COMMANDS = 33
+MOST_COMMANDS = 34
 NAMED = r"`memtui (?:--read-only |--[a-z-]+ \S+ )*([a-z][a-z-]*(?: [a-z][a-z-]*)?)"
 """A command that a sentence names, and the next word."""
 made = cache(renewed)

@@ -1,0 +1,334 @@
+"""Compare two memories by the log's own questions: each is asked of two bindings.
+
+Records are matched by their text, word for word or nearly, as each memory has ids of its own. The
+questions are logged as memtui's own reads with the purpose `compare`.
+"""
+
+from __future__ import annotations
+
+from asyncio import gather, to_thread
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import groupby, islice
+from math import comb
+from operator import itemgetter
+from typing import NamedTuple
+
+from memtui.analytics.company_log import CompanyLog
+from memtui.context.cost import TokenCounter
+from memtui.contract import (
+    Denied,
+    Filter,
+    Invalid,
+    MemtuiError,
+    Model,
+    NotFound,
+    QueryRequest,
+    Scope,
+    Usage,
+)
+from memtui.passages import Phrase, phrases_of, repeated
+from memtui.pruning.duplicates import DuplicateIndex, TextForm, compare, form_of
+from memtui.service.context.impact import AnsweredRecord, LoggedReads, NotTried, ask_again
+from memtui.service.history.asked import Given
+from memtui.service.memory import MemoryService
+from memtui.service.recorder import FanOut
+from memtui.service.usecases.checking import refuse_failures
+from memtui.service.visibility import Caller, without_prefix
+from memtui.store.operation import Operation, Place
+from memtui.text_analysis import words_in_order
+
+_AT_ONCE = 4
+_MOST_WRITES = 1_000
+_TAIL = 0.025
+"""Of each side of an interval that holds the true share in 95 of 100 cases."""
+_OWN = {"purpose": "compare", "run_id": None}
+"""How the caller of these questions differs."""
+
+
+class ComparedAnswer(Model):
+    """The answer of one binding to a question."""
+
+    records: tuple[AnsweredRecord, ...] = ()
+    error: str = ""
+    """Why there is none; empty: it answered."""
+    helped: tuple[int, ...] = ()
+    """The ranks of records of which somebody said that they helped with the question."""
+    used: tuple[int, ...] = ()
+    """The ranks of those whose text came back in a later write of a run that asked it."""
+    tokens: int = 0
+    """Tokens of the texts, for the model of the setting `context_model`."""
+    usage: tuple[Usage, ...] = ()
+    latency_ms: float = 0
+
+    @property
+    def hits(self) -> int:
+        """How many records helped or were used."""
+        return len({*self.helped, *self.used})
+
+
+class ComparedQuestion(Model):
+    """A question, and the answers of both bindings."""
+
+    seq: int
+    """The number of the newest operation that asked it."""
+    question: str
+    times: int
+    """How often it was asked."""
+    answers: tuple[ComparedAnswer, ComparedAnswer]
+    same: dict[int, int] = {}
+    """The ranks of records that both found: in the first answer, and in the second."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether both answered."""
+        return not any(one.error for one in self.answers)
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of the longer answer that both found; None: one failed, or nothing was found."""
+        longer = max(len(one.records) for one in self.answers)
+        return len(self.same) / longer if longer and self.answered else None
+
+
+class MemoryComparison(Model):
+    """What two bindings answered to the same questions."""
+
+    bindings: tuple[str, str]
+    questions: tuple[ComparedQuestion, ...]
+    """The least alike first, then the newest."""
+    left_out: int = 0
+    """How many logged questions cannot be asked again: erased, cut, or of the past."""
+
+    @property
+    def both(self) -> list[ComparedQuestion]:
+        """The questions that both answered."""
+        return [one for one in self.questions if one.answered]
+
+    @property
+    def agreement(self) -> float | None:
+        """Mean agreement of the questions to which one of them found something."""
+        found = [one.agreement for one in self.questions if one.agreement is not None]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def more_hits(self) -> tuple[int, int]:
+        """In how many questions the one had more hits, and in how many the other."""
+        hits = [[answer.hits for answer in one.answers] for one in self.both]
+        return sum(a > b for a, b in hits), sum(b > a for a, b in hits)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which share of the questions that differ in hits the first is truly better.
+
+        Exact (Clopper and Pearson), at 95 %: a difference is shown if it leaves out a half, which
+        is what the sign test says.
+        """
+        first, second = self.more_hits
+        return _least(first, first + second), 1 - _least(second, first + second)
+
+
+def _least(wins: int, of: int) -> float:
+    """Return the least share with which so many wins are not too unlikely."""
+    low, high = 0.0, 1.0
+    for _ in range(40 if wins else 0):
+        share = (low + high) / 2
+        chance = sum(comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(wins, of + 1))
+        low, high = (share, high) if chance < _TAIL else (low, share)
+    return low
+
+
+_Asked = tuple[QueryRequest, list[Operation]]
+"""A question, and the operations that asked it, the newest first."""
+
+
+class ComparisonPlan(NamedTuple):
+    """Questions to ask two bindings, before anything is sent."""
+
+    bindings: tuple[str, str]
+    asked: Sequence[_Asked]
+    left_out: int
+    leave: Sequence[str]
+    """The bindings whose questions may leave this machine, with the address where it is known."""
+
+
+async def plan_comparison(
+    service: MemoryService,
+    caller: Caller,
+    bindings: tuple[str, str],
+    last: int,
+    operation: str | None = None,
+) -> ComparisonPlan:
+    """Return the log's last questions, each once, that two bindings would be asked.
+
+    Args:
+        service: The open service.
+        caller: Who asks; only questions that it sees in the log count.
+        bindings: Their keys.
+        last: How many of the newest queries, and contexts for a prompt, are looked at.
+        operation: Only the question of this operation: an id, the beginning, or a number.
+
+    Raises:
+        Invalid: the bindings are one.
+        NotFound: there is no question, or no such binding.
+    """
+    if bindings[0] == bindings[1]:
+        raise Invalid("A binding is compared with another; name two.")
+    asked, left_out = await to_thread(_questions, service.runtime.log_of(caller), last)
+    leave = [place for key in bindings if (place := await _leaves(service, caller, key))]
+    if operation is not None:
+        seq = (await service.log.get(caller, operation)).seq
+        asked = [one for one in asked if seq in {own.seq for own in one[1]}]
+    if not asked:
+        which = f"{operation} is not among the last {last:,} questions" if operation else ""
+        raise NotFound(f"{which or 'There is no question in the log'} that can be asked again.")
+    return ComparisonPlan(bindings, asked, left_out, leave)
+
+
+def _questions(log: CompanyLog, last: int) -> tuple[list[_Asked], int]:
+    """Return the newest questions, each once, and how many cannot be asked again. Blocking."""
+    found: dict[str, _Asked] = {}
+    left_out, given = 0, Given(log)
+    for one in islice(LoggedReads(log).read(Filter()), last):
+        try:
+            again, _ = ask_again(one, given)
+        except NotTried:
+            left_out += 1
+            continue
+        if not isinstance(again, QueryRequest):
+            if not again.prompt:
+                continue
+            again = QueryRequest(scope=again.scope, query=again.prompt, topic=again.topic)
+        request = again.model_copy(update={"binding_key": None})
+        found.setdefault(request.model_dump_json(), (request, []))[1].append(one)
+    return list(found.values()), left_out
+
+
+async def _leaves(service: MemoryService, caller: Caller, key: str) -> str:
+    """Return a binding with its address if its questions may leave this machine, else nothing.
+
+    They stay only where the provider can be copied (`Capabilities.without`): then it answers here,
+    without a server or a model elsewhere.
+    """
+    runtime, scope = service.runtime, Scope(company_id=caller.company_id)
+    row = (await runtime.resolve(caller, scope, key)).binding
+    with suppress(MemtuiError):  # it fails again when it is asked, and is then counted
+        connection = await runtime.open(row, company_read_only=False)
+        if connection.adapter.capabilities.without:
+            return ""
+    places = await runtime.connections.places(row, load=True)
+    named = sorted(one[1] for one in places if one[0] in {"url", "command"})
+    return f"{key} ({', '.join([row.provider_key, *named])})"
+
+
+async def compare_memories(
+    service: MemoryService,
+    caller: Caller,
+    plan: ComparisonPlan,
+    *,
+    agreed: bool = False,
+    progress: Callable[[int], object] = lambda _done: None,
+) -> MemoryComparison:
+    """Ask both bindings the questions of a plan, four at a time; a cancelled call asks no more.
+
+    Args:
+        service: The open service.
+        caller: Who asks.
+        plan: The questions.
+        agreed: Somebody said yes to what the plan says may leave the machine.
+        progress: Receives how many questions are done.
+
+    Raises:
+        Denied: nobody agreed.
+    """
+    if plan.leave and not agreed:
+        raise Denied(f"Nobody agreed that questions go to {' and '.join(plan.leave)}.")
+    by, found = caller.model_copy(update=_OWN), list[ComparedQuestion]()
+    for start in range(0, len(plan.asked), _AT_ONCE):
+        progress(start)
+        some = plan.asked[start : start + _AT_ONCE]
+        found += await gather(*(_compared(service, by, plan.bindings, one) for one in some))
+
+    found.sort(key=lambda one: (one.agreement is None, one.agreement, -one.seq))
+    return MemoryComparison(bindings=plan.bindings, questions=tuple(found), left_out=plan.left_out)
+
+
+async def _compared(
+    service: MemoryService, by: Caller, bindings: tuple[str, str], asked: _Asked
+) -> ComparedQuestion:
+    (request, operations), log, index = asked, service.runtime.log_of(by), DuplicateIndex()
+    for key, record_id in await to_thread(_helped, log, operations):
+        with suppress(MemtuiError):  # what is gone or hidden can be found by neither
+            got = await service.get(by, record_id, request.scope, binding_key=key)
+            index.add(_form(got.record.text))
+    written = await to_thread(_written, log, operations)
+    count = TokenCounter(service.settings.context_model).tokens
+    limit = service.settings.all_bindings_timeout_ms
+    fan_out = FanOut(service.runtime.new_id(), limit, seen_only=True)
+
+    async def answer(key: str) -> ComparedAnswer:
+        try:
+            own = request.model_copy(update={"binding_key": key})
+            found = await service.query(by, own, fan_out=fan_out)
+            refuse_failures(found.problems)
+        except MemtuiError as error:
+            return ComparedAnswer(error=str(error))
+        texts = [one.text for one in found.snippets]
+        words = (words_in_order(without_prefix(text)) for text in texts)
+        return ComparedAnswer(
+            records=tuple(
+                AnsweredRecord(rank=rank, handle=one.handle, binding_key=key, text=one.text)
+                for rank, one in enumerate(found.snippets, 1)
+            ),
+            helped=tuple(n for n, text in enumerate(texts, 1) if index.find(_form(text))),
+            used=tuple(n for n, said in enumerate(words, 1) if repeated(said, written)),
+            tokens=sum(map(count, texts)), usage=found.usage, latency_ms=found.latency_ms,
+        )  # fmt: skip
+
+    # One after the other, so that neither slows the other down.
+    first, second = [await answer(key) for key in bindings]
+    same, times = _same(first, second), len(operations)
+    return ComparedQuestion(
+        seq=operations[0].seq, question=request.query, times=times, answers=(first, second),
+        same=same,
+    )  # fmt: skip
+
+
+def _same(first: ComparedAnswer, second: ComparedAnswer) -> dict[int, int]:
+    """Return the ranks of the records whose text is in both answers, each matched once."""
+    found: dict[int, int] = {}
+    forms = {one.rank: _form(one.text) for one in second.records}
+    for one in first.records:
+        own = _form(one.text)
+        alike = (rank for rank, form in forms.items() if compare(own, form) is not None)
+        if (rank := next(alike, None)) is not None:
+            found[one.rank] = rank
+            del forms[rank]
+    return found
+
+
+def _form(text: str) -> TextForm:
+    return form_of(without_prefix(text))
+
+
+def _written(log: CompanyLog, operations: Sequence[Operation]) -> set[Phrase]:
+    """Return the phrases that runs wrote after a question of theirs. Blocking."""
+    return {
+        phrase
+        for own in operations
+        if own.scope.run_id
+        for made in log.writes([own.scope.run_id], [], own.seq, _MOST_WRITES)
+        for phrase in phrases_of(words_in_order(str(made.request.get("content", ""))))
+    }
+
+
+def _helped(log: CompanyLog, operations: Sequence[Operation]) -> list[Place]:
+    """Return the records of some answers that helped more often than not. Blocking."""
+    asked, balance = {own.operation_id for own in operations}, Counter[Place]()
+    places = {own.place_of(handle) for own in operations for handle in own.handles}
+    for key, own in groupby(sorted(places), itemgetter(0)):
+        for word in log.words(key, [record_id for _, record_id in own]):
+            if word.judged in asked:
+                balance[key, word.record_id] += 1 if word.helped else -1
+    return [place for place, more in balance.items() if more > 0]

@@ -1,0 +1,71 @@
+"""`compare`: the table, one question, JSON, consent and exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.channels.cli.conftest import HOSTILE, Run, assert_harmless
+from tests.service.fake import FakeAdapter, down
+
+TEXT = "We deploy the blue pipeline every Monday"
+
+
+@pytest.fixture
+def asked(here: Run) -> Run:
+    """A company with two vaults, and a question in the log."""
+    assert here("bindings", "add", "other", "vault").code == 0
+    for key in ("default", "other"):
+        assert here("note", TEXT, "--project", "apollo", "--binding", key).code == 0
+    assert here("query", "when deploy pipeline", "--project", "apollo").code == 0
+    return here
+
+
+def test_a_table_a_page_and_json(asked: Run) -> None:
+    ran = asked("compare", "default", "other")
+    assert ran.code == 0
+    assert "100.0% of the records alike" in ran.err
+    assert "default found more hits in 0 of 1, other in 0: no difference shown" in ran.err
+    assert ran.out.splitlines()[-1].endswith("when deploy pipeline")
+    number = ran.out.splitlines()[-1].split()[0]
+    page = asked("compare", "default", "other", "--question", number)
+    assert page.code == 0
+    assert page.out.splitlines()[0] == f"#{number}  when deploy pipeline"
+    assert page.out.count(TEXT) == 2
+    ran = asked("compare", "default", "other", "--json")
+    assert ran.document["bindings"] == ["default", "other"]
+    assert (ran.document["agreement"], ran.document["interval"]) == (1.0, [0.0, 1.0])
+    assert [one["seq"] for one in ran.document["questions"]] == [int(number)]
+
+
+def test_no_question_and_bad_input_say_so(here: Run) -> None:
+    assert here("bindings", "add", "other", "vault").code == 0
+    none = here("compare", "default", "other")
+    assert (none.code, none.out, len(none.err.splitlines())) == (1, "", 1)
+    assert "no question in the log" in none.err
+    assert here("compare", "default", "default").code == 2
+    assert here("compare", "default", "other", "--last", "0").code == 2
+
+
+def test_nothing_is_asked_without_a_yes(here: Run, fake: type[FakeAdapter]) -> None:
+    assert here("bindings", "add", "vault", "vault").code == 0
+    assert here("query", "when deploy", "--binding", "vault").code == 0
+    ran = here("compare", "vault", "default")
+    assert (ran.code, ran.out) == (2, "")
+    assert "1 question, without secrets, may leave this machine, to default (fake)" in ran.err
+    assert "count or bill" in ran.err
+    assert "--yes" in ran.err
+    fake.fault = down()
+    ran = here("compare", "vault", "default", "--yes")
+    assert ran.code == 0
+    assert "default failed: The provider is down" in ran.err
+    assert "0 questions answered by both" in ran.err
+
+
+def test_hostile_texts_are_shown_and_not_obeyed(asked: Run) -> None:
+    for key in ("default", "other"):
+        asked("note", f"pipeline {HOSTILE}", "--project", "apollo", "--binding", key)
+    assert asked("query", f"pipeline {HOSTILE}", "--project", "apollo").code == 0
+    ran = asked("compare", "default", "other")
+    assert_harmless(ran.out)
+    number = next(line.split()[0] for line in ran.out.splitlines()[1:] if "pipeline" in line)
+    assert_harmless(asked("compare", "default", "other", "--question", number).out)
