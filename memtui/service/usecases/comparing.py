@@ -208,17 +208,17 @@ def _questions(log: CompanyLog, last: int) -> tuple[list[_Asked], int]:
 async def _leaves(service: MemoryService, caller: Caller, key: str) -> str:
     """Return a binding with its address if its questions may leave this machine, else nothing.
 
-    They stay only where the provider can be copied (`Capabilities.without`): then it answers here,
-    without a server or a model elsewhere.
+    They stay only where the provider can be copied (`Capabilities.without`), so that it needs no
+    model elsewhere, and stores in files.
     """
     runtime, scope = service.runtime, Scope(company_id=caller.company_id)
     row = (await runtime.resolve(caller, scope, key)).binding
+    places = await runtime.connections.places(row, load=True)
+    named = sorted(one[1] for one in places if one[0] != "path")
     with suppress(MemtuiError):  # it fails again when it is asked, and is then counted
         connection = await runtime.open(row, company_read_only=False)
-        if connection.adapter.capabilities.without:
+        if connection.adapter.capabilities.without and not named:
             return ""
-    places = await runtime.connections.places(row, load=True)
-    named = sorted(one[1] for one in places if one[0] in {"url", "command"})
     return f"{key} ({', '.join([row.provider_key, *named])})"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memtui.backends.facts import FactsAdapter
 from memtui.config import Paths, Settings
 from memtui.contract import (
     Denied,
@@ -19,6 +20,7 @@ from memtui.contract import (
     Scope,
     SourceRef,
     WriteRequest,
+    place_of_url,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.context.contexts import ContextRequest
@@ -178,6 +180,18 @@ async def test_nothing_leaves_before_a_yes(service: MemoryService) -> None:
         await compare_memories(service, ANA, plan)
     every = await service.log.page(ANA, Filter(binding_key="outside", internal=True), limit=10)
     assert {one.operation_type for one in every.operations} == {OperationType.CONFIGURE}
+
+
+async def test_a_server_is_named_whatever_its_provider_can(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(service, "zebra")
+    await service.bindings.add(ANA, "tables", "facts", {})
+    assert (await plan_comparison(service, ANA, ("default", "tables"), 500)).leave == []
+    places = [place_of_url("postgresql://db.test:5432/facts")]
+    monkeypatch.setattr(FactsAdapter, "places", classmethod(lambda _cls, _context: places))
+    plan = await plan_comparison(service, ANA, ("default", "tables"), 500)
+    assert plan.leave == ["tables (facts, db.test:5432/facts)"]
 
 
 async def test_questions_and_records_of_others_stay_hidden(service: MemoryService) -> None:
