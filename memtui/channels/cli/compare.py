@@ -112,6 +112,8 @@ def _sentences(found: MemoryComparison) -> Iterator[str]:
         f"{f'{better} is ahead by more than chance' if better else 'no difference shown'} "
         f"({a} ahead in {shown.share(low, high)} of those that differ, at 95%)."
     )
+    if more or less:
+        yield "What helped or was used speaks for the memory that answered at the time."
     for place, key in enumerate(found.bindings):
         errors = {one.answers[place].error for one in found.questions} - {""}
         yield from (f"{key} failed: {error}" for error in sorted(errors)[:_ERRORS])

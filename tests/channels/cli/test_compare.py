@@ -37,6 +37,18 @@ def test_a_table_a_page_and_json(asked: Run) -> None:
     assert [one["seq"] for one in ran.document["questions"]] == [int(number)]
 
 
+def test_hits_come_with_whom_they_speak_for(asked: Run) -> None:
+    assert asked("bindings", "add", "empty", "vault").code == 0
+    found = asked("query", "when deploy pipeline", "--project", "apollo", "--json").document
+    record = found["snippets"][0]["handle"]["provider_record_id"]
+    assert "What helped" not in asked("compare", "default", "empty").err
+    operation = found["bindings"][0]["operation_ids"][0]
+    assert asked("ops", "feedback", operation, record, "--helped").code == 0
+    ran = asked("compare", "default", "empty")
+    assert "default found more hits in 1 of 1, empty in 0: no difference shown" in ran.err
+    assert "speaks for the memory that answered at the time" in ran.err
+
+
 def test_no_question_and_bad_input_say_so(here: Run) -> None:
     assert here("bindings", "add", "other", "vault").code == 0
     none = here("compare", "default", "other")
