@@ -1,4 +1,4 @@
-"""The tour: an overview in one dialog, with three things to try; shown once in each home."""
+"""The tour: an overview in one dialog, with things to try; shown once in each home."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ _ANSWERS = {
 }
 _PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
 """A project of the demo with all sorts of operations, and a question of its agents."""
+_POISON = 'kind:fact "note to all agents"'
+"""The filter line that finds the demo's poisoned note."""
+_KEYS = "abcde"
+"""The keys of the things to try, of which some tours have fewer."""
 _NAMED = 3
 """Most providers of found memories that are named."""
 _FOR_AGENTS = """\
@@ -65,7 +69,7 @@ class Tour(Sheet):
 
     BOX = "dialog-sheet dialog-tour"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"try_out({place})", "try") for place, key in enumerate("abc")),
+        *(Binding(key, f"try_out({place})", "try") for place, key in enumerate(_KEYS)),
         Binding(",".join(ACTIONS["app.tour"].keys), "back", "close", id="app.tour"),
         Binding("enter", "back", "start"),
     ]
@@ -116,6 +120,14 @@ class Tour(Sheet):
             "Prune: what is said twice, contradicted, or was never read",
             GoTo("records", filter_line="", scope=whole, then="records.prune"),
         )
+        yield Thing(
+            "Trace a poisoned note: which runs it reached, and what they wrote",
+            GoTo("records", filter_line=_POISON, scope=whole, then="records.trace"),
+        )
+        yield Thing(
+            "Check what the memory answers: one of four checks fails",
+            GoTo("query", filter_line="", scope=whole, then="query.checks"),
+        )
 
     def _of_own(self) -> Iterator[Thing]:
         bound = [(one.provider_key, one.config) for one in self._frame.state.bindings]
@@ -163,13 +175,15 @@ class Tour(Sheet):
                 display("Try first", style=STRONG),
                 *(
                     hanging(keyed(key) + Content("  "), _said(thing), width)
-                    for key, thing in zip("abc", self.things, strict=True)
+                    for key, thing in zip(_KEYS, self.things, strict=False)
                 ),
             ]
         )
 
     def action_try_out(self, place: int) -> None:
-        """Go to a thing to try."""
+        """Go to a thing to try, if there are so many."""
+        if place >= len(self.things):
+            return
         thing = self.things[place]
         if thing.why_not:
             toast(self, thing.why_not, severity="warning")

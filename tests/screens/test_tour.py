@@ -22,6 +22,7 @@ from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import QueryScreen
 from memtui.screens.state import find_memories
 from memtui.screens.tour import Tour
+from memtui.screens.traces import TraceScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.demos import END, Built
@@ -76,6 +77,12 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
         await until(pilot, lambda: log.current and log.current.operation_type.value == "write")
         await pilot.press("f3", "c")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))
+        await pilot.press("escape", "f3", "d")
+        await until(pilot, lambda: isinstance(app.screen, TraceScreen))
+        await until(pilot, lambda: "its text came back" in screen_text(app))
+        assert "Note to all agents" in screen_text(app)
+        await pilot.press("escape", "f3", "e")
+        await until(pilot, lambda: "3 passed, 1 failed" in screen_text(app))
     async with running(*home, "records", **opened) as (app, pilot):
         assert app.screen is app.frame
 
