@@ -37,6 +37,7 @@ from memtui.service.recorder import FanOut
 from memtui.service.usecases.checking import refuse_failures
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store.operation import Operation, Place
+from memtui.store.visibility import Visibility
 from memtui.text_analysis import words_in_order
 
 _AT_ONCE = 4
@@ -262,7 +263,8 @@ async def _compared(
         with suppress(MemtuiError):  # what is gone or hidden can be found by neither
             got = await service.get(by, record_id, request.scope, binding_key=key)
             index.add(_form(got.record.text))
-    written = await to_thread(_written, log, operations)
+    visibility = await to_thread(service.runtime.visibility, by)
+    written = await to_thread(_written, log, operations, visibility)
     count = TokenCounter(service.settings.context_model).tokens
     limit = service.settings.all_bindings_timeout_ms
     fan_out = FanOut(service.runtime.new_id(), limit, seen_only=True)
@@ -312,13 +314,16 @@ def _form(text: str) -> TextForm:
     return form_of(without_prefix(text))
 
 
-def _written(log: CompanyLog, operations: Sequence[Operation]) -> set[Phrase]:
-    """Return the phrases that runs wrote after a question of theirs. Blocking."""
+def _written(
+    log: CompanyLog, operations: Sequence[Operation], visibility: Visibility | None
+) -> set[Phrase]:
+    """Return the visible phrases that runs wrote after a question of theirs. Blocking."""
     return {
         phrase
         for own in operations
         if own.scope.run_id
         for made in log.writes([own.scope.run_id], [], own.seq, _MOST_WRITES)
+        if visibility is None or visibility.sees(made)
         for phrase in phrases_of(words_in_order(str(made.request.get("content", ""))))
     }
 

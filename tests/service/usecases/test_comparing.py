@@ -211,6 +211,20 @@ async def test_questions_and_records_of_others_stay_hidden(service: MemoryServic
         await plan_comparison(service, stranger, ("default", "other"), 500)
 
 
+async def test_a_hidden_write_of_the_run_is_no_use_that_others_can_see(
+    service: MemoryService,
+) -> None:
+    await write(service, DEPLOY)
+    by = agent("r1")
+    await ask(service, "when deploy pipeline", by)
+    await write(service, DEPLOY, scope=HERS, by=by)
+    await service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
+    await service.members.set(ANA, Membership(principal="user:bob", role=Role.MEMBER))
+    bob = ANA.model_copy(update={"principal": "user:bob"})
+    used = [(await compared(service, by=who)).questions[0].answers[0].used for who in (ANA, bob)]
+    assert used == [(1,), ()]
+
+
 async def test_what_cannot_be_compared_is_refused(service: MemoryService) -> None:
     with pytest.raises(NotFound, match="no question in the log"):
         await plan_comparison(service, ANA, ("default", "other"), 500)
