@@ -19,7 +19,7 @@ from memtui.provider_kit.files.reading import resolved
 from memtui.pruning.candidates import Reason
 from memtui.pruning.still_true import StillTrue, changed_source, sentence_of
 from memtui.scratch import Scratch
-from memtui.service.runtime import ServiceModule
+from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller
 
 _LOCAL = frozenset({"cli", "tui"})
@@ -44,8 +44,10 @@ class Outdated(NamedTuple):
 class Workspaces(ServiceModule):
     """Judges memories by the git history of their workspaces; nothing there is changed or run."""
 
-    _lock = threading.Lock()
-    _judges: dict[Path, tuple[Scratch, StillTrue]] = {}
+    def __init__(self, runtime: ServiceRuntime) -> None:
+        super().__init__(runtime)
+        self._lock = threading.Lock()
+        self._judges: dict[Path, tuple[Scratch, StillTrue]] = {}
 
     def outdated(
         self,
