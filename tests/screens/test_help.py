@@ -42,7 +42,7 @@ def test_the_keys_of_a_screen_fit_what_a_person_reads() -> None:
         groups = [one for one in groups_on(tab.mode) if one not in INPUT_GROUPS]
         shown = group_help(groups, load_keymap({}), lambda _: "").plain
         rows = [line for line in shown.splitlines() if line.startswith("  ")]
-        assert len(rows) <= 43 - 4 * (tab.mode == "records"), tab.mode
+        assert len(rows) <= 43 - 3 * (tab.mode == "records"), tab.mode
 
 
 def test_a_reason_that_many_keys_share_stands_once() -> None:

@@ -29,7 +29,7 @@ def test_a_character_becomes_the_name_of_its_key() -> None:
 @pytest.mark.parametrize(
     ("written", "key"),
     [
-        ("shift+z", "Z"),
+        ("shift+ä", "Ä"),
         ("ctrl+X", "ctrl+x"),
         ("alt+X", "alt+shift+x"),
         ("shift+ctrl+up", "ctrl+shift+up"),
