@@ -43,11 +43,13 @@ from memtui.provider_kit import (
     read_moment,
     rows,
     search,
+    server_events,
     server_provider,
     servers,
     tables,
     watching,
 )
+from memtui.provider_kit import flock as flock_module
 from memtui.provider_kit import (
     known as known_records,
 )
@@ -287,8 +289,8 @@ def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
     modules = [
-        provider_kit, databases, derived, kept, known_records, matching, pages, rows, search,
-        server_provider, servers, tables, watching,
+        provider_kit, databases, derived, flock_module, kept, known_records, matching, pages, rows,
+        search, server_events, server_provider, servers, tables, watching,
     ]  # fmt: skip
     assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {

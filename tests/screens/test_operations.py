@@ -385,7 +385,7 @@ async def test_marked_records_of_an_operation_are_undone_alone(
         # The list and the details say which of them.
         undos = await service.log.page(caller, Filter(operation_type=OperationType.UNDO))
         undo = undos.operations[0]
-        await until(pilot, lambda: "2 records undone: 3 rec…" in screen_text(app))
+        await until(pilot, lambda: "2 records undone: 3" in screen_text(app))
         await until(pilot, lambda: f"2 records undone by #{undo.seq}" in screen_text(app))
         rows = [line for line in screen_text(app).split("\n") if "–  undone" in line]
         assert [row.partition("–  undone")[0].split()[-1] for row in rows] == ["1", "3"]

@@ -34,6 +34,7 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Unsupported,
     WriteReply,
     WriteRequest,
 )
@@ -127,6 +128,8 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
     @blocking
     def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         """Return a memory's commits, with their authors, and what is not committed yet."""
+        if not self.capabilities.history:
+            raise Unsupported(f"The provider {self.key} keeps no history.")
         record = self._find(handle, scope)
         if record is None:
             return []
