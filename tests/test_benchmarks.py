@@ -35,8 +35,8 @@ SMALL = [
     ("still_true", "--small"),
     ("vault_search", "--notes", "200"),
 ]
-_PARTS = {"crash_points", "crash_mutations", "crash_states", "generated_log", "log_appends",
-          "log_figures", "log_filters", "table"}  # fmt: skip
+_PARTS = {"crash_points", "crash_mutations", "crash_server", "crash_states", "generated_log",
+          "log_appends", "log_figures", "log_filters", "table"}  # fmt: skip
 """What others import, and the crash points, which have a test of their own."""
 
 
