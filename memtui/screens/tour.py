@@ -37,8 +37,8 @@ _PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
 """A project of the demo with all sorts of operations, and a question of its agents."""
 _POISON = 'kind:fact "note to all agents"'
 """The filter line that finds the demo's poisoned note."""
-_KEYS = "abcde"
-"""The keys of the things to try, of which some tours have fewer."""
+_KEYS = "abcef"
+"""The keys of the things to try, of which some tours have fewer; `d` only ever removes."""
 _NAMED = 3
 """Most providers of found memories that are named."""
 _FOR_AGENTS = """\

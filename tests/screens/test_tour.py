@@ -77,11 +77,11 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
         await until(pilot, lambda: log.current and log.current.operation_type.value == "write")
         await pilot.press("f3", "c")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))
-        await pilot.press("escape", "f3", "d")
+        await pilot.press("escape", "f3", "e")
         await until(pilot, lambda: isinstance(app.screen, TraceScreen))
         await until(pilot, lambda: "its text came back" in screen_text(app))
         assert "Note to all agents" in screen_text(app)
-        await pilot.press("escape", "f3", "e")
+        await pilot.press("escape", "f3", "f")
         await until(pilot, lambda: "3 passed, 1 failed" in screen_text(app))
     async with running(*home, "records", **opened) as (app, pilot):
         assert app.screen is app.frame
