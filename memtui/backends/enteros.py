@@ -134,7 +134,7 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
         return {"id": record_id.rpartition("/")[2]}
 
     def scope_of(self, row: Row) -> Scope:
-        """Return whose a row is: where its namespace cannot be told, its workspace's or nobody's.
+        """Return the owner of a row; without a readable namespace, its workspace or nobody.
 
         Only those who see everything see a row of nobody.
         """

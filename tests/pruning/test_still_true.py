@@ -56,7 +56,7 @@ def made(tmp_path: Path) -> Repository:
 
 @pytest.fixture
 def said(made: Repository, tmp_path: Path) -> Callable[..., str]:
-    """Return what is said of a text, as of a day; empty: nothing."""
+    """Return the sentences on a text of one day; none if nothing is gone."""
 
     def judge(text: str, day: int | None = None) -> str:
         own = tmp_path / f"own{len(list(tmp_path.iterdir()))}"
@@ -279,7 +279,7 @@ def test_a_source_that_changed_is_told(made: Repository, tmp_path: Path) -> None
     assert changed_source(folder, past, _from("docs/a.md:2")) == changed.format(":2")
     assert changed_source(folder, past, _from("b.md")) == "Its source b.md is gone."
     for ref in ("docs/a.md:1", "docs/a.md#key", "never.md", "https://a.example/docs/a.md",
-                "../work/docs/a.md", "/etc/passwd"):  # fmt: skip
+                f"../{folder.name}/docs/a.md", "/etc/passwd"):  # fmt: skip
         assert changed_source(folder, past, _from(ref)) is None, ref
     own = _from("docs/a.md", location=Location(path=str(folder / "docs" / "a.md"), line=1))
     assert changed_source(folder, past, own) is None

@@ -33,7 +33,7 @@ class KeptHere:
         )
 
     async def now(self) -> Mapping[str, KeptFields]:
-        """Return what is kept by the ids of memories, and by texts of those without a known id."""
+        """Return the kept fields, by a memory's id, or by its text where no id is known."""
         return await asyncio.to_thread(self._file.read) if self.is_here else {}
 
     async def change(self, changes: Mapping[str, KeptFields | None]) -> None:
@@ -63,7 +63,7 @@ class KeptHere:
             await self.change({mark: None, **dict.fromkeys(ids, kept)})
 
     async def erase(self, request: EraseRequest, rows: ServerRows[Json] | None) -> EraseReply:
-        """Erase what is kept of memories that are gone; `rows`: those that the server lists."""
+        """Erase the kept fields of memories that are not in `rows`, the server's whole list."""
         if rows is None or rows.more or rows.unreadable:
             return EraseReply(beyond=(_STAYS,))
         known = await self.now()

@@ -97,7 +97,7 @@ class PruneRequest(Model):
     filter: Filter = Filter()
     """Only matching records are candidates; they are compared with all records."""
     workspace: Path | None = None
-    """The folder that records are about of which it is not known otherwise."""
+    """The workspace of the records for which none is set."""
 
 
 class PruneAnswer(OutcomesAnswer):

@@ -176,7 +176,8 @@ async def plan_comparison(
     """
     if bindings[0] == bindings[1]:
         raise Invalid("A binding is compared with another; name two.")
-    asked, left_out = await to_thread(_questions, service.runtime.log_of(caller), last)
+    log = await to_thread(service.runtime.log_of, caller)
+    asked, left_out = await to_thread(_questions, log, last)
     leave = [place for key in bindings if (place := await _leaves(service, caller, key))]
     if operation is not None:
         seq = (await service.log.get(caller, operation)).seq
@@ -258,7 +259,8 @@ async def compare_memories(
 async def _compared(
     service: MemoryService, by: Caller, bindings: tuple[str, str], asked: _Asked
 ) -> ComparedQuestion:
-    (request, operations), log, index = asked, service.runtime.log_of(by), DuplicateIndex()
+    (request, operations), index = asked, DuplicateIndex()
+    log = await to_thread(service.runtime.log_of, by)
     for key, record_id in await to_thread(_helped, log, operations):
         with suppress(MemtuiError):  # what is gone or hidden can be found by neither
             got = await service.get(by, record_id, request.scope, binding_key=key)

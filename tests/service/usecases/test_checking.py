@@ -1,4 +1,4 @@
-"""Checks of a memory: what passes, what fails, what cannot be told, and how one is recorded."""
+"""Checks of a memory: which pass, fail or cannot be asked, and how one is recorded."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ WITHIN_S = 0.3
 
 
 class Resurrecting(FakeAdapter):
-    """It brings back, once it reads its source again, what it was told to forget."""
+    """Its next sync restores the records that were forgotten."""
 
     key = "resurrecting"
     forgotten: ClassVar[dict[str, Record]] = {}
