@@ -27,28 +27,11 @@ _TITLES = ("sure", "what*", "when>", "run", "by", "cost>", "today", "given", "re
 
 async def trace(
     session: Session,
-    line: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TARGET",
-            help="A record's id; or a filter line of the writes to begin with, such as "
-            "run:run-4409, agent:coding or issue:ISS-12; or the address of a document.",
-            autocompletion=complete_filter,
-        ),
-    ],
+    line: Annotated[list[str], typer.Argument(metavar="TARGET", autocompletion=complete_filter)],
     scope: BindingOptions,
     *,
-    then: Annotated[
-        Literal["impact", "hold", "forget"] | None,
-        typer.Option(
-            "--then",
-            help="Replay the log's last questions without it; or let a person decide on each "
-            "record with memtui review; or forget it.",
-        ),
-    ] = None,
-    through: Annotated[
-        int, typer.Option(min=1, max=3, help="With --then: the least certainty that counts.")
-    ] = 1,
+    then: Literal["impact", "hold", "forget"] | None = None,
+    through: Annotated[int, typer.Option(min=1, max=3)] = 1,
     yes: Yes = False,
 ) -> int:
     """Show what came of a memory: who was given it, and what they wrote afterwards.
@@ -56,6 +39,13 @@ async def trace(
     Each write stands below what it came of. It is as certain as: 1 its text came back; 2 one run
     was given the one and wrote the other; 3 only the same agent did both. One undo takes back all
     that --then changed. Exit 1 if nothing came of it, or some of it could not go.
+
+    Args:
+        line: A record's id; or a filter line of the writes to begin with, such as run:run-4409,
+            agent:coding or issue:ISS-12; or the address of a document.
+        then: Replay the log's last questions without it; or let a person decide on each record with
+            memtui review; or forget it.
+        through: With --then: the least certainty that counts.
     """
     found = await _traced(session, line, scope)
     said = [words.summary(found), *words.unknown(found)]
