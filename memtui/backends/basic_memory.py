@@ -13,16 +13,7 @@ from pathlib import Path
 
 from memtui.backends.markdown import fenced_lines, read_document
 from memtui.backends.vault import markdown
-from memtui.contract import (
-    Invalid,
-    Json,
-    Link,
-    Links,
-    Location,
-    RecordHandle,
-    Scope,
-    WriteRequest,
-)
+from memtui.contract import Invalid, Json, Link, Links, Location, RecordHandle, Scope, WriteRequest
 from memtui.provider_kit import blocking
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry, record_id

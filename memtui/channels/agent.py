@@ -7,15 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from memtui.contract import (
-    Denied,
-    Invalid,
-    MemtuiError,
-    NotFound,
-    Scope,
-    SourceKind,
-    SourceRef,
-)
+from memtui.contract import Denied, Invalid, MemtuiError, NotFound, Scope, SourceKind, SourceRef
 from memtui.service import Caller, MemoryService, Resolution
 from memtui.service.visibility import AGENT_PREFIX
 

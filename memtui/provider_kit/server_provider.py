@@ -79,13 +79,7 @@ from memtui.provider_kit import (
 from memtui.provider_kit.kept import not_shown
 from memtui.provider_kit.matching import eligible, matcher
 from memtui.provider_kit.pages import page
-from memtui.provider_kit.servers import (
-    JsonApi,
-    Unreadable,
-    check_address,
-    read_json,
-    read_object,
-)
+from memtui.provider_kit.servers import JsonApi, Unreadable, check_address, read_json, read_object
 
 Item = TypeVar("Item")
 """A memory as the server sends it, parsed."""

@@ -43,13 +43,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from memtui.backends.fact_base import DRIVE_PREFIX, MAKER, OWNER_IDS
-from memtui.backends.facts.database import (
-    DETAILS,
-    DRIVES,
-    OWNERS,
-    TABLES,
-    USERS,
-)
+from memtui.backends.facts.database import DETAILS, DRIVES, OWNERS, TABLES, USERS
 from memtui.contract import (
     BrowseRequest,
     Conflict,

@@ -12,13 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from memtui.contract import Conflict, Invalid, Model
-from memtui.provider_kit.files.reading import (
-    FileReader,
-    Flaw,
-    ParsedFile,
-    ParsedRecord,
-    first_line,
-)
+from memtui.provider_kit.files.reading import FileReader, Flaw, ParsedFile, ParsedRecord, first_line
 from memtui.provider_kit.files.shared import encoded, text_of
 
 INDEX = "MEMORY.md"

@@ -9,12 +9,7 @@ from typing import Any, ClassVar, Self
 
 from memtui.backends.mem0 import memories
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.library import (
-    LibraryStore,
-    import_parts,
-    places_of,
-    read_library_config,
-)
+from memtui.backends.mem0.library import LibraryStore, import_parts, places_of, read_library_config
 from memtui.backends.mem0.memories import KEY, Mem0Memory, MemoryPage
 from memtui.backends.mem0.stores import Added, Mem0ServerStore, Mem0Store, PlatformStore
 from memtui.contract import (

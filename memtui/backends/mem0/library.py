@@ -18,12 +18,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.memories import (
-    Mem0Draft,
-    Mem0Memory,
-    MemoryPage,
-    read_memories,
-)
+from memtui.backends.mem0.memories import Mem0Draft, Mem0Memory, MemoryPage, read_memories
 from memtui.backends.mem0.stores import (
     ANY,
     Added,
@@ -33,14 +28,7 @@ from memtui.backends.mem0.stores import (
     open_metadata,
     read_added,
 )
-from memtui.contract import (
-    Invalid,
-    Json,
-    MemtuiError,
-    Unavailable,
-    place_of_path,
-    place_of_url,
-)
+from memtui.contract import Invalid, Json, MemtuiError, Unavailable, place_of_path, place_of_url
 from memtui.provider_kit import is_uuid
 from memtui.provider_kit.derived import scrub
 

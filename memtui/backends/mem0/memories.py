@@ -19,15 +19,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
-from memtui.contract import (
-    Invalid,
-    Json,
-    Record,
-    RecordHandle,
-    RecordVersion,
-    Scope,
-    WriteRequest,
-)
+from memtui.contract import Invalid, Json, Record, RecordHandle, RecordVersion, Scope, WriteRequest
 from memtui.json_text import whole
 from memtui.provider_kit import read_moment
 from memtui.provider_kit.kept import OWN, KeptFields, KeptMemory

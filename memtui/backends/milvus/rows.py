@@ -15,15 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from memtui.contract import (
-    Invalid,
-    Json,
-    Record,
-    RecordHandle,
-    Scope,
-    SourceKind,
-    SourceRef,
-)
+from memtui.contract import Invalid, Json, Record, RecordHandle, Scope, SourceKind, SourceRef
 from memtui.fact_values import FactPair, pair_of, parsed, written
 
 from .expressions import one_of, quoted

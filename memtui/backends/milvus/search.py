@@ -10,14 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from memtui.contract import (
-    ExplainStage,
-    Explanation,
-    QueryRequest,
-    Record,
-    Usage,
-    owner_of,
-)
+from memtui.contract import ExplainStage, Explanation, QueryRequest, Record, Usage, owner_of
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, has_metadata, matcher
 from memtui.text_analysis import Words, folded, take_apart, terms_of
 

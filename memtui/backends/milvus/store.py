@@ -24,15 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memtui.contract import (
-    Denied,
-    Invalid,
-    Json,
-    MemtuiError,
-    NotFound,
-    Scope,
-    Unavailable,
-)
+from memtui.contract import Denied, Invalid, Json, MemtuiError, NotFound, Scope, Unavailable
 
 from .expressions import one_of
 from .naming import owner_of_collection

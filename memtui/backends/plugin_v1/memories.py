@@ -16,14 +16,7 @@ from datetime import datetime
 
 from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
 from memtui.backends.plugin_v1.wire import Place, PluginMemory
-from memtui.contract import (
-    Json,
-    Record,
-    RecordHandle,
-    Scope,
-    UtcDatetime,
-    WriteRequest,
-)
+from memtui.contract import Json, Record, RecordHandle, Scope, UtcDatetime, WriteRequest
 from memtui.json_text import whole
 from memtui.provider_kit import is_uuid
 from memtui.provider_kit.kept import OWN, KeptFields, ScopeId

@@ -13,14 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memtui.channels.helper.wire import (
-    GO,
-    HEADER,
-    MAX_REQUEST_BYTES,
-    OUTDATED,
-    READY,
-    peer,
-)
+from memtui.channels.helper.wire import GO, HEADER, MAX_REQUEST_BYTES, OUTDATED, READY, peer
 from memtui.channels.helper.words import home_of_hook
 from memtui.paths import HOOK_PARENT
 

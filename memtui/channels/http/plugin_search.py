@@ -12,15 +12,7 @@ from datetime import UTC, datetime
 
 from memtui.channels.http.plugin_binding import NamedMemory, ServedBinding, is_past
 from memtui.channels.http.plugin_wire import DEFAULT_ROWS, Kind, MemoryBody, SearchBody, SearchReply
-from memtui.contract import (
-    BrowseRequest,
-    QueryRequest,
-    Record,
-    Scope,
-    Snippet,
-    own_filter,
-    owned,
-)
+from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, Snippet, own_filter, owned
 from memtui.provider_kit.pages import read_cursor, write_cursor
 
 _PAGE = 1_000

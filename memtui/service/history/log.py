@@ -36,12 +36,7 @@ from memtui.store.digest import is_intact
 from memtui.store.erasing import purged
 from memtui.store.journal import Journal, OutcomeCheck
 from memtui.store.limits import last_seq
-from memtui.store.log import (
-    SOURCE_IDS,
-    SourceWrites,
-    company_salt,
-    known,
-)
+from memtui.store.log import SOURCE_IDS, SourceWrites, company_salt, known
 from memtui.store.operation import Operation, OperationPage, Parts, as_member, why_altered
 from memtui.threads import in_thread
 

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from memtui.contract import (
-    Filter,
-    Model,
-    OperationStatus,
-    OperationType,
-    Scope,
-    UtcDatetime,
-)
+from memtui.contract import Filter, Model, OperationStatus, OperationType, Scope, UtcDatetime
 from memtui.json_text import json_text
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller

@@ -9,12 +9,7 @@ from collections.abc import Sequence
 
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.home.companies import awaits_owner
-from memtui.service.runtime import (
-    ServiceModule,
-    check_target_id,
-    find_company,
-    to_its_end,
-)
+from memtui.service.runtime import ServiceModule, check_target_id, find_company, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
     USER_PREFIX,

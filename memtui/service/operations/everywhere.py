@@ -42,13 +42,7 @@ from memtui.contract import (
 from memtui.fact_values import FACT, Entry, entry_of
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
-from memtui.service.answers import (
-    Answer,
-    BindingOutcome,
-    BrowseAnswer,
-    OutcomesAnswer,
-    QueryAnswer,
-)
+from memtui.service.answers import Answer, BindingOutcome, BrowseAnswer, OutcomesAnswer, QueryAnswer
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.reading import of_topic
 from memtui.service.recorder import FanOut

@@ -34,12 +34,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.fact_values import FACT, pair_of
-from memtui.service.answers import (
-    MutationAnswer,
-    PendingChange,
-    Similar,
-    SyncAnswer,
-)
+from memtui.service.answers import MutationAnswer, PendingChange, Similar, SyncAnswer
 from memtui.service.connections import Connection
 from memtui.service.operations.fact_keys import as_change, of_same_key, own_facts, refuse_several
 from memtui.service.operations.filling import asked_of, fields_of
@@ -49,12 +44,7 @@ from memtui.service.operations.similar import already_there
 from memtui.service.recorder import Check, RunningOperation, log_text, note_owner
 from memtui.service.review.fact_limits import check_room, check_summary, check_text, has_limit
 from memtui.service.review.save_limits import check_saves
-from memtui.service.runtime import (
-    first_of_many,
-    refuse_agents,
-    refuse_unreviewed,
-    to_its_end,
-)
+from memtui.service.runtime import first_of_many, refuse_agents, refuse_unreviewed, to_its_end
 from memtui.service.visibility import (
     USER_PREFIX,
     Caller,

@@ -30,12 +30,7 @@ from memtui.service.connections import Connection
 from memtui.service.operations.memories import Operations
 from memtui.service.operations.redaction import redact_json
 from memtui.service.recorder import RunningOperation
-from memtui.service.runtime import (
-    ServiceModule,
-    find_binding,
-    refuse_unreviewed,
-    to_its_end,
-)
+from memtui.service.runtime import ServiceModule, find_binding, refuse_unreviewed, to_its_end
 from memtui.service.visibility import Caller
 from memtui.store import plugins
 from memtui.store.database import DatabaseConnection as Database

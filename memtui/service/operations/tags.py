@@ -7,15 +7,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 from functools import partial
 
-from memtui.contract import (
-    BrowseRequest,
-    Model,
-    OperationType,
-    Record,
-    Scope,
-    TagCount,
-    folded,
-)
+from memtui.contract import BrowseRequest, Model, OperationType, Record, Scope, TagCount, folded
 from memtui.service.answers import Answer, OutcomesAnswer
 from memtui.service.connections import Connection
 from memtui.service.operations.everywhere import Everywhere, gather
