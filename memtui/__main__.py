@@ -1,7 +1,5 @@
 """`python -m memtui`, the same as the command `memtui`."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """CSV cells escaped so that a spreadsheet does not run them as formulas."""
 
-from __future__ import annotations
-
 import re
 
 RUN = r"^'*[=+@\t\r＝＋－＠-]"

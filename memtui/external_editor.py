@@ -1,7 +1,5 @@
 """The person's own editor: a file at its line, or one text through a private temporary file."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -7,8 +7,6 @@ restored from the result: `47` is a number, while `3.10` and `007` stay texts. O
 a list or an object may change when the JSON value is stored instead of the text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, NamedTuple

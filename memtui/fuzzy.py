@@ -10,8 +10,6 @@ Matching ignores case, and in memories also diacritics (`memtui.text_analysis`).
 A letter here is any character but spaces, punctuation and control characters of ASCII.
 """
 
-from __future__ import annotations
-
 import re
 
 from memtui.text_analysis import folded

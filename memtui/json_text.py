@@ -1,7 +1,5 @@
 """JSON text that is safe to print, and lenient readers of damaged JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

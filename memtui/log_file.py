@@ -1,7 +1,5 @@
 """The log file: unexpected errors and failed providers; only its owner can read it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """The part of a long text that answers a question, or that another text repeats."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence

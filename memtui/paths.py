@@ -3,8 +3,6 @@
 This module does without pydantic, so that the terminal app can paint before it imports the rest.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

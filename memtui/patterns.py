@@ -4,8 +4,6 @@ A query uses 6 of the 78 in the modules that it imports; compiling the others co
 CPU time.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Cost of model calls, from the price table of the package genai-prices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Ends processes that memtui started with pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

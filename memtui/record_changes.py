@@ -3,8 +3,6 @@
 Foreign strings are returned unescaped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo

@@ -1,7 +1,5 @@
 """Private temporary folders; those of a killed process are removed by a later one."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Settings for SQLite connections: write-ahead log, and a `lower()` for Unicode."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 

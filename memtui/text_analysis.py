@@ -6,8 +6,6 @@ that Unicode does not decompose (ł, ø, æ) by plain ones. Scripts without spac
 as Chinese, Japanese and Thai, are searched by pairs of neighbouring characters.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Make foreign text safe to show: characters that a terminal obeys become visible."""
 
-from __future__ import annotations
-
 import unicodedata
 
 _PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {

@@ -1,7 +1,5 @@
 """Shared sentences of error messages: unknown names, values that do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any

@@ -3,8 +3,6 @@
 A text is JSON in its column `memory`, and times are seconds since 1970.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ list that has a #tag and no category is an observation too. Lines such as `- dep
 are the links of the observations of their note. The notes as a whole are opened by the vault.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

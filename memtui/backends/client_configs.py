@@ -3,8 +3,6 @@
 A file is JSON, with or without comments, or TOML. Only known places are searched.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

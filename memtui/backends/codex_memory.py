@@ -8,8 +8,6 @@ Codex writes all of these itself. A person's additions and corrections are notes
 `extensions/ad_hoc/notes`, each a file, which its next consolidation applies; a new record is one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Discovery only reads known places and creates no bindings. It blocks for a bound
 raises. It does not read other users' home folders, even if a configuration names one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ workspace>`, `TEAM` to `team:<the workspace above, or its own at the root>`, `GL
 root>`. A record's id is that namespace and the row's id, as it is in a plugin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The common base of the providers of facts (seed 004): validation, ownership and queries."""
 
-from __future__ import annotations
-
 import asyncio
 import unicodedata
 from abc import abstractmethod

@@ -8,8 +8,6 @@ What Gemini would remember of past sessions waits as patches in a project's `.in
 `private` are for its own folder, those in `global` for `GEMINI.md`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,6 @@ would make it one.
 Where Hermes asks for approval, a write waits as `pending/memory/<id>.json` in its home.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ a category a bank. An edit makes entities and vector as Hermes would. It removes
 Hermes makes anew with the category's next change; until then it searches the vectors themselves.
 """
 
-from __future__ import annotations
-
 import cmath
 import hashlib
 import re

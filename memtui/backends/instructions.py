@@ -12,8 +12,6 @@ and a `CLAUDE.md` of a subfolder, once a file there is read; `not-loaded`, an `A
 removes them before the model sees the text.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import deque

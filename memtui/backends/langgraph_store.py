@@ -5,8 +5,6 @@ SQLite, jsonb in PostgreSQL. An edit replaces the text within it and leaves all 
 What LangGraph has no column for is in the value, under `memtui`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

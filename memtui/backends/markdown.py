@@ -1,7 +1,5 @@
 """Splits markdown into frontmatter and sections, for reading only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ It refuses a text that says nearly the same as one of the last day. It has tags,
 own list, and metadata; other fields are kept under `memtui` in the metadata.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -9,8 +9,6 @@ Sweeps lock `MEMORY.md` by a file in OpenClaw's own folder, and memtui does as w
 agents edit the files without a lock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Sequence

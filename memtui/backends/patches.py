@@ -3,8 +3,6 @@
 A part is looked for at its line, then ever farther away, and its context must be there exactly.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

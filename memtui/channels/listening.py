@@ -1,7 +1,5 @@
 """Where a server listens: a port of this machine, or a unix socket."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -4,8 +4,6 @@
 the same checks as pytest tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence

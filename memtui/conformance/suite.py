@@ -1,7 +1,5 @@
 """The checks as a pytest suite for a plugin's own tests; it needs pytest and pytest-asyncio."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Requests to the server under test, bounded in time and size and recorded with their replies."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

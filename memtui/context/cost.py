@@ -1,7 +1,5 @@
 """Tokens of a text, their price, and their share of the prompt."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime

@@ -1,7 +1,5 @@
 """Mark stored text as data for a model, between tags that the text cannot close."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Split a delivered context: find the piece of its text that belongs to each record."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -10,8 +10,6 @@ changes a memory (`memtui.importing.memory_calls`) becomes a separate operation,
 read.
 """
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Import files of another system: read operations, sort them by time, add them to the log."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shlex

@@ -5,8 +5,6 @@ memory server; and memtui's own. Tools of MCP servers are called `mcp__SERVER__T
 of the tool counts, since a person chooses the server's.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

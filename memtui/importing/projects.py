@@ -1,7 +1,5 @@
 """Find the project of an agent's session from the folder that it works in."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 

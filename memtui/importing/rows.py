@@ -1,7 +1,5 @@
 """Read the rows of foreign files, in order, each with its line number."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import json

@@ -1,7 +1,5 @@
 """Stage foreign operations in a temporary database, to add them to the log sorted by time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import marshal

@@ -1,7 +1,5 @@
 """Convert foreign values. One that does not fit raises `ValueError` with the reason."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

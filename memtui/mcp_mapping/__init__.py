@@ -6,8 +6,6 @@ mapping builds calls (`ToolCall.built`), and reads calls that others made: their
 that their arguments name, and the rows of their replies. All of it is pure.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -1,7 +1,5 @@
 """Switch the targets of the source binding to the destination, and back."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

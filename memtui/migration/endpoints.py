@@ -1,7 +1,5 @@
 """The two bindings of a migration, and its state between two runs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Where the destination has no field for a value, such as an expiry, the migration
 value, and `unpack` restores the record as it was.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator

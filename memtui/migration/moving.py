@@ -4,8 +4,6 @@ Each migrated record carries its migration record, so a run begins by reading th
 destination. A separate ledger could disagree with the destination; there is none.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a migration would do: where records go, and what the destination refuses or loses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ change is an operation of the service, so it can be undone. After a kill at any 
 ends in sync, since unpaired records of the same content are paired.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

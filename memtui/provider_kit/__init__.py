@@ -6,8 +6,6 @@ language passes its clauses for `matching.conditions` to `translated`. One that 
 `servers.JsonApi`, and one that derives an index stores it in a `derived.DerivedDatabase`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

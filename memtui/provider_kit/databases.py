@@ -1,7 +1,5 @@
 """SQLite files and PostgreSQL databases: settings, connections, transactions, translated errors."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

@@ -4,8 +4,6 @@ A damaged file is deleted and created anew. One that cannot be opened or written
 may be sound, and is left alone.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3

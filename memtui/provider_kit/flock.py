@@ -1,7 +1,5 @@
 """Locks of files (`flock`), which memtui's processes and some other programs take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

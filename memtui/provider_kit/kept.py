@@ -1,7 +1,5 @@
 """A record's fields for which a store has none, kept as JSON in its metadata."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from functools import cached_property

@@ -4,8 +4,6 @@ The other program has no place for it and cannot lose it. Without the file nobod
 record is, so one that cannot be read is an error.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Mapping
 from pathlib import Path

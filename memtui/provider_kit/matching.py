@@ -1,7 +1,5 @@
 """Filters as conditions, for records in memory and for stores with a query language."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 

@@ -1,7 +1,5 @@
 """Sorting and paging of records in memory, with cursors."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Sequence

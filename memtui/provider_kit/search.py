@@ -1,7 +1,5 @@
 """An index of records in memory, searched by words."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing

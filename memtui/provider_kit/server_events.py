@@ -1,7 +1,5 @@
 """A reader of server-sent events (html.spec.whatwg.org, "Server-sent events")."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -6,8 +6,6 @@ changed, and health. `memtui.provider_kit.servers` turns a server's refusals int
 errors; the service tries a read again while `Unavailable.sent` is false.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

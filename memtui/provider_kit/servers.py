@@ -1,7 +1,5 @@
 """HTTP to untrusted servers, with limits on time and size, and errors as sentences."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import json

@@ -4,8 +4,6 @@ A provider names the table and its key, and says how a row becomes a record and 
 record changes the row. The records are kept in memory, and those whose rows changed are read again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from abc import abstractmethod

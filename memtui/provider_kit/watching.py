@@ -1,7 +1,5 @@
 """Helper for adapters that watch files."""
 
-from __future__ import annotations
-
 import asyncio
 
 

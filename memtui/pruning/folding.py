@@ -4,8 +4,6 @@ Words can be hidden from a rule by look-alike letters, invisible characters, lin
 marks, and a model reads them all the same. Every step takes linear time.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

@@ -3,8 +3,6 @@
 "You haven't updated workspace context in 30 days" (seed 004, phase 3). No reason to forget.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@
 what a person, or an agent that reflects, should look into. No pattern alone is a reason to forget.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

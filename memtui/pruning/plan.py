@@ -1,7 +1,5 @@
 """The plan of records to forget, for a person to review; nothing is changed here."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime

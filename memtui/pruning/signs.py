@@ -3,8 +3,6 @@
 Each is a sign for a person to look at, never a proof: a runbook may quote an attack.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Filters on the use of records: `read:never`, `stale:>30d`, `cost:>20`, `dup:yes`."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The worth of a record to a context: of records that do not fit, those worth least go first."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Short questions over a screen. Each is dismissed with its answer; None: the person went back."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto

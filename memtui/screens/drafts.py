@@ -4,8 +4,6 @@ Each is stored in a private folder of the home, as a failed edit in the person's
 file that says what it was meant for; the next start offers it again. All functions block.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Exports to a file that the person chooses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path

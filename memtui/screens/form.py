@@ -4,8 +4,6 @@ For the author of a form. Derive from `Form` and implement `rows()` and `action_
 accepts the input, or shows errors with `refused`; the input stays in the fields then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 

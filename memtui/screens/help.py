@@ -1,7 +1,5 @@
 """The help: all keys of a screen and of the app, and why a key is disabled."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

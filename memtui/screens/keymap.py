@@ -1,7 +1,5 @@
 """The keys in force: the registry's defaults and the settings' changes, checked at load."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

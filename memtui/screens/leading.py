@@ -1,7 +1,5 @@
 """Questions that lead from a record to others with a tag of it, or to a query that returned it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

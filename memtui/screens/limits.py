@@ -1,7 +1,5 @@
 """All spending limits with the spending so far; limits can be set, changed and removed."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Dialogs about the columns of a list: which are shown, and by which one the rows are sorted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from textual.screen import Screen

@@ -25,8 +25,6 @@ Call `draw()` after a change of anything that head, details or footer depend on.
 call `ended()` at its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar

@@ -4,8 +4,6 @@ A file opens in the person's editor at its line, a web address in the desktop's 
 a terminal browser); a run or an issue without an address shows its operations.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

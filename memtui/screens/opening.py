@@ -3,8 +3,6 @@
 This module imports neither the contract nor a screen, and so paints in half the time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Over a review it has the review's own actions first; those of other screens close the review.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar

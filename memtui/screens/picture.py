@@ -1,7 +1,5 @@
 """A picture of what the app shows, as SVG."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """memtui's two themes, and one that uses the terminal's colours."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace

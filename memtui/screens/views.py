@@ -1,7 +1,5 @@
 """The dialog of saved views: save, use, rename and delete them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from functools import partial

@@ -2,8 +2,6 @@
 
 # ruff: noqa: S101  # an assertion is what a check is made of
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable

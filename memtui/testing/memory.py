@@ -1,7 +1,5 @@
 """A provider with its records in this process, for trials and for tests of callers."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Collection, Sequence

@@ -22,8 +22,6 @@ contract's errors with a sentence to show; any other exception is logged and pas
 `Unexpected`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import types

@@ -8,8 +8,6 @@ also stacks negative values onto positive ones, leaves no gap between bars, draw
 small value, and draws a one-line bar only with an axis.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The list of a chooser, with any number of choices; only lines in view are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

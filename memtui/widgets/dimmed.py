@@ -4,8 +4,6 @@ Textual computes every dimmed style again for each painting of the dialog, which
 the time to open one; here the styles are cached.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """Fields that keep every character of a foreign text but draw no control character raw."""
 
-from __future__ import annotations
-
 import unicodedata
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Readable text on terminals with 16 colours."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from rich.color import Color as TerminalColor

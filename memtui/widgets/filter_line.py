@@ -4,8 +4,6 @@ The help shows completions of the term that is being written, else the filter in
 error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo

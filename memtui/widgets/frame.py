@@ -1,7 +1,5 @@
 """The lines around every screen: scope bar, banner of the past, numbered tabs, footer."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass

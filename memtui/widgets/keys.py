@@ -1,7 +1,5 @@
 """Textual key bindings from the registry of actions."""
 
-from __future__ import annotations
-
 from textual.binding import Binding, BindingType
 
 from memtui.actions import actions_of

@@ -4,8 +4,6 @@ Textual's parser reads a paste character by character, and takes escape codes in
 keys: 100 KB of a coloured log kept the app busy for twenty seconds, and could answer questions.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Models of partly loaded rows, and their marks; without widgets or I/O."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """Screens that are styled for their size from the start, and again only if styles changed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress

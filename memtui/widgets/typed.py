@@ -5,8 +5,6 @@ comes some messages later: it may open a dialog, answer one, or go to another sc
 would reach the old screen, and be lost or act on the wrong one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator

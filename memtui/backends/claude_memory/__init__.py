@@ -6,8 +6,6 @@ under `metadata`. `loaded` in a record's metadata is the part that a new session
 `part` (truncated), `hook` (only its line in the index) or `no`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A change preserves all other lines, unknown frontmatter keys and line ends.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Fact memory in two scopes, users and projects, in SQLite or PostgreSQL (seed 004)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ that a `MEMORY.md` marks, those at the top. Its memory tool commits each change,
 while anything is uncommitted; so does memtui commit each change, as one commit of its files alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path

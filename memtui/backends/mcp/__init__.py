@@ -5,8 +5,6 @@ ability without a tool is missing. What the server has no field for is kept in i
 it has none, by id in `known.json` in the `data_dir`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The config of a binding to an MCP server, and the client that it makes."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What memtui keeps itself of memories, of a server that has no place for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

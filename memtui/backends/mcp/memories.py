@@ -1,7 +1,5 @@
 """The parts of a memory as a mapping names them, from and to a record."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """What a binding can do with the tools that a server has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import islice
 

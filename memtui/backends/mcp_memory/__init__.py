@@ -10,8 +10,6 @@ here watches for `settle_ms` whether the server's next version still contains it
 on that version if not (`memtui.provider_kit.files.shared`).
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

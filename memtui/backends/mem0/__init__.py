@@ -1,7 +1,5 @@
 """mem0 as a provider: its platform, its open server, or its library over a local store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from functools import partial

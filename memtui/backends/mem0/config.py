@@ -1,7 +1,5 @@
 """The config of a mem0 binding."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 from urllib.parse import urlsplit
 

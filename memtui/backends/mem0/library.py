@@ -1,7 +1,5 @@
 """mem0's own library over a store on this machine, where `mem0ai` is installed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

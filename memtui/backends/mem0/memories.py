@@ -8,8 +8,6 @@ Values for which mem0 has no field are stored in its metadata under the key `mem
 since some stores only accept plain values. The rest of the metadata is the record's own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ For a missing memory, the open server answers 200 `null` and the platform 404. T
 `{event_id, status: PENDING}` if it stores later.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ bullets belong together and share one source. Times are local, as memsearch writ
 outside of this form also becomes a record, without a time or without a run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

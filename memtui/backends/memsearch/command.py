@@ -5,8 +5,6 @@
 `ms_<folder's name>_<8 characters of the SHA-256 of the folder's path>`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

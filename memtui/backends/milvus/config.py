@@ -1,7 +1,5 @@
 """The config of a Milvus binding, and the store that it names."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from pydantic import Field, model_validator

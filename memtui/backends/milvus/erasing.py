@@ -1,7 +1,5 @@
 """Erases the entries of ended facts, and deleted entries that remain in a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Builds Milvus's filter expressions with escaped values, so that no value acts as syntax."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 

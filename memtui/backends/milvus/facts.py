@@ -3,8 +3,6 @@
 A change ends the current entry's window and starts a new entry; both entries stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

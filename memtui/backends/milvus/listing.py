@@ -1,7 +1,5 @@
 """Lists the records visible to a scope: now, at an earlier moment, or in every version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Embedding models of a binding: the configured one, and those of existing collections."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ A collection is named by its scope: `aq_system`, `aq_orchestrator`, `aq_agenttyp
 and underscores only: other characters of an id are written as `_x2D_`, their UTF-8 bytes in hex.
 """
 
-from __future__ import annotations
-
 import re
 
 from memtui.contract import ORCHESTRATOR, Invalid, Scope

@@ -4,8 +4,6 @@ The new collection is built while the old one answers, and takes its name once c
 from a killed process are reused by the next one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

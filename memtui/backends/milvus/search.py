@@ -4,8 +4,6 @@ Documents are found by meaning; facts, which have no vectors, by key and words. 
 counts most. If at least three results have the topic, only those are returned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -5,8 +5,6 @@ listens on a socket in a private folder. Only one process at a time can open a f
 two seconds after each use, and locked by the operating system, so that a killed process loses it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """The memory plugin contract v1 as a provider: a client of it over HTTP (seed 001)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress

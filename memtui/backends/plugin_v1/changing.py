@@ -4,8 +4,6 @@ The contract has no conditional writes: a revision is checked by reading just be
 another client within those milliseconds goes unnoticed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A client of the contract's seven endpoints, with the meaning of each status (seed 001)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

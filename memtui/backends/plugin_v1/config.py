@@ -1,7 +1,5 @@
 """The config of a plugin's binding: its address, the names of its namespaces, and limits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,8 +4,6 @@ It contains the known namespaces, a few words of each memory seen, to find it ag
 observations on the plugin's abilities. Every method blocks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

@@ -9,8 +9,6 @@ One call goes as far as the binding's `max_searches` and `search_seconds` allow;
 continues from there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence

@@ -8,8 +8,6 @@ The rest of `propagation` belongs to others: it is shown as `metadata["propagati
 write of the memory sends it back unchanged.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ searches the newest 100, the newest 100 of each kind, and by the words that the 
 with; an id that these do not find may or may not exist.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence

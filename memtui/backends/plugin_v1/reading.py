@@ -1,7 +1,5 @@
 """Queries and pages: cleans, sorts and filters the plugin's replies."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Opens the terminal app without importing the parser of all commands."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands from async functions: loaded when they run, option groups spread, service opened."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`config`: the settings, their JSON schema for editors, and completion in a shell."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

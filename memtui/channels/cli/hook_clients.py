@@ -1,7 +1,5 @@
 """`hook clients`, `install`, `uninstall` and `helper`: who calls memtui's hooks, and quickly."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

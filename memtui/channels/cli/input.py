@@ -1,7 +1,5 @@
 """Questions on the terminal, and reading stdin."""
 
-from __future__ import annotations
-
 import codecs
 import sys
 

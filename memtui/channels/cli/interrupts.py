@@ -1,7 +1,5 @@
 """The effect of ctrl+c: before a command begins it ends the process, then it raises."""
 
-from __future__ import annotations
-
 import os
 import signal
 from types import FrameType

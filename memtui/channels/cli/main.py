@@ -1,7 +1,5 @@
 """The command line: all commands and groups, the global options, and the entry point."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

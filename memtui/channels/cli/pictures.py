@@ -1,7 +1,5 @@
 """Pictures of the screens, made without a terminal."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`views`: filters saved under names, each with screen, order and columns."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A helper's child: it takes over a hook's environment and runs its command line."""
 
-from __future__ import annotations
-
 import locale
 import os
 import signal

@@ -1,7 +1,5 @@
 """Finds the command in a command line, and whether a helper runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 EVENTS = frozenset({"pre-run", "post-run", "comment", "document"})

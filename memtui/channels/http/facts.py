@@ -4,8 +4,6 @@ An id in the API is opaque: it encodes the record's id and, for a drive's fact, 
 `DELETE /api/memory/drive/{id}` names no drive.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable, Sequence

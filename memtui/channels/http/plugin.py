@@ -1,7 +1,5 @@
 """The endpoints of the memory plugin contract v1 (seed 001), over one binding."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import unquote
 

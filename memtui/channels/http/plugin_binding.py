@@ -1,7 +1,5 @@
 """A binding that is served as a memory plugin."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Collection, Sequence

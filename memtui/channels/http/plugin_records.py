@@ -9,8 +9,6 @@ without a mark was not written through a plugin: its namespace, kind and maker a
 scope and source, and its memory id from the binding's id and its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import unicodedata

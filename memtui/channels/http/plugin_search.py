@@ -1,7 +1,5 @@
 """Answers searches of the memory plugin from queries and lists of the service."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

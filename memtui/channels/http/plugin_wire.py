@@ -4,8 +4,6 @@ In requests, null means left out, and unknown fields are ignored, as the contrac
 leave out empty fields.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ uvicorn waits indefinitely for a request's head, its body and a client that does
 so one client with a thousand half-sent requests could occupy every connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

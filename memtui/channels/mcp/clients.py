@@ -1,7 +1,5 @@
 """The MCP clients that memtui knows, and how this server is added to each."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Guidance for agents on when to use their memory (seed 000, "Agent UX Rules")."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 GUIDE_NAME = "memory_guide"

@@ -6,8 +6,6 @@ server's configuration sets the binding, and the project for tokens without one.
 through a browser on this machine.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

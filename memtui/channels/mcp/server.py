@@ -5,8 +5,6 @@ While a client is connected they are checked every second; 2025 clients get a ch
 `notifications/tools/list_changed`, later ones on the streams that they listen to.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

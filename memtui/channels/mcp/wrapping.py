@@ -4,8 +4,6 @@ The entry as it was stands in the new one, in a variable of its environment, so 
 has to be kept and everything around it may change meanwhile.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path

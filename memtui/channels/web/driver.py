@@ -1,7 +1,5 @@
 """Textual's web driver for the app in a browser tab; it quits the app as `q` does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ other request needs the cookie, and this server's own Host and Origin, so that n
 browser can reach it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json

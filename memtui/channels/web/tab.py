@@ -3,8 +3,6 @@
 Its standard streams are connected to the server of `memtui serve web`: it has no terminal to query.
 """
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Reads what an agent and an MCP server said to each other: each call of a tool with its answer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What the process that passes bytes on and the process that logs them tell each other."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ Servers read JSON in different ways. A line that one of them may take for anothe
 memtui does counts as unreadable, and passes no rule.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import Any

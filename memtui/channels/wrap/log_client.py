@@ -4,8 +4,6 @@ Nothing here waits for the log. The process that logs is started again where it 
 had not logged by then, and what the queue had no room for, is a gap.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The body of each request is the agent's line, and each message of the server bec
 line ends within one, which JSON has between its tokens alone, become spaces.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

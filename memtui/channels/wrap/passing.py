@@ -4,8 +4,6 @@ What comes is passed on first, as bytes, and then cut into lines for the log. On
 has rules of review, a line of the agent that may write waits for them.
 """
 
-from __future__ import annotations
-
 import os
 import posix
 import signal

@@ -1,7 +1,5 @@
 """All checks, one module per subject, in the order of a report."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from memtui.conformance.probe import DEFINED, ContractCheck

@@ -1,7 +1,5 @@
 """Checks of refusals, load and malformed input: the server must neither fail nor hang."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checks of expiry, pins and propagation of memories, and of forgetting."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta, timezone

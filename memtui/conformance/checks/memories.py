@@ -1,7 +1,5 @@
 """Checks of writing and searching: memories come back unchanged, and only the requested ones."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 

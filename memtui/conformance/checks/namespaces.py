@@ -1,7 +1,5 @@
 """Checks of health and namespaces: creation and replacement by PUT, PATCH, and removal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from urllib.parse import quote

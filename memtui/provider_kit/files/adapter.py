@@ -1,7 +1,5 @@
 """The base of the providers over files of other programs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Changes whole files of a folder that another program keeps under git, a commit each time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path

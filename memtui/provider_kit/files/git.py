@@ -1,7 +1,5 @@
 """The history of a folder that another program keeps under git: read, and continued."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Only the history of the checked-out commit counts, and of it the last 20,000 com
 Nothing follows a link, and nothing that the repository names is run (`GuardedGit`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from bisect import bisect_left

@@ -6,8 +6,6 @@ config memtui writes, and in which only the objects, the refs and the reflog are
 repository; the environment is memtui's own too.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Holds a lock of another program that is a file: whoever makes it holds the lock."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

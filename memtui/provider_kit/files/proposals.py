@@ -4,8 +4,6 @@ A provider says what waits, and which bytes the program would write on a yes. A 
 files in place, and an undo puts them back, so both leave what the program's own command would.
 """
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
 from base64 import b64decode, b64encode

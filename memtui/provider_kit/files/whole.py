@@ -4,8 +4,6 @@ A provider says which files those are, how one is parsed, and how one is written
 commit where the folder is a repository, and an undo is one more.
 """
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

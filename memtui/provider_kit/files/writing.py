@@ -5,8 +5,6 @@ scope, author, time, metadata) is stored by record id in `known.json` in the `da
 other program cannot lose it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

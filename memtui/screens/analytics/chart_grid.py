@@ -1,7 +1,5 @@
 """The charts of the dashboard, with a chosen chart and a selected bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from textual.content import Content

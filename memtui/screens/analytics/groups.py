@@ -1,7 +1,5 @@
 """The table of figures by a dimension, and filters and SQL that select a group's operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The figures of a board as charts, and the figures of the selection in words."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The editor of an SQL statement, with completions."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

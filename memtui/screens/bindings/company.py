@@ -1,7 +1,5 @@
 """The form of a company: its name, the second yes, and link templates for its sources."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import Protocol
