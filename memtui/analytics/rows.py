@@ -185,7 +185,8 @@ class LogDatabase(DuckDb):
             cursor.begin()
             try:
                 for table in TABLES:
-                    rows = _seen(f"({SELECTS[table]})", table, "raw_operations", self.visible)
+                    visible = visible_to(self.visibility, "raw_handles")
+                    rows = _seen(f"({SELECTS[table]})", table, "raw_operations", visible)
                     if self._anew:
                         cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {rows}")
                     else:
@@ -278,7 +279,8 @@ class LogDatabase(DuckDb):
         if not self.visible:
             return rows
         operations = self.folder.parquet(segments, "operations")
-        return f"({_seen(rows, table, operations, self.visible)})"
+        visible = visible_to(self.visibility, self.folder.parquet(segments, "handles"))
+        return f"({_seen(rows, table, operations, visible)})"
 
 
 def _seen(rows: str, table: str, operations: str, visible: str) -> str:

@@ -37,7 +37,7 @@ from memtui.service.answers import BindingOutcome
 from memtui.service.connections import Connection
 from memtui.service.operations.filling import filled, filled_in, not_kept
 from memtui.service.operations.redaction import redact, redact_json
-from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
+from memtui.service.visibility import Caller, R, agent_of, for_caller, readable
 from memtui.store import appending, journal, risks
 from memtui.store.appending import Step
 from memtui.store.database import Database, DatabaseConnection
@@ -104,7 +104,9 @@ class RunningOperation:
     binding: BindingRow | None = None
     binding_reason: str | None = None
     visibility: Visibility | None = None
-    """The caller's visibility; None: the company has no members, and everybody sees everything."""
+    """The caller's visibility; None: the company has no members, and everybody sees everything.
+
+    What reaches a model has none of the records that are held for review."""
     seen_only: bool = False
     """Company-wide, it answers with the visible records instead of being refused."""
     to_show: bool = False
@@ -158,6 +160,22 @@ class RunningOperation:
         if self.operation_type in _DERIVING:
             return None
         return self.irreversible or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
+
+    @property
+    def is_for_model(self) -> bool:
+        """Whether its answer reaches a model: no person calls, or a context is delivered."""
+        return not self.caller.by_person or bool(self.request.get("delivered"))
+
+    def refuse_held(self, before: Iterable[Snapshot]) -> None:
+        """Raise `Denied` where it would change a record that is held for review."""
+        key = self.binding.key if self.binding else ""
+        for one in before:
+            record_id = one.handle.provider_record_id
+            if self.visibility is not None and (key, record_id) in self.visibility.held:
+                raise Denied(
+                    f"{record_id} is held for review, and no agent changes it until a person has "
+                    "decided; do not try again."
+                )
 
     @property
     def agent_id(self) -> str | None:
@@ -489,8 +507,11 @@ class Recorder:
         `check` runs in the same transaction, and may refuse.
 
         Raises:
+            Denied: a record is held for review.
             Unavailable: the intent cannot be written, so nothing is changed.
         """
+        if entry.visibility is not None and entry.visibility.held:
+            entry.refuse_held(before)
         entry.begun = True
         entry.steps = [(snapshot, None) for snapshot in before]
         sessions = self.sessions  # in this thread: two threads could create two
@@ -610,7 +631,8 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
 
 def as_shown(entry: RunningOperation, record: R | None) -> R | None:
     """Return the record for an error, as the caller may see it; None: it may not."""
-    if record is None or not may_read(record.scope, entry.scope, entry.visibility):
+    key = entry.binding.key if entry.binding else ""
+    if record is None or not readable([record], entry.scope, entry.visibility, key):
         return None
     return for_caller(entry.caller, [record])[0]
 

@@ -51,7 +51,7 @@ from memtui.store.details import CommonDetails, DetailsT
 from memtui.store.journal import Journal
 from memtui.store.rows import BindingRow, CompanyRow, MemberRow
 from memtui.store.settings import COMMON, SettingChange
-from memtui.store.visibility import Visibility, until
+from memtui.store.visibility import Visibility, until, without
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
@@ -218,12 +218,16 @@ class ServiceRuntime:
                 raise Denied(why)
 
     def visibility(self, caller: Caller) -> Visibility | None:
-        """Return a caller's visibility; None: no members, so everything is visible. Blocking.
+        """Return a caller's visibility; None: everything is visible. Blocking.
 
         Raises:
             Denied: the company has members, and the caller is none of them.
         """
-        return visibility_of(self.memberships(caller), caller)
+        visibility = visibility_of(self.memberships(caller), caller)
+        if caller.by_person:
+            return visibility
+        with self.database.read() as database:
+            return without(visibility, bindings.held(database, caller.company_id))
 
     def memberships(self, caller: Caller) -> Sequence[Membership] | None:
         """Return a caller's memberships; None: it may see and do everything. Blocking.
@@ -276,6 +280,8 @@ class ServiceRuntime:
             left_out = entry.seen_only and action is Permission.VIEW and is_org(entry.scope)
             if not left_out and (why := refusal(memberships, action, entry.scope)) is not None:
                 raise Denied(why)
+        if routed.held and entry.is_for_model:
+            entry.visibility = without(entry.visibility, routed.held)
         binding = entry.binding = routed.binding
         entry.binding_reason = routed.reason
         if entry.operation_type.mutates:

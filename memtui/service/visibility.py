@@ -14,8 +14,9 @@ project and a user shows both, and needs both permissions. A company without mem
 everyone who can open its database; in a company with members, a stranger sees nothing.
 
 `visibility_of` returns the `memtui.store.visibility.Visibility` of a member: the visible part of
-log and records. Agents get a company-wide ("org") memory with a prefix that marks it as memory; a
-write of one is audited by a salted SHA-256, without its content.
+log and records. `readable` hides from agents what a person holds for review. Agents get a
+company-wide ("org") memory with a prefix that marks it as memory; a write of one is audited by a
+salted SHA-256, without its content.
 """
 
 # Strings, as `from __future__ import annotations` makes, would be compiled for each model.
@@ -352,15 +353,24 @@ def is_org(scope: Scope) -> bool:
     return not (scope.project_id or scope.agent_id or scope.subject_id)
 
 
-def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) -> tuple[R, ...]:
+def readable(
+    records: Sequence[R], asked: Scope, visibility: Visibility | None, binding_key: str
+) -> tuple[R, ...]:
     """Return the records that may be seen; never those of another company.
 
     Args:
         records: The records that the provider returned.
         asked: The scope that was asked for.
-        visibility: None: the company has no members, and everybody reads everything.
+        visibility: None: everybody reads everything: no members, and for an agent nothing is held.
+        binding_key: The binding of the records.
     """
-    return tuple(record for record in records if may_read(record.scope, asked, visibility))
+    held = visibility.held if visibility is not None else ()
+    return tuple(
+        record
+        for record in records
+        if may_read(record.scope, asked, visibility)
+        and (binding_key, record.handle.provider_record_id) not in held
+    )
 
 
 def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from memtui.contract import Conflict, NotFound
 from memtui.store import limits, statements
 from memtui.store.database import DatabaseConnection
+from memtui.store.operation import Place
 from memtui.store.rows import (
     BindingRow,
     CompanyRow,
@@ -23,7 +24,7 @@ EXPLICIT_KEY = "because you chose it"
 
 _PRECEDENCE = ("key", "project", "agent", "company", None)
 _BINDING, _MEMBER = (tuple(kind.__slots__) for kind in (BindingRow, MemberRow))
-_CHOSEN_BY = 3
+_CHOSEN_BY = 4
 _MEMBER_FROM = _CHOSEN_BY + 1 + len(_BINDING)
 
 
@@ -39,6 +40,8 @@ class Route:
     """Roles of the person who calls or is acted for; None: the company has no members."""
     acting_limits: tuple[SpendingLimitRow, ...]
     """The company's spending limits that do more than warn."""
+    held: frozenset[Place]
+    """The company's records that are held for review."""
 
 
 def route(
@@ -64,7 +67,7 @@ def route(
         rows = statements.ROUTE_BY_KEY.rows(connection, **asked, key=key)
     if not rows:
         raise NotFound(f"There is no company {company_id}.")
-    read_only, closed, limited, chosen_by, *first = min(
+    read_only, closed, limited, holds, chosen_by, *first = min(
         rows, key=lambda row: _PRECEDENCE.index(row[_CHOSEN_BY])
     )
     if not first[0]:
@@ -91,7 +94,22 @@ def route(
         company_read_only=read_only,
         memberships=members if closed else None,
         acting_limits=limits.acting(connection, company_id) if limited else (),
+        held=held(connection, company_id) if holds else frozenset(),
     )
+
+
+def held(connection: DatabaseConnection, company_id: str) -> frozenset[Place]:
+    """Return a company's records that are held for review, under each id that they have had."""
+    found = {
+        (key, handle["provider_record_id"])
+        for key, request in statements.HELD.rows(connection, company_id=company_id)
+        for handle in request["handles"]
+    }
+    for key in {key for key, _ in found}:
+        links = statements.LINKS_OF.rows(connection, company_id=company_id, binding_key=key)
+        found |= {(key, new) for old, new in links if (key, old) in found}
+        found |= {(key, old) for old, new in links if (key, new) in found}
+    return frozenset(found)
 
 
 def companies(connection: DatabaseConnection) -> list[CompanyRow]:

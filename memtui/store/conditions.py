@@ -41,7 +41,7 @@ from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
 from memtui.store.operation import ASKED, COLUMNS, INTERNAL, LogFilter, apart, is_folded
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
-from memtui.store.visibility import Visibility, plain_columns, seen
+from memtui.store.visibility import Visibility, plain_condition, seen
 
 BEGUN = "begun"
 """The start of an operation as DuckDB's timestamp; `started_at` is a number in the databases."""
@@ -131,11 +131,14 @@ def _looked_up(chosen: Filter, seq: str = "seq") -> Iterator[str]:
             yield f"{seq} NOT IN ({', '.join(map(str, chosen.but))})"
 
 
-def visible_to(visibility: Visibility | None) -> str:
-    """Return the SQL condition of the visible operations; empty for all."""
+def visible_to(visibility: Visibility | None, handles: str = "handles") -> str:
+    """Return the SQL condition of the visible operations; empty for all.
+
+    `handles`: the SQL term for FROM of the operations' handles.
+    """
     if visibility is None:
         return ""
-    plain = visibility.condition(plain_columns()).compile(
+    plain = plain_condition(visibility, handles).compile(
         dialect=default.DefaultDialect(), compile_kwargs={"literal_binds": True}
     )
     return f"({plain})"

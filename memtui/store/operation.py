@@ -177,6 +177,10 @@ class OperationDraft(Model):
         is_decided = "decision" in self.request
         return str((is_decided and self.request.get("author")) or self.principal)
 
+    def place_of(self, handle: OperationHandle) -> Place:
+        """Return the binding and the id of one of its records."""
+        return handle.binding_key or self.binding_key or "", handle.provider_record_id
+
     def _is(self, inferred: str) -> bool:
         named = self.request.get("inferred")
         return isinstance(named, list) and inferred in named
@@ -223,10 +227,6 @@ class Operation(OperationDraft):
     def erased(self) -> bool:
         """Whether any of its values were erased."""
         return any(not gone.withheld for gone in self.absent.values())
-
-    def place_of(self, handle: OperationHandle) -> Place:
-        """Return the binding and the id of one of its records."""
-        return handle.binding_key or self.binding_key or "", handle.provider_record_id
 
     @property
     def stages(self) -> tuple[ExplainStage, ...]:

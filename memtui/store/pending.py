@@ -32,7 +32,7 @@ def one(connection: DatabaseConnection, company_id: str, pending_id: str) -> Pen
 
 
 def count(connection: DatabaseConnection, company_id: str, binding_key: str) -> int:
-    """Return how many changes are pending for a binding."""
+    """Return how many changes are pending for a binding that agents asked for."""
     [(found,)] = statements.COUNT_PENDING.rows(
         connection, company_id=company_id, binding_key=binding_key
     )

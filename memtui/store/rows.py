@@ -252,6 +252,8 @@ class PendingRow:
     """The time of the last request."""
     decider: str | None = None
     """The operation that is accepting it, or that has an unknown outcome; NULL: none."""
+    hold_id: str | None = None
+    """The hold of a person that it is part of: until a decision agents do not get its records."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -246,13 +246,15 @@ def _route(chosen_by: str, bindings: str) -> Statement:
         "SELECT company.read_only, EXISTS (SELECT 1 FROM memory_members AS any_member "
         "WHERE any_member.company_id = company.company_id), "
         "EXISTS (SELECT 1 FROM memory_spending_limits AS any_limit WHERE any_limit.company_id = "
-        f"company.company_id AND any_limit.action != 'warn'), {chosen_by}, "
+        f"company.company_id AND any_limit.action != 'warn'), "
+        "EXISTS (SELECT 1 FROM memory_pending AS held "
+        f"WHERE held.company_id = company.company_id AND held.hold_id IS NOT NULL), {chosen_by}, "
         f"{_columns(BindingRow, 'binding.')}, {_columns(MemberRow, 'member.')} "
         f"FROM memory_companies AS company LEFT JOIN {bindings} "
         "LEFT JOIN memory_members AS member "
         "ON member.company_id = company.company_id AND member.principal = :person "
         "WHERE company.company_id = :company",
-        f"flag flag flag text {_kinds(BindingRow)} {_kinds(MemberRow)}",
+        f"flag flag flag flag text {_kinds(BindingRow)} {_kinds(MemberRow)}",
     )
 
 
@@ -350,8 +352,15 @@ PENDING_ALIKE = Statement(
 )
 COUNT_PENDING = Statement(
     "SELECT count(*) FROM memory_pending "
-    "WHERE company_id = :company_id AND binding_key = :binding_key",
+    "WHERE company_id = :company_id AND binding_key = :binding_key AND hold_id IS NULL",
     "plain",
+)
+HELD = Statement(
+    "SELECT pending.binding_key, pending.request FROM memory_pending AS pending "
+    "JOIN memory_bindings AS binding ON binding.company_id = pending.company_id "
+    "AND binding.key = pending.binding_key AND binding.created_at = pending.binding_added_at "
+    "WHERE pending.company_id = :company_id AND pending.hold_id IS NOT NULL",
+    "text json",
 )
 ADD_PENDING = _add(PendingRow, "memory_pending")
 ASK_PENDING_AGAIN = Statement(

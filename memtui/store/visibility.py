@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memtui.contract import OperationType
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import OperationDraft, Place
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, FromClause, Select
 
 _WRITE = str(OperationType.WRITE)
-_NAMES = ("principal", "project_id", "subject_id", "operation_type")
+_NAMES = ("seq", "principal", "project_id", "subject_id", "operation_type")
 
 
 class _Owned(Protocol):
@@ -38,6 +39,7 @@ class Visibility:
     * otherwise (the whole company, an agent type): to owners and admins.
 
     A memory is visible to its project's members, else to its user alone, else to every member.
+    A record that is held for review is hidden from agents, with the operations on it.
     """
 
     person: str
@@ -52,10 +54,14 @@ class Visibility:
     """All operations and memories are visible: the company has no members."""
     until: datetime | None = None
     """Operations that began later are hidden; None: no limit."""
+    held: frozenset[Place] = frozenset()
+    """The records that are held for review; empty for a person."""
 
     def sees(self, operation: OperationDraft) -> bool:
         """Return whether this person may see an operation; `condition` is the same in SQL."""
         if self.until is not None and operation.started_at > self.until:
+            return False
+        if self.held and any(operation.place_of(one) in self.held for one in operation.handles):
             return False
         if self.everything or operation.principal == self.person:
             return True
@@ -78,17 +84,28 @@ class Visibility:
     def _is_member(self, project_id: str) -> bool:
         return self.projects is None or project_id in self.projects
 
-    def condition(self, columns: Any = None) -> ColumnElement[bool]:
-        """Return `sees` as SQL over the columns of operations, by default the hot table's."""
+    def holds_in(self, binding_key: str) -> bool:
+        """Return whether any record of a binding is held for review."""
+        return any(key == binding_key for key, _ in self.held)
+
+    def condition(
+        self, columns: Any = None, handles: FromClause | None = None
+    ) -> ColumnElement[bool]:
+        """Return `sees` as SQL over the columns of operations, by default the hot table's.
+
+        `handles`: the handles of these operations, if not the hot table's.
+        """
         from sqlalchemy import and_, false, or_, true
 
         from memtui.store.tables import OPERATIONS
 
         of = columns or OPERATIONS.c
         in_time = true() if self.until is None else of["started_at"] <= self.until
+        if self.held:
+            in_time = and_(in_time, of["seq"].not_in(self._on_held(of, handles)))
         if self.everything:
             return in_time
-        principal, project, subject, kind = (of[name] for name in _NAMES)
+        principal, project, subject, kind = (of[name] for name in _NAMES[1:])
         own = subject.in_(sorted(self.subjects)) if self.subjects else false()
         if self.projects is None:
             member: ColumnElement[bool] = project.is_not(None)
@@ -103,21 +120,54 @@ class Visibility:
             cases.append(and_(project.is_(None), subject.is_(None)))
         return and_(in_time, or_(*cases))
 
+    def _on_held(self, of: Any, handles: FromClause | None) -> Select[Any]:
+        """Return the query of the numbers of the operations on held records."""
+        from sqlalchemy import and_, or_, select, true
+
+        from memtui.store.tables import HANDLES
+
+        own = HANDLES.alias("held") if handles is None else handles
+        is_own = own.c.company_id == of["company_id"] if handles is None else true()
+        ids = defaultdict[str, list[str]](list)
+        for key, record_id in sorted(self.held):
+            ids[key].append(record_id)
+        named = (
+            and_(own.c.binding_key == key, own.c.provider_record_id.in_(some))
+            for key, some in ids.items()
+        )
+        return select(own.c.seq).where(is_own, or_(*named))
+
+
+EVERYTHING = Visibility(person="", projects=None, manages=True, everything=True)
+"""The visibility of everybody in a company without members."""
+
 
 def until(visibility: Visibility | None, moment: datetime | None) -> Visibility | None:
     """Return a visibility limited to operations that began by a moment; None: unchanged."""
     if moment is None:
         return visibility
-    return replace(visibility or Visibility(person="", everything=True), until=moment)
+    return replace(visibility or EVERYTHING, until=moment)
 
 
-def plain_columns() -> dict[str, Any]:
-    """Return the columns without their table, for other engines that read the same rows."""
-    from sqlalchemy import column
+def without(visibility: Visibility | None, held: frozenset[Place]) -> Visibility | None:
+    """Return a visibility without the records that are held for review, if any are."""
+    return replace(visibility or EVERYTHING, held=held) if held else visibility
+
+
+def plain_condition(visibility: Visibility, handles: str) -> ColumnElement[bool]:
+    """Return the condition without tables, for other engines that read the same rows.
+
+    `handles`: the SQL term for FROM of the operations' handles.
+    """
+    from sqlalchemy import column, select, text
 
     from memtui.store.columns import ForeignText
 
-    return {name: column(name, ForeignText) for name in _NAMES}
+    columns = {name: column(name, ForeignText) for name in _NAMES}
+    names = ("seq", "binding_key", "provider_record_id")
+    rows = text(handles.replace(":", "\\:"))  # not the name of a parameter
+    own = select(*(column(name, ForeignText) for name in names)).select_from(rows)
+    return visibility.condition(columns, own.subquery("held"))
 
 
 def seen(visibility: Visibility | None) -> tuple[ColumnElement[bool], ...]:

@@ -855,3 +855,20 @@ async def test_a_purge_that_a_file_stops_says_how_it_goes_on(
     assert (await service.purging.apply(ANA, of_project)).left == ()
     assert places_of(WORDS, paths, "") == []
     assert (await service.analysis.verify_chain(ANA)).problem is None
+
+
+async def test_a_record_that_is_held_goes_from_what_waits_too(
+    service: MemoryService, paths: Paths, database_url: str
+) -> None:
+    told = await tell(service, OF_PROJECT)
+    hold = ForgetRequest(scope=OF_PROJECT, handles=(told.note, told.fact))
+    await service.review.hold(ANA, hold, "they came of something")
+    [first, _] = await service.review.waiting(ANA)
+    await service.review.refuse(ANA, first.pending_id)
+    await service.forget(ANA, hold)
+    for handle in hold.handles:
+        done = await service.purging.apply(ANA, PurgeRequest(record_id=handle.provider_record_id))
+        assert done.left == ()
+    assert not await service.review.waiting(ANA)
+    await service.close()
+    assert places_of(WORDS, paths, database_url) == []

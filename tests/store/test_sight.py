@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -13,7 +14,7 @@ from memtui.contract import Scope
 from memtui.service import Caller, Membership, Role
 from memtui.service.visibility import visibility_of
 from memtui.store.tables import OPERATIONS
-from memtui.store.visibility import Visibility, until
+from memtui.store.visibility import EVERYTHING, Visibility, until
 from tests.store.test_log import draft
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -119,7 +120,7 @@ def test_a_moment_ends_what_is_seen() -> None:
     assert until(None, None) is None
     assert until(SIGHTS["owner"], None) is SIGHTS["owner"]
     everything = until(None, NOW)
-    assert everything == Visibility("", everything=True, until=NOW)
+    assert everything == replace(EVERYTHING, until=NOW)
     ending = until(SIGHTS["member"], NOW)
     assert ending is not None
     assert (ending.until, ending.person, ending.projects) == (NOW, "user:ana", None)

@@ -237,6 +237,11 @@ class _Reading:
         own = (one.request for one in page.operations if one.scope.run_id == run_id)
         return given.texts_given(own)[0]
 
+    def may_summarise(self, key: str) -> bool:
+        """Whether the summary of a binding is included; one could be made of held records."""
+        visibility = self.entry.visibility
+        return self.request.profile and not (visibility is not None and visibility.holds_in(key))
+
     async def _routes(self, routed: Route, parts: Sequence[_Part]) -> dict[Scope, Route]:
         """Return the binding that serves each part's scope; scopes that none serves are absent."""
         served: dict[Scope, Route] = {}
@@ -258,7 +263,7 @@ class _Reading:
         searches = []
         if whole and _asks_something(self.request.prompt or ""):
             searches.append(SectionKind.RELATED)
-        if whole and self.request.profile:
+        if whole and self.may_summarise(routed.binding.key):
             searches.append(SectionKind.PROFILE)
         if searches and self.entry.may_search():
             kinds += searches
@@ -384,9 +389,9 @@ class _Reading:
         )
         bundle = await connection.read(lambda: connection.adapter.query(asked))
         self.usage += bundle.usage
-        if self.request.profile and self.profile is None:
+        if self.may_summarise(connection.binding.key) and self.profile is None:
             self.profile = bundle.profile_summary
-        seen = readable(bundle.snippets, scope, self.entry.visibility)
+        seen = readable(bundle.snippets, scope, self.entry.visibility, connection.binding.key)
         own_run = self.entry.scope.run_id if self.request.skip_given else None
         mine = [
             one
@@ -582,7 +587,7 @@ async def own_records(
             request = request.model_copy(update={"namespace": home})
     names, is_all = {owner_of(one) for one in owners}, is_org(base) and everybodys
     async for page in connection.pages(request):
-        seen = readable(page.records, base, visibility)
+        seen = readable(page.records, base, visibility, connection.binding.key)
         mine = (one for one in seen if is_all or owner_of(one.scope) in names)
         yield page, [one for one in mine if not one.read_only]
 

@@ -497,7 +497,7 @@ class Impacts(ServiceModule):
             found = {}
             for one in snapshots:
                 record = one.record or now.get(moved.get(one.handle, one.handle))
-                is_seen = record is not None and readable([record], scope, entry.visibility)
+                is_seen = record and readable([record], scope, entry.visibility, key)
                 found[one.handle] = record if is_seen else None
             entry.result_count = sum(record is not None for record in found.values())
         return found

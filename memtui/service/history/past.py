@@ -247,19 +247,19 @@ class Past(ServiceModule):
             OperationType.HISTORY, caller, scope, asked, binding_key, needs="browse"
         ) as (entry, connection):
             request = BrowseRequest(scope=scope, filter=chosen or Filter(), sort="created_at")
+            company_id, key = connection.binding.company_id, connection.binding.key
             first, second = (self._runtime.then(connection, moment) for moment in (earlier, end))
             before, after = [
                 {
                     record.handle.provider_record_id: record
                     async for page in then.pages(request)
                     for record in for_caller(
-                        caller, readable(page.records, scope, entry.visibility)
+                        caller, readable(page.records, scope, entry.visibility, key)
                     )
                 }
                 for then in (first, second)
             ]
             unknown = await self._runtime.unreadable(entry, first)
-            company_id, key = connection.binding.company_id, connection.binding.key
             steps = await self._runtime.ask_journal(company_id, Journal.steps_since, key, earlier)
             done: dict[str, list[str]] = defaultdict(list)
             for step in steps:

@@ -132,7 +132,7 @@ async def versions_of(
         records = ()
     return [
         FactVersion(binding_key=key, record=one)
-        for one in readable(records, scope, entry.visibility)
+        for one in readable(records, scope, entry.visibility, key)
         if one.kind == FACT
     ]
 

@@ -36,7 +36,7 @@ from memtui.service.history.asked import Given, context_again, scope_outside
 from memtui.service.history.log import LoggedOperations
 from memtui.service.history.narrowing import operations_asked
 from memtui.service.runtime import ServiceModule
-from memtui.service.visibility import Caller, may_read, readable
+from memtui.service.visibility import Caller, readable
 from memtui.store.database import loaded_dollars
 from memtui.store.details import RecordDetails
 from memtui.store.journal import Journal, OutcomeCheck
@@ -356,7 +356,7 @@ class Runs(ServiceModule):
                 for one in snapshots:
                     there = now[moved[one.handle]] if one.handle in moved else one
                     is_hidden = there.record is not None and not readable(
-                        [there.record], scope, entry.visibility
+                        [there.record], scope, entry.visibility, key
                     )
                     found[key, one.handle.provider_record_id] = There(
                         None if is_hidden else there.record,
@@ -497,7 +497,7 @@ def _record(operation: Operation, one: OperationHandle, given: str, known: _Know
     place = operation.place_of(one)
     now = known.there[place]
     then = _then(known.kept.get(place, ()), operation)
-    if then is not None and not may_read(then.scope, operation.scope, known.visibility):
+    if then is not None and not readable([then], operation.scope, known.visibility, place[0]):
         then = None
     text = None if then is None else _as_delivered(then, given)
     words = None if now.record is None else _as_delivered(now.record, given)

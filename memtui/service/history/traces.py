@@ -458,7 +458,7 @@ class Traces(ServiceModule):
             states = closure.states([place])[place]
             then = [one for state in states for one in (state.before, state.after) if one]
             then += [there.record] if there.record else []
-            known = readable(then, scope, closure.visibility)
+            known = readable(then, scope, closure.visibility, binding_key)
             if there.is_hidden or not (known or closure.log.mutations_of_record(*place)):
                 raise NotFound(
                     f"There is no record {handle.provider_record_id} in {binding_key}, and the log "

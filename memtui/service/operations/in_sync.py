@@ -115,7 +115,7 @@ class SyncedRecords(ServiceModule):
         ) as (entry, connection):
             if connection.adapter.capabilities.validity:
                 everything = await connection.read(lambda: connection.adapter.versions(scope))
-                for one in readable(everything, scope, entry.visibility):
+                for one in readable(everything, scope, entry.visibility, key):
                     found[one.handle.provider_record_id].append(one)
             entry.result_count = sum(map(len, found.values()))
         return dict(found)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from memtui.contract import (
     BrowseRequest,
     ContextBundle,
+    Denied,
     ExplainStage,
     Filter,
     Json,
@@ -112,7 +113,9 @@ class MemoryReads(ServiceModule):
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
-            if is_preamble:
+            if entry.visibility is not None and entry.visibility.holds_in(connection.binding.key):
+                bundle = bundle.model_copy(update={"profile_summary": None})
+            elif is_preamble:
                 bundle = await _with_profile(entry, connection, routed, bundle)
             entry.usage, entry.capped = bundle.usage, bundle.capped
             ids = [snippet.handle.provider_record_id for snippet in snippets]
@@ -149,7 +152,9 @@ class MemoryReads(ServiceModule):
                 for name in {one for stage in explanation.stages for one in stage.scores}:
                     handle = connection.handle_of(name)
                     record = await connection.read(partial(connection.adapter.get, handle, scope))
-                    if record and readable([record], scope, entry.visibility):
+                    if record and readable(
+                        [record], scope, entry.visibility, connection.binding.key
+                    ):
                         shown.add(name)
                 stages = tuple(stage.of(shown) for stage in explanation.stages)
                 explanation = explanation.model_copy(update={"stages": stages})
@@ -185,10 +190,20 @@ class MemoryReads(ServiceModule):
     async def profile(
         self, caller: Caller, scope: Scope, *, binding_key: str | None = None
     ) -> ProfileAnswer:
-        """Return the provider's profile of a scope (seed 000, `profile(scope)`)."""
+        """Return the provider's profile of a scope (seed 000, `profile(scope)`).
+
+        Raises:
+            Denied: an agent asks, and a record of the binding is held for review.
+        """
         async with self._runtime.connected(
             OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
         ) as (entry, connection):
+            key = connection.binding.key
+            if entry.visibility is not None and entry.visibility.holds_in(key):
+                raise Denied(
+                    f"A summary of {key} may be made of records that are held for review; ask "
+                    "again once a person has decided on them."
+                )
             found = await connection.read(lambda: connection.adapter.profile(scope))
             entry.usage = found.usage
         return ProfileAnswer(**entry.answer(), profile=found)
@@ -215,7 +230,7 @@ class MemoryReads(ServiceModule):
             connection,
         ):
             record = await self._runtime.find(entry, connection, asked)
-            if not readable([record], scope, entry.visibility):
+            if not readable([record], scope, entry.visibility, connection.binding.key):
                 raise connection.lacks(record.handle)
             note_owner(entry, [record.scope])
             entry.about([record])
@@ -347,7 +362,7 @@ class MemoryReads(ServiceModule):
             # Without a journaled state, the record itself tells whether the caller may read it.
             if not shown and (entry.visibility is not None or caller.by_ai):
                 record = await self._runtime.find(entry, connection, handle)
-                if not readable([record], scope, entry.visibility):
+                if not readable([record], scope, entry.visibility, connection.binding.key):
                     raise connection.lacks(record.handle)
                 shown = [record.scope]
             note_owner(entry, shown)
@@ -538,9 +553,10 @@ async def _with_profile(
 
 def change_of(operation: Operation, step: appending.Step, visibility: Visibility | None) -> Change:
     """Return a journal step as a visibility shows it."""
+    scope, key = operation.scope, operation.binding_key or ""
     before, after = (
         snapshot.record
-        if snapshot and snapshot.record and readable([snapshot.record], operation.scope, visibility)
+        if snapshot and snapshot.record and readable([snapshot.record], scope, visibility, key)
         else None
         for snapshot in step
     )
@@ -573,7 +589,8 @@ def received(caller: Caller, change: Change) -> Change:
 
 def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
     """Return the records that the caller may read, and log how many others were withheld."""
-    kept = readable(found, entry.scope, entry.visibility)
+    key = entry.binding.key if entry.binding else ""
+    kept = readable(found, entry.scope, entry.visibility, key)
     if withheld := len(found) - len(kept):
         entry.request["withheld"] = withheld
     return kept
@@ -593,9 +610,12 @@ async def _links(
 
 def _seen_links(found: Links, entry: RunningOperation) -> Links:
     """Remove the targets of links to hidden records, and the backlinks from them."""
+    key = entry.binding.key if entry.binding else ""
+    held = entry.visibility.held if entry.visibility else ()
 
     def may_see(link: Link) -> bool:
-        return may_read(link.scope, entry.scope, entry.visibility)
+        is_held = link.handle and (key, link.handle.provider_record_id) in held
+        return not is_held and may_read(link.scope, entry.scope, entry.visibility)
 
     nowhere = {"handle": None, "title": None, "scope": None}
     return found.model_copy(

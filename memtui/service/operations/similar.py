@@ -38,7 +38,7 @@ async def candidates(
     )
     bundle = await connection.read(lambda: connection.adapter.query(asked))
     entry.usage += bundle.usage
-    return readable(bundle.snippets, request.scope, entry.visibility)
+    return readable(bundle.snippets, request.scope, entry.visibility, connection.binding.key)
 
 
 async def already_there(

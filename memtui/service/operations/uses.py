@@ -182,7 +182,8 @@ class UsedRecords:
         asked = self._request.model_copy(update=update)
         page = await self._connection.read(lambda: self._connection.adapter.browse(asked))
         self._usage += page.usage
-        kept = readable(page.records, self._entry.scope, self._entry.visibility)
+        key = self._connection.binding.key
+        kept = readable(page.records, self._entry.scope, self._entry.visibility, key)
         return page.model_copy(update={"records": kept})
 
     async def _read_first(self, chosen: Filter, cursor: str | None) -> BrowsePage:

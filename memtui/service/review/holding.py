@@ -410,8 +410,9 @@ async def weigh(
     Where a spending limit prevents the search that a rule needs, a person decides.
 
     Raises:
-        Denied: a rule refuses it.
+        Denied: a rule refuses it, or one of these records is held for review.
     """
+    entry.refuse_held(there)
     binding = _bound(entry)
     rules = rules_of(binding)
     tests = {one.test for one in rules}
@@ -523,9 +524,12 @@ def queue(  # noqa: PLR0917
     binding, caller, company_id = _bound(entry), entry.caller, entry.caller.company_id
     does = next(name for name, kind in _REQUESTS.items() if isinstance(request, kind))
     owners = _owners(request, changes)
+    # Only a person's hold is of what is stored; what an agent asks for waits alone.
+    hold_id = entry.request.get("together") or entry.operation_id if caller.by_person else None
     likely = {
         "binding": [binding.key, binding.created_at.isoformat()],
         "type": does,
+        "is_hold": hold_id is not None,
         "owners": [owner_of(one) for one in owners],
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
         "metadata": _without_ids(getattr(request, "metadata", {})),
@@ -535,8 +539,9 @@ def queue(  # noqa: PLR0917
     if known is not None:
         pending.ask_again(database, company_id, known, entry.started_at)
         return known, True
-    waiting = pending.count(database, company_id, binding.key)
-    _refuse_full(waiting, runtime.settings.pending_max_count, binding.key)
+    if hold_id is None:
+        waiting = pending.count(database, company_id, binding.key)
+        _refuse_full(waiting, runtime.settings.pending_max_count, binding.key)
     row = PendingRow(
         company_id=company_id,
         pending_id=pending_id,
@@ -554,6 +559,7 @@ def queue(  # noqa: PLR0917
         times=1,
         pending_since=entry.started_at,
         last_at=entry.started_at,
+        hold_id=hold_id,
     )
     pending.add(database, row)
     return pending_id, False

@@ -8,7 +8,7 @@ checked again, and a record that changed meanwhile is a conflict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from memtui.contract import (
@@ -68,6 +68,7 @@ from memtui.service.visibility import (
 from memtui.store import appending, bindings, pending, settings
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
+from memtui.store.operation import Place
 from memtui.store.rows import BindingRow, PendingRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
@@ -115,6 +116,8 @@ class PendingWrite(Model):
     """Why the caller may not decide on it; empty: they may."""
     unfit: str = ""
     """Why the program in which it waits does not accept it; empty: it does."""
+    hold_id: str | None = None
+    """The hold that it is part of: agents do not get its records until it is decided on."""
     is_own: bool = False
     """Whether the caller proposed this change of settings, and so may only refuse it."""
 
@@ -431,10 +434,10 @@ class Review(ServiceModule):
     async def hold(
         self, caller: Caller, request: ForgetRequest, reason: str, *, together: str | None = None
     ) -> MutationAnswer:
-        """Let forgetting some records wait for a person; until then nothing of them changes.
+        """Let forgetting some records wait for a person, and keep them back from agents until then.
 
         Raises:
-            Denied: the caller is not a person, may not forget one of them, or the queue is full.
+            Denied: the caller is not a person, or may not forget one of them.
         """
         runtime = self._runtime
         asked = ChangeDetails(decision="hold", reason=reason, records=len(request.handles))
@@ -458,6 +461,18 @@ class Review(ServiceModule):
             await runtime.configure(entry, change, kinds=(settings.PENDING,))
         handles = tuple(one.handle for one in there)
         return MutationAnswer(**entry.answer(), handles=handles, settings=tuple(entry.settings))
+
+    @in_thread
+    def held(self, caller: Caller, shown: Iterable[Place]) -> frozenset[Place]:
+        """Return which of the records that a person sees are held. Not an operation.
+
+        In the past nothing is held.
+        """
+        self._runtime.visibility(caller)
+        if not caller.by_person or caller.as_of is not None:
+            return frozenset()
+        with self._runtime.database.read() as database:
+            return bindings.held(database, caller.company_id).intersection(shown)
 
     async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
         """Raise `Denied` where the caller may not undo these decisions."""

@@ -86,7 +86,7 @@ class RiskChecks(KnownRisks):
             entry.to_show = True
             request = BrowseRequest(scope=scope, sort="created_at", expired=True)
             async for page in connection.pages(request):
-                records += readable(page.records, scope, entry.visibility)
+                records += readable(page.records, scope, entry.visibility, key)
                 capped = page.at_least or page.unfinished
                 report(len(records))
             entry.result_count, entry.capped = len(records), capped

@@ -156,7 +156,7 @@ class Risks(RiskChecks):
                 routed.binding, company_read_only=routed.company_read_only
             )
             record = await runtime.find(entry, connection, record_id)
-            if not readable([record], scope, entry.visibility):
+            if not readable([record], scope, entry.visibility, binding_key):
                 raise connection.lacks(record.handle)
             entry.scope = owner_scope(record.scope)
             await runtime.may_change(caller, [record.scope])
