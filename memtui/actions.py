@@ -156,7 +156,7 @@ _TOGETHER = {
     )
     for verbs in [tuple(names.split())]
 }
-"""Actions whose keys share a line of the help, and what it says."""
+"""Actions whose keys share a line of the help, and the text of that line."""
 
 
 def help_rows(group: str) -> Iterator[tuple[list[Action], str]]:

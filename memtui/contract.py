@@ -629,13 +629,13 @@ class Proposal(Model):
     operation_type: OperationType
     """`write`, `correct` or `forget`."""
     text: str
-    """What it would store, in short."""
+    """A summary of the text that it would store."""
     by: str
     """Who proposed it."""
     since: UtcDatetime
     location: Location
     owners: tuple[Scope, ...]
-    """The owners of what it would change, and of what shows with it."""
+    """The owners of the records that it would change, and of those shown with it."""
     refused: str = ""
     """Why the program does not accept it as things are; empty: it does."""
     before: tuple[Record, ...] = Field(default=(), exclude=True)
@@ -643,7 +643,7 @@ class Proposal(Model):
     after: tuple[Record, ...] = Field(default=(), exclude=True)
     """The same files, once it is accepted; where none would change, the file in which it waits."""
     accepted: tuple[Snapshot, ...] = Field(default=(), exclude=True)
-    """What `restore` puts in place to accept it, the removal of its own file last."""
+    """The snapshots that `restore` writes to accept it; the removal of its own file is the last."""
     records: tuple[RecordHandle, ...] = Field(default=(), exclude=True)
     """The records that it would change, add or remove."""
 
@@ -1472,7 +1472,7 @@ class Adapter(ABC):
         """Store a record, durably once this returns (except with `async_ingestion`)."""
 
     async def ingested(self, event: str, scope: Scope) -> WriteReply | None:
-        """Return what came of a write that is stored later; None: it is not stored yet.
+        """Return the outcome of a write that is stored later; None: it is not stored yet.
 
         Capability `async_ingestion`.
 

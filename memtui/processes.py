@@ -12,7 +12,7 @@ _PIPE_SECONDS = 5.0
 
 
 def kill_group(process: Process) -> None:
-    """Kill a process that leads its own group, and all of that group."""
+    """Kill a process group, by the process that leads it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

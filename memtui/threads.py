@@ -27,7 +27,7 @@ _MOST_THREADS = 32
 _LAST_CALLS_S = 30.0
 """How long shutdown waits for calls whose caller still waits, such as the write of a log row."""
 _LOOK_S = 0.5
-"""How often somebody who waits for a lock looks whether its holder goes on."""
+"""Seconds between two looks of a waiter at the progress of the lock's holder."""
 _GIVEN_UP_S = 1.0
 """How long shutdown waits for abandoned calls."""
 
@@ -73,7 +73,7 @@ async def silent_at_most(seconds: float) -> AsyncIterator[None]:
 
 
 def goes_on() -> None:
-    """Tell whoever limits the time of this call that it goes on; any thread may say so."""
+    """Signal progress to the time limit of this call; any thread may call it."""
     if (sign := _going_on.get(None)) is not None:
         sign()
 
@@ -95,7 +95,7 @@ class TurnLock:
         self._lock.release()
 
     def goes_on(self) -> None:
-        """Tell for the holder, and for those who wait, that it goes on."""
+        """Signal progress, to the holder's time limit and to those who wait for the lock."""
         self._signs += 1
         goes_on()
 

@@ -163,7 +163,7 @@ class GeminiAdapter(ProposingAdapter[GeminiConfig]):
         return target
 
     def _point_to(self, made: Sequence[Path], written: dict[Path, str]) -> None:
-        """Mention new notes in the index as Gemini does: its model finds them only by that."""
+        """Mention new notes in the index as Gemini does; its model finds no others."""
         index = self.config.path / INDEX
         there = written.get(index)
         if there is None:

@@ -127,7 +127,7 @@ class _Change(_Read):
 
     @property
     def said(self) -> str:
-        """What it does, in a line."""
+        """A one-line description of the change."""
         old, new = (self.old_text or "").strip(), (self.content or "").strip()
         return {"add": new, "remove": f"- {old}"}.get(self.action, f"{old} → {new}")
 

@@ -255,7 +255,7 @@ def entities_in(text: str) -> list[str]:
 
 
 def _also_known(words: str) -> tuple[str, ...]:
-    """Return what stands before and after the last "aka" or "also known as" among words.
+    """Return the words before and after the last "aka" or "also known as".
 
     Hermes has one expression for it, which takes minutes for a page of text.
     """

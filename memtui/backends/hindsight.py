@@ -176,7 +176,7 @@ class HindsightAdapter(ServerProvider[_Unit]):
         return await self.api.ask("GET", path, read_one(_Unit.model_validate), changes=False)
 
     async def store(self, request: WriteRequest) -> Sequence[str]:
-        """Keep a text as a document of its own and return the facts that were made of it."""
+        """Store a text as a new document; return the facts that Hindsight made of it."""
         _check_text(request.content)
         odd = {one for one, value in request.metadata.items() if not isinstance(value, str)}
         kept, metadata = KeptFields.of_write(request, reserved=odd)

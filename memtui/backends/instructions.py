@@ -107,7 +107,7 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
         return self._files
 
     def file_for(self, request: WriteRequest) -> EntriesFile:  # noqa: ARG002
-        """Return the folder's first file that holds for all of it, or else a new one."""
+        """Return the folder's first file that applies to the whole folder, or else a new one."""
         whole = {*PROJECT_FILES, OTHERS}
         new = EntriesFile(self.config.path / PROJECT_FILES[0], "instruction")
         self._load()
@@ -148,7 +148,7 @@ class InstructionsAdapter(EntriesAdapter[InstructionsConfig]):
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the instruction files in the order of loading, each before its imports.
 
-        Files that are not loaded come last, so that one that is also imported counts as loaded.
+        Files that are not loaded come last: if one is also imported, it counts as loaded.
         """
         folder, is_user = self.config.path, self.config.layout == "user"
         walk = _Walk(reader, folder, _bounds(folder, is_user=is_user))

@@ -149,7 +149,7 @@ class LanggraphAdapter(TablesAdapter[LanggraphConfig]):
             "text": text,
             "kind": kept.kind or _KIND,
             "tags": kept.tags or (),
-            # What a value says of its owner may narrow, but never give it another owner.
+            # The owner in a value may narrow the owner of its namespace, never replace it.
             "scope": scope if owner_of(scope) == owner_of(own) else own,
             "source": source,
             "created_at": created_at,
@@ -267,7 +267,7 @@ def _value(raw: str) -> Json:
 
 
 def _rewritten(raw: str, text: str) -> str:
-    """Return a whole value as it was edited, with memtui's own part as it was."""
+    """Return an edited value with memtui's part unchanged."""
     try:
         compact_json(_value(text)).encode()
     except (ValueError, RecursionError) as error:

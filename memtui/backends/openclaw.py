@@ -59,7 +59,7 @@ class OpenclawConfig(FilesConfig):
     """OpenClaw's memories: the workspace of an agent."""
 
     state: LocalPath | None = None
-    """OpenClaw's own folder, in which it locks `MEMORY.md`; unset: `~/.openclaw`."""
+    """OpenClaw's state folder, which has the lock of `MEMORY.md`; unset: `~/.openclaw`."""
     settle_ms: int = Field(default=100, ge=0, le=10_000)
     """How long a change is watched, and repeated where OpenClaw overwrites it, in milliseconds."""
 

@@ -23,7 +23,7 @@ _OWNER_FIELDS: Mapping[Owner, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who calls, and where: nothing that an agent says changes it."""
+    """The agent that calls, with its scope; both are fixed, whatever the agent sends."""
 
     service: MemoryService
     caller: Caller
@@ -34,7 +34,7 @@ class Agent:
     may_destroy: bool = False
     """Whether tools that change or remove what is stored are offered."""
     asks_all: bool = False
-    """Whether it may search all bindings, and read what it finds there."""
+    """Whether it may search all bindings, and read the results."""
     answer_characters: int = 8_000
     """How many characters a tool's answer may have, as a text and as JSON."""
 
@@ -76,10 +76,10 @@ class Agent:
         return await self.service.resolve(self.caller, self.scope, self.binding_key)
 
     async def reached(self) -> tuple[str, ...]:
-        """Return the bindings that serve it: its scope's, then its user's, project's and its own.
+        """Return the bindings that serve scope, user, project and agent, in this order.
 
-        What it keeps of one of these alone may be in another than its scope's. Empty where nothing
-        serves its scope: an operation then says why.
+        A memory of only one of these may be in another binding than the scope's. Empty if no
+        binding serves the scope; an operation's error then says why.
         """
         try:
             found = {(await self.resolve()).binding_key: None}

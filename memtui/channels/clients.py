@@ -1,8 +1,8 @@
-"""Telling a client of memtui: by a command of its own, or by a change to its file.
+"""Registers memtui with an agent's client, by the client's own command or by editing its file.
 
-A file keeps everything else to the byte: comments, order, indentation, line ends. What is added is
-put in as text, and the result is read again to see that it says what it said before and what was
-added, nothing else. Taking it out gives the file back as it was.
+The rest of the file stays the same to the byte: comments, order, indentation, line ends. The
+addition is inserted as text. Then the result is parsed, to verify that it differs from the old
+document by the addition only. Removing the addition restores the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClientProgram(ABC):
     """A client that can use memtui, and its file in which memtui is configured."""
 
     key: str
-    """What a command names it by."""
+    """Its name in commands."""
     name: str
     file: Callable[[Path], Path]
     """The path of its file, for a home folder."""
@@ -131,7 +131,7 @@ class FileChange:
 
 
 def read(path: Path) -> bytes | None:
-    """Return what a file holds, None where there is none. Raises `Unavailable`."""
+    """Return the bytes of a file; None: there is no file. Raises `Unavailable`."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -157,7 +157,7 @@ class Addition(NamedTuple):
 
 
 def adding(path: Path, additions: Sequence[Addition], begin: Sequence[Addition] = ()) -> FileChange:
-    """Return the change that adds values to a file; `begin` goes first into one that says nothing.
+    """Return the change that adds values to a file; `begin` is added first if the file is empty.
 
     Raises:
         Invalid: the file cannot be read or edited.
@@ -239,7 +239,7 @@ def _checked(
 
 
 def _bare(document: Json, additions: Sequence[Addition]) -> Json:
-    """Return what a document says without the empty members on the way to what was added."""
+    """Return a document without the members that are empty once the additions are removed."""
     bare = deepcopy(document)
     for one in additions:
         holders: list[Any] = [bare]
@@ -258,7 +258,7 @@ class ConfigFormat(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """Return what a text says. Raises ValueError."""
+        """Parse a text. Raises ValueError."""
 
     @abstractmethod
     def added(self, before: bytes | None, additions: Sequence[Addition]) -> bytes:
@@ -277,7 +277,7 @@ class ConfigFormat(ABC):
         """Return a text with another object at a place. Raises `Invalid`."""
 
     def load(self, path: Path, data: bytes | None) -> Json:
-        """Return what a file says; nothing is an empty object.
+        """Return the parsed document; an empty file is an empty object.
 
         Raises:
             Invalid: it cannot be read.
@@ -300,7 +300,7 @@ class TomlForm(ConfigFormat):
     """
 
     def parse(self, text: str) -> Any:
-        """Return what a text says."""
+        """Parse a text."""
         return tomllib.loads(text)
 
     def added(self, before: bytes | None, additions: Sequence[Addition]) -> bytes:
@@ -426,7 +426,7 @@ class JsonForm(ConfigFormat):
     """
 
     def parse(self, text: str) -> Any:
-        """Return what a text says."""
+        """Parse a text."""
         return json.loads(_plain(text))
 
     def added(self, before: bytes | None, additions: Sequence[Addition]) -> bytes:
@@ -540,7 +540,7 @@ def _member(text: str, opening: int, name: str) -> _Part | None:
 
 
 def _added(text: str, one: Addition) -> str:
-    """Return a text with a value; what is missing on the way to it is made."""
+    """Return a text with a value added; missing containers on its path are created."""
     opening = _skip(text, 0)
     value = [one.value] if one.listed else one.value
     for depth, name in enumerate(one.path):
@@ -556,8 +556,8 @@ def _added(text: str, one: Addition) -> str:
 def _put(text: str, opening: int, name: str | None, value: Any) -> str:
     """Return a text with a part behind the others of the object or list that opens at a place.
 
-    A holder that is made here looks other than an empty one that is filled: one goes again with
-    what is in it, the other stays.
+    A container that is created here is written in another form than an empty one that is filled, so
+    that only the created one is removed with its content.
     """
     parts = _parts(text, opening)
     is_root = opening == _skip(text, 0)

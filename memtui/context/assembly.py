@@ -49,7 +49,7 @@ _MARKED = re.compile(r"\n<memory\b.*?\n</memory>(?=\n)", re.DOTALL)
 _NAMED = 3
 """Most facts that a warning names."""
 _PREFIX = re.compile(r"\[MEMORY [^\]]*\]: ")
-"""What a company's fact begins with; it is no part of what the fact says."""
+"""The prefix of a company's fact; it is not part of the fact."""
 _LINE_BREAK = re.compile(r"[\n\r]")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"

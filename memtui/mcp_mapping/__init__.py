@@ -94,8 +94,8 @@ class ToolCall(Model):
 
     tool: str = Field(min_length=1)
     arguments: Json = {}
-    """`{name}` stands for a value; one without a value is left out. What stands under `.` in an
-    object is put into it."""
+    """`{name}` is a placeholder of a value; one without a value is left out. The members of an
+    object under the key `.` become members of the outer object."""
     rows: str | None = None
     """The path of the memories in the reply; `name[]` is each item of a list, the empty path the
     reply itself. None: the reply has no memories."""
@@ -142,8 +142,8 @@ class AddCall(ToolCall):
     """The tool that adds a memory."""
 
     first: ToolCall | None = None
-    """A call before it, which stores the memory together with what it lies in where that is new;
-    its reply then has the memory, and the tool is not called."""
+    """A call made before this one. It creates the memory's container with the memory in it; if its
+    reply has the memory, this tool is not called."""
     flat: bool = False
     """The metadata takes texts alone."""
     untitled: str = "notes"
@@ -243,7 +243,7 @@ class Mapping(Model):
         return joined_id([first, text]) if first and text else first
 
     def id_argument(self, record_id: str) -> str:
-        """Return what `{id}` stands for: the first part of an id of several parts."""
+        """Return the value of `{id}`: of an id of several parts, the first."""
         return record_id.rpartition("#")[0] if len(self.record.id) > 1 else record_id
 
     def query(self, tool: str, arguments: Json) -> str | None:
@@ -315,7 +315,7 @@ def _shows(data: Any, signs: tuple[str, ...]) -> bool:
 
 
 def data_of(result: Json) -> Any:
-    """Return what a result says: its structured content, or else its texts, JSON parsed.
+    """Return a result's structured content, or else its texts, with JSON parsed.
 
     A lone `result`, in which some servers wrap values that are no objects, is unwrapped; several
     texts are a list.

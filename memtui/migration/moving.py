@@ -222,7 +222,7 @@ async def _read_destination(endpoints: Endpoints, index: RecordIndex) -> None:
 
 
 class _Mover:
-    """Moves records of one source, counts them, and learns what the destination cannot hold."""
+    """Moves and counts one source's records; learns which fields the destination lacks."""
 
     def __init__(
         self, endpoints: Endpoints, index: RecordIndex, pace: Pace, limit: int | None

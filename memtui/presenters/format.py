@@ -121,7 +121,7 @@ def bindings(parts: Parts) -> str:
 
 
 class Extraction(Model):
-    """What a write gave its provider, and what that kept of it."""
+    """The text of a write, and the records that its provider made of it."""
 
     given: str | None
     """The beginning of the text; None: it is not in the log."""
@@ -631,7 +631,7 @@ NOWHERE = "no such note here"
 
 
 def link_words(link: Link) -> str:
-    """Return a link's relation, if it has one, and the record that it leads to."""
+    """Return a link's relation, if any, and its target record."""
     name = link.title or link.words or link.target
     return f"{link.relation}: {name}" if link.relation else name
 

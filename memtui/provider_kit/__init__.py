@@ -106,7 +106,7 @@ _AT_ONCE = 8
 
 
 def need_secret(context: BindingContext, name: str, what: str) -> str:
-    """Return a secret. Raises `Invalid` if it is missing; `what` says what it contains."""
+    """Return a secret. Raises `Invalid` if it is missing, with `what` as its description."""
     if secret := context.secret(name):
         return secret
     raise Invalid(

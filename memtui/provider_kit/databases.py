@@ -186,7 +186,7 @@ def _has_password(url: str) -> bool:
 
 
 def open_sqlite(path: Path, *, read_only: bool) -> Engine:
-    """Return the one connection to another program's file, whose journal mode stays as it is.
+    """Return the only connection to another program's file; the file's journal mode stays.
 
     Raises:
         Unavailable: there is no such file.

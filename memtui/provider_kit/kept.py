@@ -62,7 +62,7 @@ class KeptFields(Model):
         """Return memtui's part of a store's metadata, an object or JSON text; empty: it has none.
 
         Raises:
-            ValueError: it cannot be read, so nobody knows whose the memory is.
+            ValueError: it cannot be read, so the memory's owner is unknown.
         """
         if not metadata:
             return cls()
@@ -122,8 +122,8 @@ class KeptFields(Model):
 class KeptMemory(BaseModel):
     """A memory as a server sends it, with memtui's part in its metadata.
 
-    Where that part cannot be read, the memory is not valid: nobody knows whose it is, so nobody is
-    shown it.
+    If that part cannot be read, the owner is unknown: the memory is not valid, and is shown to
+    nobody.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)

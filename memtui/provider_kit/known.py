@@ -1,7 +1,7 @@
-"""What memtui knows of records that another program keeps, by record id, in a file of a binding.
+"""memtui's fields of another program's records, by record id, in a file of a binding.
 
-The other program has no place for it and cannot lose it. Without the file nobody knows whose a
-record is, so one that cannot be read is an error.
+The other program has no place for these fields, and cannot lose them. The file has the owners of
+records, so an unreadable one is an error.
 """
 
 import json

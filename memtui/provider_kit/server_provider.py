@@ -423,8 +423,8 @@ class ServerProvider(Adapter, Generic[Item]):
     ) -> tuple[list[Item], bool]:
         """Return the hits that a query may return, best first, and whether these are all.
 
-        It requests more until enough of the hits are visible. `search` is used instead of the own
-        method, such as one whose hits say more.
+        It requests more until enough of the hits are visible. `search` replaces the method of that
+        name, for example by one whose hits have more fields.
         """
         if not request.query.strip():
             return [], True

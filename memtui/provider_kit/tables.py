@@ -143,8 +143,8 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
     once: ClassVar[str | None] = None
     """The column of the text, if the table has each text once."""
     counted: ClassVar[frozenset[str]] = frozenset()
-    """Columns in which the program counts what it reads: no change is refused because one of them
-    changed, and an undo does not set them back."""
+    """Columns in which the program counts its reads. A new value there is no conflict, and an undo
+    leaves it."""
 
     def __init__(self, context: BindingContext, config: ConfigT, database: DatabasePool) -> None:
         self.config, self.context = config, context
@@ -161,7 +161,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
 
     @abstractmethod
     def scope_of(self, row: Row) -> Scope:
-        """Return whose record a row is, whatever else is in it."""
+        """Return the owner of a row's record; it must not depend on the other columns."""
 
     @abstractmethod
     def record_of(self, row: Row) -> Json:
@@ -390,7 +390,7 @@ class TablesAdapter(Adapter, Generic[ConfigT]):
         return records
 
     def _with_signs(self, rows: Iterable[T]) -> Iterator[T]:
-        """Yield rows, and tell now and then that it goes on: there may be many."""
+        """Yield rows, and signal progress now and then, as there may be many."""
         for number, row in enumerate(rows):
             if not number % _TOLD_ROWS:
                 self._lock.goes_on()

@@ -131,7 +131,8 @@ class PruneCandidate(Model):
     cluster_id: str | None = None
     """Shared by the duplicates of one survivor."""
     survivor: RecordHandle | None = None
-    """The record that stays: the one it repeats, or the newer one that contradicts it."""
+    """The record that stays: the one that this one repeats, or the newer one that contradicts
+    it."""
     others: Annotated[tuple[RecordHandle, ...], Field(exclude=True)] = ()
     """The records that it was compared with and that the reason is about."""
     tokens_saved: int
@@ -246,7 +247,7 @@ def find_across(
     tokens_of: Callable[[str], int],
     first: Container[str] = (),
 ) -> dict[str, list[PruneCandidate]]:
-    """Return what a memory of another binding says too, or contradicts, by binding.
+    """Return the records that one of another binding repeats or contradicts, by binding.
 
     Only records of the same owner and subject are compared. A person decides on all of these. Of a
     binding in `first` each line counts by itself, as its records are sections of a file.
@@ -255,7 +256,7 @@ def find_across(
         records: The records by binding.
         now: The time at which expiry is judged.
         tokens_of: Returns the tokens of a record's text in a prompt.
-        first: The bindings whose records stay where others say the same.
+        first: Bindings whose records stay if another binding has the same text.
     """
     search = _Search(now, tokens_of, lambda _text: (), None, PruneRules())
     own: dict[RecordHandle, tuple[str, Record]] = {}

@@ -29,7 +29,7 @@ _GONE = re.compile(
     r"\b(?:is|are|was|were|has been|have been) (?:gone|dropped|removed|replaced|retired|abandoned|"
     r"deprecated|forbidden|not used|no longer)\b"
 )
-"""What denies the words before it."""
+"""Words that negate the words before them."""
 _PAST = re.compile(
     r"^(?!need|speed|feed|seed)\w+ed (?!\w+s\b)"
     r"|(?<!\bis )(?<!are )(?<!be )(?<!been )\b(?!need|exceed|embed|feed|seed)\w{2,}ed "
@@ -103,7 +103,7 @@ class _Lists:
         self.units: dict[str, tuple[str, float]] = {}
         """The kind of an amount and its factor, by the word for its unit."""
         self.speaking: dict[str, Sequence[str]] = {}
-        """Words that speak of a key, by the key's word."""
+        """The words for a key, by the key's first word."""
         self.words: dict[str, Sequence[str]] = {}
         """The other lists, by name."""
         text = files("memtui.pruning").joinpath("claims.txt").read_text("utf-8")
@@ -269,14 +269,14 @@ class Sentence:
         return found
 
     def _is_name(self, place: int, size: int) -> bool:
-        """Whether an ordinary word stands where a name does."""
+        """Whether an ordinary word is in the position of a name."""
         is_capital = place > 0 and self.written[place][:1].isupper()
         is_linked = self._word(place - 1) in _set("links") or self._word(place + size) == "branch"
         return self._is_value or is_capital or is_linked
 
     @cached_property
     def values(self) -> Mapping[int | str, Named]:
-        """The members and amounts that it says of something, where it says one of the kind.
+        """The members and amounts in the claim, where there is one of each kind.
 
         An amount among several sentences, as in a report of work, counts for nothing.
         """
@@ -380,7 +380,7 @@ class Sentence:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it tells somebody what to do: “Use …”."""
+        """Whether it is an instruction: “Use …”."""
         return self._word(0) in _set("ruling")
 
     @cached_property
@@ -408,7 +408,7 @@ class Fact:
         } or set(self.key)
         named = [one for one in self.key if one in self.subject and one not in _set("events")]
         self.sort = frozenset(named[-1:] if len(named) > 1 else ())
-        """The stem of the noun that says what sort of value it is, as “rate” in `vat_rate`."""
+        """The stem of the noun that names the sort of value, as “rate” in `vat_rate`."""
         self.value = Sentence(value, is_value=True)
         self._names = {one.member for one in Sentence(" ".join(words), is_value=True).names}
         kinds = [one.member.kind for one in self.value.names]
@@ -427,7 +427,7 @@ class Fact:
         return bool(said.scopes - self.words) or any(one.kind in kinds for one in others)
 
     def is_subject_of(self, said: Sentence, *, but: AbstractSet[str] = frozenset()) -> bool:
-        """Whether a sentence speaks of the key, of which some stems need not be named."""
+        """Whether a sentence is about the key; some of the key's stems are optional."""
         said_stems = said.subjects
         missing = {
             one

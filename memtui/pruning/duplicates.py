@@ -281,7 +281,7 @@ def _is_slip(one: str, other: str) -> bool:
 
 
 def _sides_swapped(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the only change is from "X … Y" to "Y … X", as in who does what to whom."""
+    """Whether the only change is from "X … Y" to "Y … X": subject and object are swapped."""
     start = 0
     while one[start] == other[start]:
         start += 1
@@ -303,7 +303,7 @@ def _sides_swapped(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _anchors_moved(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether a negation, or one of several numbers, stands before another word than it did."""
+    """Whether a negation, or one of several numbers, precedes another word than before."""
     anchors = {word for word in one if word in NEGATIONS}
     numbers = {word for word in one if is_number(word)}
     if len(numbers) > 1:

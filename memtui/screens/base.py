@@ -307,7 +307,7 @@ class ServiceScreen(SizedScreen[GoTo]):
         return done
 
     async def configure(self, work: Work[T], said: str) -> T:
-        """Change a setting that screens show, say what was done (`said`), and read again."""
+        """Change a setting that screens show, show `said` as a toast, and read again."""
         done = await self.change(work)
         self.toast(said)
         self.post_message(ConfigurationChanged())

@@ -408,7 +408,7 @@ class EditingScreen(ListScreen[R]):
             self._tell_kept(record)
 
     async def _resolve_gone(self, record: Record, mine: str) -> None:
-        """Ask what to do with a text whose record is gone: no row is left to resume it from."""
+        """Ask what becomes of an edited text whose record is gone, so that no row is left."""
         binding_key = self.binding_of(record)
         new = _as_new(record, mine)
         choice = await self.ask(ConflictScreen(record, None, mine))
@@ -457,7 +457,7 @@ class EditingScreen(ListScreen[R]):
             self.toast(said(f"{verb.capitalize()}ned{of}. u undoes it.", *answers))
 
     async def action_expire(self) -> None:
-        """Set when what is marked expires, else the record, or that it never does."""
+        """Set or remove the expiry of the marked records, else of the record."""
         chosen = self._chosen
         self._need("expiry", "keeps no expiry", chosen)
         records = await self._changeable(chosen)

@@ -137,7 +137,7 @@ def group_help(
 def _parts(
     groups: Iterable[str], *, narrowed: bool
 ) -> Iterator[tuple[str, list[tuple[list[Action], str]]]]:
-    """Yield the titles of the help and their rows; what changes something stands by itself."""
+    """Yield titles with their rows; the changes of a group have a title of their own."""
     for group in groups:
         rows = list(help_rows(group))
         if narrowed:

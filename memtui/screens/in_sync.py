@@ -112,7 +112,7 @@ class InSyncScreen(StepScreen):
         self._take(lambda endpoints: sync(endpoints, data, dry_run=True), "reading both sides")
 
     def action_sync(self) -> None:
-        """Sync both bindings; deletions held back stay so."""
+        """Sync both bindings; deletions that are held back stay held back."""
         self._sync()
 
     def _sync(self, **how: Any) -> None:

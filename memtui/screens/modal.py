@@ -359,7 +359,7 @@ class RunScreen(ModalListScreen[R]):
         return not self.busy
 
     def may_leave(self) -> bool:
-        """Stop what runs where that may be, and go back once it has ended."""
+        """Ask a running job to stop if it can, and close the screen once it has ended."""
         self._leaving = self.run.busy
         if self._leaving and not self.refusal("stop"):
             self.action_stop()

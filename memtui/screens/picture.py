@@ -41,9 +41,10 @@ def _hold_cursors(app: App[Any]) -> None:
 
 
 def slim(svg: str) -> str:
-    """Remove what no viewer needs from a picture of Rich's, a quarter of which is left.
+    """Remove the parts of a picture of Rich's that no viewer needs: three quarters of its size.
 
-    Web fonts, long names, and a clip path for each line go. Viewers are told to keep spaces.
+    These are web fonts, long names, and a clip path for each line. An attribute makes viewers
+    preserve spaces.
     """
     svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -124,7 +124,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
         """The records of the last impact preview, and how many answers would differ."""
         self._whose: Choose[tuple[bool, Narrowing]] | None = None
-        """The open dialog that asks whose records to review."""
+        """The open dialog that asks for the owner of the records to review."""
         self._undoing = False
         """Whether an undo begun here is not in the log yet."""
         began_with = replace(self._review.narrowing, now=None)
@@ -251,7 +251,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
             self.fill(self._review.lines, *(_NONE_PASSES if is_narrowed else self._nothing))
 
     def draw_head(self) -> Drawn:
-        """Return whose records are reviewed, how many are marked and what that saves."""
+        """Return the owners, the number of marked records, and what removing them saves."""
         whose = "everything you see"
         if not self._everything and self._view is not None:
             whose = " and ".join(place.label for place in self._view.places)
@@ -670,7 +670,7 @@ def _diff(line: ReviewLine) -> Cell:
 
 
 def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content:
-    """Return whose records are reviewed, how many are marked and what that saves."""
+    """Return the owners, the number of marked records, and what removing them saves."""
     title = line("prune", display(heading.whose, limit=120, style=STRONG))
     marked, saved = len(review.going), review.saved
     if heading.doing == "looking" and not review.total:

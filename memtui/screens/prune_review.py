@@ -428,7 +428,7 @@ class ReviewedPlans:
         self._mark(name for name, one in self._shown.items() if one.item.marked)
 
     def mark_in_turn(self) -> None:
-        """Mark all; where all is marked, nothing; where nothing is, what is suggested."""
+        """Mark all; if all are marked, none; if none is marked, the suggested ones."""
         if before := self.going:
             self.mark_all()
             if self.going == before:

@@ -91,7 +91,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         return list(self.rows_list.selection.marks.values()) or [self.row]
 
     def draw_head(self) -> Content:
-        """Return the number of held writes, and what held means."""
+        """Return the number of pending writes, with a sentence that explains them."""
         name = display(self.session.company.name, limit=120, style=STRONG)
         marked = len(self.rows_list.selection.marks)
         chosen = display(f"{fmt.count(marked)} marked" if marked else "", style=WARN)

@@ -173,7 +173,7 @@ class RunsScreen(ModalListScreen["Run"]):
         self.post_message(GoTo("operations", filter_line=only))
 
     async def action_trace(self) -> None:
-        """Show what came of all that the run wrote."""
+        """Show the trace of all records that the run wrote."""
         from memtui.screens.traces import TraceScreen
 
         run_id = self.row.run_id
@@ -307,7 +307,7 @@ class ReplayScreen(ModalListScreen["RunStep"]):
         return steps
 
     async def read_on(self) -> tuple[RunStep, ...]:
-        """Read the steps after those that came."""
+        """Read the next page of steps."""
         last = self._run.last_seq if self._run else 0
         return await self._page(last if self.following is None else self.following)
 

@@ -118,7 +118,7 @@ class Sources(ModalListScreen["WriteSource"]):
         self.post_message(GoTo("operations", filter_line=f"{_of(self.row)} type:write"))
 
     async def action_trace(self) -> None:
-        """Show what came of all that was written from the source."""
+        """Show the trace of all records that were written from the source."""
         from memtui.screens.traces import TraceScreen
 
         source = self.row.source

@@ -643,7 +643,7 @@ class StateController:
         self._adding_up.latest(check, show, self._tell_once)
 
     def ask_later(self) -> None:
-        """Ask in the background what came of writes that providers store later."""
+        """Ask in the background for the outcome of writes that providers store later."""
         session = self.state.session
         if session is not None and not self._asking.busy:
             ask = partial(session.service.ask_later, session.caller)

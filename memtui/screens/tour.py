@@ -55,7 +55,7 @@ Then start a new session, and watch it here: 1 shows who is connected, 2 what th
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something to try: its words, and where it leads."""
+    """A suggestion of the tour: its text, and the screen that it opens."""
 
     words: str
     leads: GoTo | None

@@ -249,11 +249,11 @@ class MemoryService(Operations):
     known_risks: _Lazy[KnownRisks] = _Lazy("review.known_risks", "KnownRisks")
     """What is known of the risks of memories."""
     risks: _Lazy[Risks] = _Lazy("review.risks", "Risks")
-    """What is wrong with memories, found ahead of the lists that show it."""
+    """Searches for risks of memories in the background, before a list shows them."""
     runs: _Lazy[Runs] = _Lazy("history.runs", "Runs")
     """Runs of agents, with their reads and changes replayed from the log."""
     traces: _Lazy[Traces] = _Lazy("history.traces", "Traces")
-    """What came of memories: who was given them, and what these wrote."""
+    """Traces of memories: who received them, and what the receivers wrote."""
     secrets: _Lazy[Secrets] = _Lazy("home.stored_secrets", "Secrets")
     """Search for secrets stored in clear text."""
     tags: _Lazy[Tags] = _Lazy("operations.tags", "Tags")
@@ -358,7 +358,7 @@ class MemoryService(Operations):
         return await self._undo.candidate(caller, operation_id)
 
     async def ask_later(self, caller: Caller) -> tuple[str, ...]:
-        """Ask what came of the writes that providers store later; return those that ended."""
+        """Ask for the outcome of writes that are stored later; return the ids that ended."""
         return await self._undo.ask_later(caller)
 
     async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:

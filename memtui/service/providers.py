@@ -1,9 +1,9 @@
 """Find installed providers by entry point, and isolate those of other packages.
 
 Listing the names loads no provider, and loading one loads no other. A provider of another package
-("foreign") runs on a separate event loop in a thread, and its replies are checked. So its code
-affects its own binding only: if it blocks, loops for ever or exits, memtui's event loop continues,
-and a reply of a wrong type is reported as the package's error.
+("foreign") runs on a separate event loop in a thread, and its replies are checked. So the code of a
+provider can affect its own bindings only: if it blocks, loops for ever or exits, memtui's event
+loop continues, and a reply of a wrong type is reported as the package's error.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class CallDetails(CommonDetails, total=False):
 
     tool: str
     server_says: str
-    """What the tool does by the server's own word."""
+    """Whether the tool only reads, by the server's hint."""
     query: str
     """The words that a read searches for, else its arguments as JSON."""
     text: str

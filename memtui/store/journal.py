@@ -493,7 +493,7 @@ def settle(
     """Log the result of a check, and rewrite the checked operation's journal rows to match.
 
     `seq` is the check's. An operation that proved to have happened can be undone from now on. If
-    another check found it out meanwhile, that finding stands.
+    another check finished first, its finding is kept.
     """
     asked = finding.checked
     known = Journal(connection, asked.scope.company_id).found_of(asked.operation_id)

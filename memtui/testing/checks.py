@@ -101,7 +101,7 @@ class Kit(ABC):
     finds_neighbours = False
     """Whether a query always returns the nearest records, however far they are."""
     has_events = False
-    """Whether a write that is stored later names an event, of which `ingested` tells."""
+    """Whether a write that is stored later returns an event id for `ingested`."""
 
     def __init_subclass__(cls) -> None:
         """Replace each check that does not apply by its reason: pytest does not collect a string.

@@ -262,7 +262,7 @@ def _diff_line(one: DiffLine, chars: int) -> Content:
 
 
 def risk_lines(mark: RiskMark | None, prune_key: str = "") -> Iterator[Line]:
-    """Yield the risks of a record; `prune_key`: of the plan that removes one, if it leads there."""
+    """Yield the risks of a record; `prune_key`: the key that opens the plan to remove it."""
     if mark is not None and not mark.checked:
         yield labelled("risk", display("not checked yet", style=DIM))
     for number, one in enumerate(mark.risks if mark else ()):
@@ -314,7 +314,7 @@ def _block(block: Sequence[Line], width: int) -> Content:
 
 
 def key_hint(key: str, what: str) -> Content:
-    """Return a key and what it does."""
+    """Return a key with its description."""
     return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)
 
 

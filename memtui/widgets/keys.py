@@ -5,7 +5,7 @@ from textual.binding import Binding, BindingType
 from memtui.actions import actions_of
 
 NO_KEY = "no_key"
-"""What stands for the key of an action without one; the keymap may give it a key."""
+"""The key of an action that has none; the keymap may give it one."""
 
 
 def bindings_everywhere(*verbs: str) -> list[BindingType]:

@@ -67,7 +67,7 @@ class FactsHttpConfig(ServerLimits):
     token_secret: str
     """The name of the secret that holds the bearer token."""
     subject_id: str = Field(min_length=1)
-    """The subject whose token it is; the server's user facts belong to this subject."""
+    """The subject that the token belongs to; the server's user facts belong to this subject."""
     drives: tuple[str, ...] = ()
     """Drives to show if no project is named; the server cannot list drives."""
     socket: Path | None = None

@@ -143,11 +143,11 @@ class McpAdapter(ServerProvider[Json]):
     # Rows of replies as records
 
     async def _rows(self, call: ToolCall, values: Json, *, changes: bool = False) -> list[Json]:
-        """Call a tool and return the memories of its reply, of which some may lack id or text.
+        """Call a tool and return the memories in its reply; some may lack id or text.
 
         Raises:
             NotFound: the server says that there is no such memory.
-            Unavailable: it says that it failed; it may have changed something.
+            Unavailable: the server reports a failure; it may have changed something.
         """
         built = call.built({**self._config.arguments, **values})
         result = await self._client.call(call.tool, built, changes=changes)

@@ -48,7 +48,7 @@ class ToolClient:
         self._numbers: dict[str, set[str]] = {}
         """The arguments of each tool that are whole numbers."""
         self.server: Json = {}
-        """What the server says of itself: `name` and `version`."""
+        """The server's `name` and `version`, as it reports them."""
 
     async def close(self) -> None:
         """Stop the server."""

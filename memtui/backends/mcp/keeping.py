@@ -1,4 +1,4 @@
-"""What memtui keeps itself of memories, of a server that has no place for it."""
+"""memtui's fields of memories, for a server without a place for them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -43,7 +43,7 @@ class KeptHere:
     async def during(
         self, kept: KeptFields, text: str, known_id: str = ""
     ) -> AsyncIterator[list[str]]:
-        """Keep what belongs to a memory while it is stored; the body fills in its ids.
+        """Keep a memory's fields while it is being stored; the body fills in its ids.
 
         It is kept by the text at first, so that the memory is never everybody's, and stays so if
         nobody learns the id.

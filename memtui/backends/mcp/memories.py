@@ -17,10 +17,10 @@ def marked(text: str) -> str:
 
 
 def kept_row(known: Mapping[str, KeptFields], row: Json) -> Json:
-    """Return a row of a mapping with its owner, metadata, and `kept`, what memtui keeps of it.
+    """Return a row of a mapping with its owner, metadata, and `kept`, memtui's fields of it.
 
     Raises:
-        ValueError: it has no id or text, or whose it is cannot be read.
+        ValueError: it has no id or text, or its owner cannot be read.
     """
     if not (row["id"] and row["text"]):
         raise ValueError("it has no id or no text")

@@ -215,7 +215,7 @@ class Mem0Adapter(ServerProvider[Mem0Memory]):
         return item.id
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return a memory's texts; none for a forgotten one, whose owner mem0 no longer tells."""
+        """Return a memory's texts; none if it is forgotten, as its owner is then unknown."""
         if await self.find(handle, scope) is None:
             return ()
         return memories.versions_of(await self._store.history(handle.provider_record_id))

@@ -66,7 +66,7 @@ class Mem0Store(ABC):
         """Store a text, or the memories that mem0's model infers from it."""
 
     async def ingested(self, event: str) -> Added | None:
-        """Return what came of an event; None: it has not ended. As `Adapter.ingested`."""
+        """Return the outcome of an event; None: it has not ended. As `Adapter.ingested`."""
         raise NotFound(f"This mem0 knows no events, such as {event}.")
 
     @abstractmethod
@@ -257,7 +257,7 @@ class PlatformStore(Mem0Store):
         return read_added(made)
 
     async def ingested(self, event: str) -> Added | None:
-        """Return what the platform's event says."""
+        """Return the outcome of the platform's event."""
         path = f"/v1/event/{path_segment(event, what='The event')}/"
         try:
             reply = await self.api.ask("GET", path, read_object, changes=False)

@@ -48,7 +48,7 @@ def _checked_url(url: str) -> str:
 
 
 class Templates(Model):
-    """The namespace that each part of a scope is kept in; None: that part has none of its own.
+    """The namespace of each part of a scope; None: that part has no namespace.
 
     A template names its own placeholder once, and may name `{company_id}` where several companies
     share a plugin. Characters that a namespace cannot hold become `:` and two hexadecimal digits.
@@ -187,8 +187,8 @@ class PluginConfig(EmbeddingConfig):
     """The plugin's unix socket, instead of a host and port."""
     templates: Templates = Templates()
     namespaces: tuple[Annotated[str, AfterValidator(_checked_name)], ...] = ()
-    """Namespaces that the whole company reads besides those that memtui has met; the plugin
-    itself cannot list them."""
+    """Namespaces that the whole company reads, added to those that memtui has used; a plugin cannot
+    list its namespaces."""
     read_wider: bool = True
     """A project, an agent and a subject also see the company's namespace."""
     timeout_seconds: float = Field(default=5.0, gt=0, le=600)

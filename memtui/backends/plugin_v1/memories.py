@@ -109,7 +109,7 @@ def details_of(memory: PluginMemory) -> PluginDetails:
     """Return memtui's part of a memory, empty if there is none.
 
     Raises:
-        ValueError: it cannot be read, so nobody knows whose the memory is.
+        ValueError: it cannot be read, so the memory's owner is unknown.
     """
     return PluginDetails.found_in(memory.raw["propagation"]) if is_ours(memory) else PluginDetails()
 

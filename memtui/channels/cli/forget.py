@@ -287,7 +287,7 @@ def forgetting_code(answers: Sequence[MutationAnswer], failed: Sequence[BindingO
 
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:
-    """Yield what was forgotten and how to undo it, and what was not."""
+    """Yield lines: the forgotten records, how to undo it, and the records that stay."""
     yield from not_forgotten(answer)
     if answer.handles:
         them = "it" if len(answer.handles) == 1 else "them"

@@ -55,7 +55,7 @@ class CaptureOutcome(StrEnum):
 
 
 class Captured(Model):
-    """What became of a capture, and where it is."""
+    """The outcome of a capture, and its place."""
 
     outcome: CaptureOutcome
     binding_key: str = ""

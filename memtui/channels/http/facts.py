@@ -146,7 +146,7 @@ class Accepted(FactsBody):
     pending_id: str | None = None
     """What `memtui review show` takes."""
     reasons: tuple[str, ...] = ()
-    """The rules that hold it."""
+    """The names of the review rules that match it."""
 
     @classmethod
     def of(cls, answer: MutationAnswer) -> Self:
@@ -172,7 +172,7 @@ class Judgement(FactsBody):
 
 
 class Judged(FactsBody):
-    """What was said is noted; the last word of each result counts."""
+    """The judgement was logged; the last one on each result counts."""
 
     operation_id: str
     judged: str

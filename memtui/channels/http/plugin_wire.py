@@ -105,7 +105,7 @@ Embedding = Annotated[list[Number], Field(max_length=_MOST_NUMBERS, fail_fast=Tr
 
 
 class NamespaceKind(StrEnum):
-    """Whose a namespace is."""
+    """The owner of a namespace."""
 
     WORKSPACE = "workspace"
     TEAM = "team"
@@ -114,7 +114,7 @@ class NamespaceKind(StrEnum):
 
 
 class Kind(StrEnum):
-    """What sort of memory it is."""
+    """The sort of a memory."""
 
     FACT = "fact"
     SUMMARY = "summary"
@@ -140,13 +140,13 @@ class Code(StrEnum):
 
 
 class PluginBody(Model):
-    """Base of the bodies: fields that are not known are passed over."""
+    """Base of the bodies: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class NamespacePut(PluginBody):
-    """A namespace, whole: what is left out is cleared."""
+    """A whole namespace: a field left out is cleared."""
 
     kind: NamespaceKind
     expires_at: Moment | None = None
@@ -154,7 +154,7 @@ class NamespacePut(PluginBody):
 
 
 class NamespacePatch(PluginBody):
-    """What to change in a namespace, at least one of both."""
+    """The changes to a namespace: expiry, metadata or both."""
 
     expires_at: Moment | None = None
     metadata: Object | None = None
@@ -176,13 +176,13 @@ class MemoryWrite(PluginBody):
     source: Maker
     expires_at: Moment | None = None
     propagation: Object | None = None
-    """Kept as it is, and returned."""
+    """Stored and returned unchanged."""
     pin: StrictBool | None = None
     embedding: Embedding | None = None
 
 
 class SearchBody(PluginBody):
-    """What to look for, in which namespaces."""
+    """A search: the query, and the namespaces to search."""
 
     namespaces: Annotated[
         list[Name], Field(min_length=1, max_length=_MOST_NAMESPACES, fail_fast=True)
@@ -208,7 +208,7 @@ class SearchBody(PluginBody):
 
 
 class Forget(PluginBody):
-    """In whose name a memory is deleted."""
+    """The namespace that requests a deletion."""
 
     requested_by_namespace: Name
 
@@ -222,7 +222,7 @@ class HealthBody(PluginBody):
 
 
 class NamespaceBody(PluginBody):
-    """A namespace as it is kept."""
+    """A stored namespace."""
 
     name: str
     kind: NamespaceKind
@@ -242,13 +242,13 @@ class PendingBody(PluginBody):
     """Nothing is changed yet: a person reviews it first."""
 
     id: str
-    """Of the memory; one that is written has it once it is let in."""
+    """The memory's id; a new memory gets it once a person accepts it."""
     namespace: str
     status: Literal["pending"] = "pending"
     pending_id: str
     """What `memtui review show` takes."""
     reasons: list[str]
-    """The rules that hold it."""
+    """The names of the review rules that match it."""
 
 
 class MemoryBody(PluginBody):

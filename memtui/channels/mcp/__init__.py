@@ -1,1 +1,1 @@
-"""The MCP server: what agents are told, and what they write."""
+"""The MCP server, through which agents search and write memories."""

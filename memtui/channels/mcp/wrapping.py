@@ -1,7 +1,7 @@
-"""Puts a client's MCP server behind `memtui mcp wrap`, and takes it back to the byte.
+"""Puts a client's MCP server behind `memtui mcp wrap`, and restores its entry to the byte.
 
-The entry as it was stands in the new one, in a variable of its environment, so that nothing else
-has to be kept and everything around it may change meanwhile.
+The new entry contains the old one, in an environment variable. So there is no other file to keep,
+and the rest of the configuration may change meanwhile.
 """
 
 import shlex

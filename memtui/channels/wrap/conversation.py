@@ -47,7 +47,7 @@ class OpenCall:
 
 @dataclass(slots=True)
 class Conversation:
-    """What was said so far."""
+    """The messages so far."""
 
     mapping: Mapping = field(default_factory=lambda: Mapping(title=""))
     is_mapping_chosen: bool = False
@@ -210,7 +210,7 @@ def _key(request_id: Any) -> str:
 
 
 def _told(said: Json, name: str) -> Any:
-    """Return who one side says it is: of old in a field, since 2026 in each message's `_meta`."""
+    """Return a side's name: formerly in a field, since 2026 in each message's `_meta`."""
     meta = said.get("_meta")
     told = meta.get(f"io.modelcontextprotocol/{name}") if isinstance(meta, dict) else None
     return said.get(name) or told

@@ -1,4 +1,4 @@
-"""What the process that passes bytes on and the process that logs them tell each other."""
+"""The messages between the process that passes bytes on and the process that logs them."""
 
 import pickle
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ from memtui.store.unlogged import UnloggedCalls
 MOST_LINE_BYTES = 32 << 20
 """A longer line is passed on, and not logged."""
 NO_RULES = "no rules\n"
-"""What the note holds where the binding had no rules."""
+"""The note's text if the binding had no rules."""
 _ROOM_BYTES = 32 << 20
 """How many bytes are queued beside the longest line."""
 _DECIDED_WITHIN_S = 10.0
@@ -47,7 +47,7 @@ class LogClient:
         self._note: Path | None = None
         self._is_begun = Event()
         self.state = LogState()
-        """What the process said last."""
+        """The state that the process reported last."""
         self.has_rules: bool | None = None
         """Whether the binding has rules of review, as far as is known; None: it is not."""
         self._has_waited = False
@@ -250,7 +250,7 @@ class LogClient:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-P", "-m", "memtui.channels.wrap.log_process"]
-            # A session of its own: it tells what a signal to the whole group cut off.
+            # A separate session, since it logs a call that a signal to the whole group ended.
             process = subprocess.Popen(  # noqa: S603 - this Python
                 [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -70,10 +70,10 @@ class KeptCall(NamedTuple):
 
 
 class LogProcess:
-    """Logs what one passing process passes on, and weighs what waits there."""
+    """Logs the messages of one passing process, and decides on the calls that wait there."""
 
     def __init__(self, connection: socket.socket, start: Json, state: LogState) -> None:
-        """Take the socket to the passing process, and what that said first."""
+        """Take the socket to the passing process, and its first message."""
         self._file = connection.makefile("wb")
         self._sending = RLock()
         self._start, self._state = start, state
@@ -119,7 +119,7 @@ class LogProcess:
     def _has_more(self) -> bool:
         return bool(self._kept or self._tasks)
 
-    # What comes, in a thread: a long line takes a while to read
+    # Incoming messages are read in a thread, since a long line takes a while.
 
     def _read(self, incoming: Iterator[WireFrame]) -> None:
         try:
@@ -306,7 +306,7 @@ class LogProcess:
         )  # fmt: skip
 
     def _pending(self, call: OpenCall, weighed: WeighedCall) -> bytes:
-        """Return the line that tells an agent that its call waits."""
+        """Return the response to an agent whose call is held for review."""
         sentence = " ".join(one.sentence for one in weighed.pending)
         # A result without what its tool's schema says would be refused by the client.
         has_schema = call.tool in self._conversation.schemas
@@ -333,7 +333,7 @@ class LogProcess:
             )
 
     def _tell(self, **new: Any) -> None:
-        """Tell the passing process what is new."""
+        """Send new state to the passing process."""
         with self._sending:
             before, self._state = self._state, self._state._replace(**new)
             if before != self._state:

@@ -198,9 +198,9 @@ class WrappedUrl:
             self._ended.wait(retry)
 
     def _deliver(self, pieces: Iterator[bytes], said: Json) -> bool:
-        """Pass on a message of the server; return whether it answers what the agent said.
+        """Pass on a message of the server; return whether it is the response to `said`.
 
-        One that is too long to be read may be the answer: no other one is made up then.
+        A message too long to parse may be the response, so no error response is made up after it.
         """
         start = _beginning(pieces)
         answers = self._is_answer(json_object(start), said)

@@ -243,7 +243,7 @@ async def search_shape(probe: Probe) -> None:
 
 @check(SEARCH, "fts")
 async def search_query(probe: Probe) -> None:
-    """A query finds the memories that hold its word, and ranks them before all others."""
+    """A query finds the memories that contain its word, and ranks them before all others."""
     space, wanted = await probe.space(), word()
     hits = [await probe.write(space, f"The {wanted} {thing}.") for thing in ("lamp", "table")]
     await probe.fill(space, [f"The {word()} lamp number {number}." for number in range(3)])

@@ -97,7 +97,7 @@ async def _embedding(probe: Probe) -> None:
 
 
 def _lengths(said: object) -> list[int]:
-    """Return the lengths of an embedding that a server may mean by what it says."""
+    """Return the embedding lengths that a server's statement may mean."""
     found = (int(number) for number in _NUMBER.findall(str(said)))
     return [number for number in found if 2 <= number <= _LONGEST]
 
@@ -298,14 +298,14 @@ async def namespace_delete_final(probe: Probe) -> None:
 
 @check(PUT)
 async def namespace_prefix(probe: Probe) -> None:
-    """A namespace whose name another one begins with holds, shows and removes its own only."""
+    """Two namespaces stay apart if the name of one is a prefix of the other's."""
     base = probe.name()
     await _apart(probe, f"{base}1", f"{base}12")
 
 
 @check(PUT)
 async def namespace_case(probe: Probe) -> None:
-    """Namespaces whose names differ in case alone hold, show and remove their own only."""
+    """Two namespaces stay apart if their names differ in case only."""
     base = probe.name()
     await _apart(probe, f"{base}-a", f"{base}-A")
 

@@ -72,7 +72,7 @@ class CommittedFiles:
 
         Args:
             folder: The top of the repository.
-            note: A file that says what is being committed, while it is.
+            note: A file that names the commit under way; it exists during the commit only.
             marker: A file whose modification time is that of memtui's last change.
             is_committed: Whether the other program commits its changes.
         """

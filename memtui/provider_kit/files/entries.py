@@ -1,7 +1,7 @@
 """The base of the providers over files that list entries, which another program rewrites.
 
-A provider names the files and says where their entries are; everything else stands here. What
-lies between the entries is kept byte for byte, so an undo leaves the same file.
+A provider names the files and finds the entries in them; the rest is here. The text between the
+entries stays byte for byte, so an undo restores the same file.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class EntriesFile:
     goes_when_empty: bool = field(default=False, compare=False)
     """It is removed once nothing is left in it."""
     rights: FileRights | None = field(default=None, compare=False)
-    """Those that it gets where it is made; None: as the other program makes its files."""
+    """The file's rights if it is created; None: those of the other program's files."""
 
 
 class FileEntry(NamedTuple):
@@ -109,7 +109,7 @@ class FileEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """An entry as it is written, its text, and what follows it up to the next entry or the end."""
+    """An entry: its lines in the file, its text, and the lines up to the next entry or the end."""
 
     written: str
     text: str
@@ -198,7 +198,7 @@ class _Content:
     def insert(self, place: int, part: _Part, around: _Around, between: str) -> None:
         """Put an entry into its place, or at the end.
 
-        `between`: what separates it from its neighbours, where it did not have any.
+        `between`: the separator from its neighbours, if the entry had none.
         """
         if self._on_lines:
             self._put_back(place, part, around)
@@ -217,7 +217,7 @@ class _Content:
             self.parts.append(part)
 
     def remove(self, place: int) -> None:
-        """Take an entry out, and what separates it from the next one, or else the one before."""
+        """Remove an entry and the separator after it; for the last one, the one before."""
         before, gone = self._gap(place), self.parts.pop(place)
         if self._on_lines:
             line_end = _line_end(gone.gap)
@@ -251,7 +251,7 @@ class _Content:
         self.parts.insert(place, part)
 
     def _put_back(self, place: int, part: _Part, around: _Around) -> None:
-        """Put an entry on a line of its own, after what was before it where that is still there."""
+        """Put an entry on a new line, after the entry that it followed if that still exists."""
         if not str(self):  # it went with its last entry
             self.head, part.gap = around.head or "", around.after or ""
             self.parts.append(part)
@@ -320,9 +320,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     """
 
     separator: ClassVar[str] = ""
-    """What the other program writes between two entries.
+    """The other program's separator of entries.
 
-    Empty: entries stand on lines of their own, and what is between them, such as headings, stays.
+    Empty: each entry begins a line, and other text between entries, such as headings, stays.
     """
     settle_seconds: float = 0.0
     """How long a change is watched, and repeated where another program overwrites it."""
@@ -368,7 +368,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
         return record_id(self.name_of(file), request.content), self.as_written(request.content)
 
     def before_first(self, content: str) -> str:  # noqa: ARG002
-        """Return what a file without entries has before its first one, of that content."""
+        """Return the text before the first entry of `content`, in a file without entries."""
         return ""
 
     def lock_of(self, path: Path) -> Path | None:  # noqa: ARG002
@@ -500,7 +500,7 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each entry as it is written, its place, and what is around it."""
+        """Return each entry's text in the file, its place, and its neighbours."""
         read: dict[EntriesFile, tuple[_Content, dict[str, int], Counter[str | None]]] = {}
         taken: list[Snapshot] = []
         there = self._find_all(handles, scope)
@@ -603,8 +603,9 @@ class EntriesAdapter(WritableFilesAdapter[ConfigT]):
     ) -> None:
         """Edit files, each under the other program's lock; call it within `changing`.
 
-        `known` is stored first: a record without its owner is everybody's. That of equal entries
-        follows them where their ids change, as one of them goes or comes; that of `gone` goes.
+        `known` is stored first, as a record without an owner would be everybody's. If the ids of
+        equal entries change, because one is added or removed, `known` follows them; for `gone` it
+        is removed.
         """
         ids, is_changed = dict[str, str](), False
         with ExitStack() as held:

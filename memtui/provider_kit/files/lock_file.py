@@ -20,8 +20,8 @@ _LOOK_SECONDS = 0.02
 def lock_file(lock: Path, held: str) -> Iterator[None]:
     """Make the file with this process's id, and remove it at the end. Blocking.
 
-    A file that a killed memtui left behind is taken over; one of another program never is. `held`
-    begins the sentence where that program holds it: "OpenClaw is changing MEMORY.md".
+    A lock file that a killed memtui left is taken over, that of another program never. `held`
+    begins the error's sentence: "OpenClaw is changing MEMORY.md".
 
     Raises:
         Unavailable: the other program does not release it in time.

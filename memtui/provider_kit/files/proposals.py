@@ -50,7 +50,7 @@ class WaitingFile:
     by: str
     """Who proposed it."""
     text: str
-    """What it would store, in short."""
+    """A summary of the text that it would store."""
     since: datetime
     operation_type: OperationType = OperationType.CORRECT
     written: Mapping[Path, bytes] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
 
     @abstractmethod
     def is_held(self, path: Path) -> bool:
-        """Whether a file may be one of those that wait, or one that they change."""
+        """Whether a file may be a waiting proposal, or be changed by one."""
 
     @blocking
     def proposals(self, scope: Scope) -> Sequence[Proposal]:  # noqa: ARG002
-        """Return what waits; one that the program would refuse has its reason."""
+        """Return the waiting proposals; one that the program would refuse has its reason."""
         records = self._load()[0].values()
         try:
             paths = sorted(self.waiting_paths())

@@ -84,7 +84,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_gone(path: Path) -> bool:
-    """Whether nothing is at `path`; False also where nobody can tell."""
+    """Whether nothing is at `path`; False also if this cannot be determined."""
     try:
         path.lstat()
     except OSError as error:
@@ -295,7 +295,7 @@ class ParsedRecord:
     tags: tuple[str, ...] = ()
     caution: str | None = None
     lines: tuple[int, int] | None = None
-    """The first and last line of what goes with it, where that is more than its text."""
+    """The first and last line removed with the entry, if these are more than its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ def numbered(wanted: Iterable[str]) -> Iterator[str]:
 
 
 def own_id(record_id: str) -> str:
-    """Return the id that a numbered one stands for."""
+    """Return the id without its number."""
     return re.sub(r"~\d+\Z", "", record_id)
 
 

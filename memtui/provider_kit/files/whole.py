@@ -53,7 +53,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
     )  # fmt: skip
 
     between: ClassVar[str] = "-"
-    """What stands before the number of a further file of one name."""
+    """The separator before the number of a second file with the same name."""
     is_committed: ClassVar[bool] = True
     """Whether the other program commits its changes where the folder is a repository."""
 
@@ -90,7 +90,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         """
 
     def own_kinds(self) -> frozenset[str]:
-        """Return the kinds that a file itself tells; others are kept beside it."""
+        """Return the kinds that a file expresses itself; others are stored beside it."""
         return frozenset({"note"})
 
     def protected(self, record: Record) -> str | None:  # noqa: ARG002
@@ -183,7 +183,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
         return WriteReply(records=(handle,), before=(taken,))
 
     def draft(self) -> FilesDraft:
-        """Return the files as they are, in which a change is made before it is stored."""
+        """Return a copy of the files; a change is made there before it is stored."""
         return FilesDraft(self.files.content)
 
     def _free_name(self, folder: str, stem: str) -> str:
@@ -296,7 +296,7 @@ class WholeFilesAdapter(WritableFilesAdapter[ConfigT]):
     def restored_in(
         self, draft: FilesDraft, gone: Sequence[tuple[Record, Snapshot]], back: Sequence[Snapshot]
     ) -> None:
-        """Remove records of which there was none, and put others back as they were."""
+        """Remove the records that did not exist before, and restore the others."""
         self.removed_in(draft, [record for record, _ in gone])
         for one in back:
             if "file" in one.state:

@@ -296,7 +296,7 @@ def _helped(figures: Figures) -> Content | None:
 
 
 def _waiting(figures: Figures) -> int:
-    """Return the number of operations whose writes are held for review."""
+    """Return the number of operations with writes that await review."""
     ended = figures.success_count + figures.failure_count + figures.cancelled_count
     return max(0, figures.operation_count - ended)
 

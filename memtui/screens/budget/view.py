@@ -125,7 +125,7 @@ def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
 
 
 def place_of_owner(scope: Scope, binding_key: str) -> FactsPlace:
-    """Return an owner of facts, whose scope names nothing else, with its binding."""
+    """Return the place of an owner's facts: a scope that names only the owner, and the binding."""
     word, _, name = owner_words(scope).partition(" ")
     return FactsPlace(word, name, scope, binding_key)
 

@@ -652,7 +652,7 @@ class QueryScreen(MemtuiScreen):
         await self.visit(RunsScreen(self.state, (key, snippet.handle, snippet.text)))
 
     async def action_trace(self) -> None:
-        """Show what came of the record."""
+        """Show the trace of the record."""
         from memtui.screens.traces import TraceScreen
 
         key, snippet = self._result

@@ -1,1 +1,1 @@
-"""Screen 4: what the active binding holds."""
+"""Screen 4: the records of the active binding."""

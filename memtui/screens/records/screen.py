@@ -1,4 +1,4 @@
-"""Screen 4: what the active binding holds; list on the left, the selected record on the right."""
+"""Screen 4: the records of the active binding, and on the right the selected one."""
 
 from __future__ import annotations
 
@@ -837,7 +837,7 @@ class RecordsScreen(EditingScreen[Record]):
         await self.visit(RunsScreen(self.state, record_at))
 
     async def action_trace(self) -> None:
-        """Show what came of the record."""
+        """Show the trace of the record."""
         from memtui.screens.traces import TraceScreen
 
         record = self.row

@@ -1,1 +1,1 @@
-"""What a model is given, and what could go from it. Begin with `contexts.py`."""
+"""The context of a model, and plans to shorten it. Begin with `contexts.py`."""

@@ -144,8 +144,8 @@ class BindingEmbeddings(ServiceModule):
     ) -> None:
         """Embed the new texts of every binding; a long-running process calls this repeatedly.
 
-        Bindings whose switch is off (`bindings.update`), or whose address nobody has agreed to, are
-        skipped. One that failed is paused, longer each time.
+        Skipped are bindings with embedding switched off (`bindings.update`), and those without
+        consent to their address. A binding that fails is paused, longer each time.
 
         Args:
             caller: Who asks.

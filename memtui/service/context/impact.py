@@ -141,10 +141,10 @@ class Side(Model):
 
 
 class Effect(Model):
-    """A question whose answer would differ, and everybody who asked it."""
+    """A logged query with another answer once the records are gone, and who asked it."""
 
     operation: Operation
-    """The newest operation that asked it."""
+    """The newest operation with this query."""
     operation_ids: tuple[str, ...]
     """All operations that asked it, the newest first."""
     agents: tuple[str, ...] = ()

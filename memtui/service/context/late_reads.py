@@ -1,6 +1,6 @@
 """Reads of a binding that were late several times in a row: hooks leave them out for a while.
 
-A hook is a process of its own, so what it met is written to a file for the next one.
+Each hook is a separate process, so late reads are written to a file for the next one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LateReads:
 
 
 def _read(file: Path) -> dict[str, tuple[int, float]]:
-    """Return what a file says; nothing where it is absent or damaged."""
+    """Return a file's entries; none if it is absent or damaged."""
     try:
         found = json.loads(file.read_bytes())
         return {name: (int(times), float(until)) for name, (times, until) in found.items()}

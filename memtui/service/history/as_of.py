@@ -133,7 +133,7 @@ class BindingThen:
     async def _as_ending(self, record: RecordT) -> RecordT:
         """Return a provider's version with the end that it had at the moment.
 
-        Only the journal tells a planned end from a change that came later.
+        Only the journal distinguishes a planned expiry from a later change.
         """
         if record.valid_to is None:
             return record

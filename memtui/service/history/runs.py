@@ -78,7 +78,7 @@ class Run(Model):
     corrections: int = 0
     forgets: int = 0
     pending: int = 0
-    """Changes that it asked for and that await review; they are no writes yet."""
+    """Requested changes that await review; they do not count as writes yet."""
     failures: int = 0
     """Operations that were refused, failed, conflicted or have an unknown outcome."""
     input_tokens: int = 0

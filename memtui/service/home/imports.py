@@ -66,7 +66,7 @@ class ForeignOperation(NamedTuple):
     own_id: str
     """A fallback id, equal at every import, if the draft's id is taken by another operation."""
     others: Mapping[str, str] = {}
-    """The fallback ids of those that the draft names and whose ids there can be kept."""
+    """The fallback ids of the operations that the draft refers to."""
 
 
 class ImportCount(Model):
@@ -118,7 +118,7 @@ def _named(
 ) -> list[OperationDraft]:
     """Return the drafts to append; one whose id is taken gets its `own_id`.
 
-    So do the operations that it names, whose ids are taken `elsewhere`: in other companies.
+    So do references to operations whose ids are taken `elsewhere`, in other companies.
     """
     named: list[OperationDraft] = []
     for draft, own_id, others in fresh:

@@ -42,13 +42,13 @@ class ProviderView(Model):
     version: str | None = None
     """The package's version; None: unknown."""
     foreign: bool = False
-    """Whether it comes from another package than memtui's own."""
+    """Whether another package provides it."""
     usable: bool = True
     """Whether a binding can be made with it."""
     problem: str | None = None
-    """What is wrong with it, or with another package that uses the same name."""
+    """Its fault, or that of another package which uses the same name."""
     opens: str = ""
-    """What a binding to it opens: the first paragraph of the docstring."""
+    """The store that a binding to it opens: the first paragraph of the docstring."""
     about: str = ""
     """The rest of the docstring."""
     config: tuple[ConfigField, ...] = ()

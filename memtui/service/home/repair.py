@@ -311,7 +311,7 @@ class _LoggedBindings:
     targets: dict[tuple[str, str], str] = field(default_factory=dict)
     """The key of the binding that serves each target."""
     before: dict[str, _Before] = field(default_factory=dict)
-    """For each operation, the values before it of what it changed."""
+    """For each operation, the previous values of the settings that it changed."""
 
     def follow(self, operation: Operation) -> None:
         """Apply the next operation, a change of settings or an undo."""

@@ -1,7 +1,7 @@
-"""Calls of other memory servers that memtui saw pass: logged, and where rules say so held.
+"""Calls of other memory servers, seen as they pass: logged, and held if a rule matches.
 
-Such an operation was carried out by the agent's own connection, so its outcome is known before it
-is logged, and memtui cannot undo it: it did not read what was there before.
+The agent's connection has carried out such an operation, so its outcome is known before it is
+logged. memtui cannot undo it, as it did not read the records before.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _IRREVERSIBLE = (
 
 
 class LongText(NamedTuple):
-    """A text, of which a long one is only kept in part."""
+    """A text; only a part of a long one is stored."""
 
     start: str
     chars: int
@@ -72,7 +72,7 @@ class LongText(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> LongText:
-        """Keep of a text what its operation needs."""
+        """Return the part of a text that its operation needs."""
         return cls(text[:_KEPT_CHARS], len(text))
 
     def logged(self) -> str:
@@ -83,7 +83,7 @@ class LongText(NamedTuple):
         return redact(self.start[: _LOGGED_CHARS * 4])[0][:_LOGGED_CHARS]
 
     def tokens(self, counter: TokenCounter) -> int:
-        """Count its tokens; those of what is not kept are estimated."""
+        """Count its tokens; for a part that is not stored they are estimated."""
         counted = counter.tokens(self.start)
         return counted if self.chars <= _KEPT_CHARS else counted * self.chars // _KEPT_CHARS
 

@@ -565,7 +565,7 @@ class Undo(ServiceModule):
         )
 
     async def ask_later(self, caller: Caller) -> tuple[str, ...]:
-        """Ask what came of the writes that providers store later, where one is due.
+        """Ask providers for the outcome of writes that they store later, where an answer is due.
 
         Returns the ids of those that have ended. It never waits long: a provider that does not
         answer is asked again later.
@@ -651,7 +651,7 @@ class Undo(ServiceModule):
     async def _check_later(
         self, caller: Caller, asked: Operation, *, by_itself: bool
     ) -> OutcomeCheck:
-        """Ask the provider what came of a write that it stores later."""
+        """Ask the provider for the outcome of a write that it stores later."""
         scope = asked.asked_scope.outside_run()  # a run ends before its texts are stored
         request = UndoDetails(checks=asked.operation_id)
         async with self._runtime.recorder.recorded(
@@ -674,7 +674,7 @@ class Undo(ServiceModule):
     async def _came_of(
         self, entry: RunningOperation, connection: Connection, asked: Operation
     ) -> OutcomeFinding:
-        """Return what the provider says of a write that it stores later."""
+        """Return the provider's answer about a write that it stores later."""
         scope, key, event = asked.asked_scope, connection.binding.key, asked.request["event"]
         unknown = OutcomeFinding(asked, happened=None, sentence="", steps=())
         try:
@@ -845,7 +845,7 @@ def _concluded(entry: RunningOperation, finding: OutcomeFinding) -> OutcomeCheck
 
 
 def _is_gone(steps: Sequence[Step]) -> bool:
-    """Whether these are the steps of one record that existed, and whose id is gone now."""
+    """Whether these steps belong to one record that existed and has lost its id."""
     if len(steps) != 1:
         return False
     [(before, after)] = steps
