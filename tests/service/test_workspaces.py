@@ -134,3 +134,31 @@ async def test_what_instructions_say_already_is_named_with_its_place(
     )
     assert "Coffee is on the second floor." not in found
     assert len(found) <= 2
+
+
+async def test_a_check_for_risks_takes_a_chosen_workspace(
+    service: MemoryService, web: Path
+) -> None:
+    await wrote(service, GONE, Scope(company_id="local", project_id="other"))
+    assert not (await service.risks.check(ANA)).risky
+    [risky] = (await service.risks.check(ANA, workspace=web)).risky
+    assert (risky.severity, risky.record.text) == ("outdated", GONE)
+    # A check that does not know the workspace leaves what is known.
+    assert len((await service.risks.check(ANA)).risky) == 1
+    with pytest.raises(Invalid, match="is no folder"):
+        await service.risks.check(ANA, workspace=web / "never")
+
+
+async def test_a_vault_names_the_workspace_of_a_project(
+    service: MemoryService, web: Path, tmp_path: Path
+) -> None:
+    for key, folder in {"whole": web, "part": web / "docs"}.items():
+        folder.mkdir(exist_ok=True)
+        config = {"path": str(tmp_path / key), "workspaces": {"web": str(folder)}}
+        await service.bindings.add(ANA, key, "vault", config)
+        request = WriteRequest(scope=WEB, source=SOURCE, content=GONE, binding_key=key)
+        await service.write(ANA, request)
+    plans = (await service.pruning.everything(ANA, EVERYTHING)).plans
+    found = {key: [one.reason for one in plan.candidates if one.reason is Reason.REFERS_TO_GONE]
+             for key, plan in plans.items()}  # fmt: skip
+    assert (len(found["whole"]), len(found["part"])) == (1, 0)

@@ -199,6 +199,9 @@ class VaultAdapter(Adapter):
         """
         self._context = context
         self._folder = folder
+        # Of a part of a repository the history of the whole would be read, which nobody named.
+        roots = {one.project_id: one.root for one in folder.workspaces}
+        self.workspaces = {name: one for name, one in roots.items() if (one / ".git").exists()}
         self._index = index
         self._vectors = vectors
         self._scratch = scratch

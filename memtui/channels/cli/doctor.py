@@ -457,6 +457,7 @@ async def doctor(
     repair: bool = False,
     risks: bool = False,
     check: bool = False,
+    workspace: Path | None = None,
     yes: Yes = False,
 ) -> int:
     """Check that everything works, and say what to do.
@@ -471,13 +472,17 @@ async def doctor(
         risks: Instead, look for memories that are poisoned, secret, contradicted,
             outdated or doubled.
         check: With --risks: exit 1 if there is a risk, or something is not checked.
+        workspace: With --risks: the folder whose git history says what is gone, for memories of
+            which memtui does not know it.
     """
     if secrets + repair + risks > 1:
         raise Invalid("Give --secrets, --repair or --risks, only one of them.")
     if check and not risks:
         raise Invalid("--check goes with --risks.")
+    if workspace and not risks:
+        raise Invalid("--workspace goes with --risks.")
     if risks:
-        return await _look_for_risks(invocation, check=check)
+        return await _look_for_risks(invocation, check=check, workspace=workspace)
     if repair:
         return await _repair(invocation, yes=yes)
     if secrets:
@@ -498,9 +503,9 @@ async def _look_for_secrets(invocation: Invocation) -> int:
     return 1 if found else 0
 
 
-async def _look_for_risks(invocation: Invocation, *, check: bool) -> int:
+async def _look_for_risks(invocation: Invocation, *, check: bool, workspace: Path | None) -> int:
     async with invocation.session() as session:
-        found = await session.service.risks.check(session.caller)
+        found = await session.service.risks.check(session.caller, workspace=workspace)
     figures, is_whole = found.figures, found.figures.is_complete and not found.unread
     document = {
         "ok": is_whole and not figures.risky, "complete": is_whole, "risks": figures,

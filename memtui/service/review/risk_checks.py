@@ -74,6 +74,8 @@ class RiskChecks(KnownRisks):
         fan_out: FanOut,
         comparing: asyncio.Lock,
         report: Callable[[int], None],
+        *,
+        workspace: Path | None = None,
     ) -> BindingRisks:
         """Read a binding and compare what has changed; bindings compare one at a time."""
         runtime, records, capped = self._runtime, list[Record](), False
@@ -93,7 +95,7 @@ class RiskChecks(KnownRisks):
         answer = OutcomesAnswer(**entry.outcome(capped=capped))
         async with comparing:
             search = RiskSearch(runtime, caller, key, records, entry.visibility, seq,
-                                connection.adapter.workspaces)  # fmt: skip
+                                connection.adapter.workspaces, workspace)  # fmt: skip
             return await asyncio.to_thread(search.run, answer, is_whole=not capped)
 
 
@@ -122,6 +124,8 @@ class RiskSearch:
     seq: int
     """The end of the log before the records were read."""
     workspaces: Mapping[str | None, Path] = field(default_factory=dict)
+    workspace: Path | None = None
+    """The workspace of the records for which none is set."""
 
     def run(self, answer: OutcomesAnswer, *, is_whole: bool) -> BindingRisks:
         """Find the risks, and store them where that is possible."""
@@ -153,7 +157,7 @@ class RiskSearch:
         }
         now_found: dict[str, set[_Found]] = {name: set() for name in seen}
         outdated = self.runtime.module(Workspaces).outdated(
-            self.caller, self.records, self.workspaces
+            self.caller, self.records, self.workspaces, self.workspace
         )
         if stale or gone or outdated.judged:
             for name, one in by_id.items():
@@ -161,7 +165,7 @@ class RiskSearch:
                     known
                     for known in stored[name]
                     if self._stands(known, alone=one.handle in alone, seen=seen,
-                                    outdated=one.handle in outdated.judged,
+                                    outdated=(one.handle, known[0]) in outdated.judged,
                                     compared=owner_key(one) in compared)
                 }  # fmt: skip
             for risk in self._search(alone, compared, outdated):

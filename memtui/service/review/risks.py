@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from memtui.contract import RISKS, Filter, NotFound, OperationType, Scope, owner_scope
@@ -21,6 +22,7 @@ from memtui.service.review.known_risks import (
     refuse_past,
 )
 from memtui.service.review.risk_checks import WITHIN_MS, BindingRisks, RiskChecks
+from memtui.service.review.workspaces import refuse_no_folder
 from memtui.service.runtime import to_its_end
 from memtui.service.visibility import Caller, readable
 from memtui.store import risks, settings, statements
@@ -64,6 +66,7 @@ class Risks(RiskChecks):
         binding_key: str | None = None,
         *,
         but: Collection[str] = (),
+        workspace: Path | None = None,
         so_far: Callable[[int], None] = lambda _records: None,
     ) -> RisksAnswer:
         """Find the risks of all records that the caller sees, and keep them.
@@ -74,14 +77,16 @@ class Risks(RiskChecks):
             caller: Who asks.
             binding_key: The binding; None: all.
             but: Bindings to leave out.
+            workspace: The workspace of the records for which none is set.
             so_far: Called with the number of records read so far.
 
         Raises:
             Denied: the caller sees nothing here.
-            Invalid: the caller looks at the past.
+            Invalid: the caller looks at the past, or the workspace is no folder.
             NotFound: there is no such binding that is enabled.
         """
         refuse_past(caller)
+        await asyncio.to_thread(refuse_no_folder, workspace)
         asked = await self._runtime.module(Everywhere).begin(caller, WITHIN_MS, seen_only=True)
         asked.keep(Filter(binding_key=binding_key))
         found: dict[str, BindingRisks] = {}
@@ -100,7 +105,13 @@ class Risks(RiskChecks):
 
         calls = {
             key: partial(
-                self.check_binding, caller, key, asked.fan_out, comparing, partial(report, key)
+                self.check_binding,
+                caller,
+                key,
+                asked.fan_out,
+                comparing,
+                partial(report, key),
+                workspace=workspace,
             )
             for key in asked.outcomes
             if key not in but

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from memtui.contract import Invalid, MemtuiError, Record, RecordHandle
+from memtui.contract import Invalid, MemtuiError, Record, RecordHandle, SourceKind
 from memtui.provider_kit.files.git_past import GitPast
 from memtui.provider_kit.files.reading import resolved
 from memtui.pruning.candidates import Reason
 from memtui.pruning.still_true import StillTrue, changed_source, sentence_of
 from memtui.scratch import Scratch
+from memtui.service.review.issues import changed_issues
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller
+from memtui.store import bindings
 
 _LOCAL = frozenset({"cli", "tui"})
 """The channels that run in a folder of the person who asks."""
@@ -31,8 +34,8 @@ class Outdated(NamedTuple):
 
     found: dict[RecordHandle, list[tuple[Reason, str]]]
     """Reasons, each with a sentence."""
-    judged: frozenset[RecordHandle] = frozenset()
-    """The records whose workspace could be read."""
+    judged: frozenset[tuple[RecordHandle, Reason]] = frozenset()
+    """The records that were looked at, each with the reason that was looked for."""
     limits: tuple[str, ...] = ()
     """What was not looked at, in sentences."""
 
@@ -52,7 +55,7 @@ class Workspaces(ServiceModule):
     def outdated(
         self,
         caller: Caller,
-        records: Iterable[Record],
+        records: Collection[Record],
         known: Mapping[str | None, Path],
         chosen: Path | None = None,
     ) -> Outdated:
@@ -69,8 +72,7 @@ class Workspaces(ServiceModule):
         """
         if caller.as_of is not None:
             return Outdated({})
-        if chosen is not None and not chosen.is_dir():
-            raise Invalid(f"{chosen} is no folder; name the one that the memories are about.")
+        refuse_no_folder(chosen)
         here = repository_of(Path()) if caller.channel in _LOCAL else None
         named = {here.name: here} if here is not None else {}
         own = {one: path.expanduser() for one, path in self._runtime.settings.workspaces.items()}
@@ -81,7 +83,7 @@ class Workspaces(ServiceModule):
             if (folder := folder or named.get(name)) is not None:
                 of_folder[repository_of(folder) or folder].append(one)
         found: dict[RecordHandle, list[tuple[Reason, str]]] = defaultdict(list)
-        limits, judged = set[str](), set[RecordHandle]()
+        limits, judged = set[str](), set[tuple[RecordHandle, Reason]]()
         with self._lock:
             for folder, some in of_folder.items():
                 texts = {one.handle: (one.text, one.valid_from or one.created_at) for one in some}
@@ -91,7 +93,7 @@ class Workspaces(ServiceModule):
                 except MemtuiError as error:
                     limits.add(str(error))
                     continue
-                judged |= texts.keys()
+                judged |= {*product(texts, (Reason.REFERS_TO_GONE, Reason.SOURCE_CHANGED))}
                 limits |= judge.limits if judge else set()
                 for one in some:
                     if one.handle in gone:
@@ -99,7 +101,16 @@ class Workspaces(ServiceModule):
                         found[one.handle].append((Reason.REFERS_TO_GONE, sentence))
                     if changed := changed_source(folder, judge.past if judge else None, one):
                         found[one.handle].append((Reason.SOURCE_CHANGED, changed))
+        for handle, sentence in self._issues(caller, records).items():
+            judged.add((handle, Reason.SOURCE_CHANGED))
+            found[handle] += [(Reason.SOURCE_CHANGED, sentence)] if sentence else []
         return Outdated(dict(found), frozenset(judged), tuple(sorted(limits)))
+
+    def _issues(self, caller: Caller, records: Iterable[Record]) -> dict[RecordHandle, str]:
+        with self._runtime.database.read() as database:
+            company = bindings.company(database, caller.company_id)
+        url = company.link_templates.get(SourceKind.ISSUE) if company else None
+        return changed_issues(self._runtime.log_of(caller), records, url)
 
     def _judge(self, folder: Path) -> StillTrue:
         """Return the judge of a folder's checked-out commit, which remembers what it found."""
@@ -108,6 +119,12 @@ class Workspaces(ServiceModule):
         if known is None or known[1].past.head != past.head:
             self._judges[folder] = known = scratch, StillTrue(past)
         return known[1]
+
+
+def refuse_no_folder(chosen: Path | None) -> None:
+    """Raise `Invalid` where the chosen workspace is no folder. Blocking."""
+    if chosen is not None and not chosen.is_dir():
+        raise Invalid(f"{chosen} is no folder; name the one that the memories are about.")
 
 
 def repository_of(folder: Path) -> Path | None:

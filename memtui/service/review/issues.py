@@ -1,0 +1,83 @@
+"""Which facts come from an issue that has changed since, by what hooks captured of it.
+
+memtui asks no tracker, so what nobody captured is not known. A note tells what was said then; only
+a fact, which is taken to be so now, can be outdated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from memtui.analytics.company_log import CompanyLog
+from memtui.contract import Filter, Record, RecordHandle, SourceKind, SourceRef, Term
+from memtui.fact_values import FACT
+from memtui.store.log import parts
+from memtui.store.operation import Operation
+
+_KINDS = frozenset({SourceKind.ISSUE, SourceKind.ISSUE_COMMENT, SourceKind.ISSUE_DOCUMENT})
+_AT_ONCE = 100
+
+
+def changed_issues(
+    log: CompanyLog, records: Iterable[Record], url: str | None
+) -> dict[RecordHandle, str]:
+    """Return how the issues that facts come from have changed since; empty: they have not.
+
+    A comment or a document has changed when it was captured again, an issue when anything of it
+    was captured. Facts that name none are left out. Blocking.
+
+    Args:
+        log: The log, as far as the caller sees it.
+        records: The records, facts or not.
+        url: The company's link template of issues, by which a fact may name one.
+    """
+    dated = (one for one in records if one.kind == FACT and one.created_at)
+    facts = [(one, source) for one in dated if (source := _issue(one.source, url))]
+    captured: dict[str | None, list[Operation]] = defaultdict(list)
+    for some in parts(sorted({str(source.issue_id) for _, source in facts}), _AT_ONCE):
+        asked = Filter(channel="hook", issue_id=some[0])
+        if some[1:]:
+            of_any = Term(field="issue_id", values=tuple(some))
+            asked = Filter(channel="hook", terms=(of_any,))
+        for operation in log.written(asked):
+            if operation.source is not None and operation.source.kind in _KINDS:
+                captured[operation.source.issue_id].append(operation)
+    return {one.handle: _change(one, source, captured[source.issue_id]) for one, source in facts}
+
+
+def _issue(source: SourceRef | None, url: str | None) -> SourceRef | None:
+    """Return the issue of a source, or the comment or document of one; None: it is none."""
+    if source is None or (source.kind in _KINDS and source.issue_id):
+        return source
+    pattern = r"([^/?#]+)".join(map(re.escape, (url or "").split("{issue_id}")))
+    found = re.fullmatch(rf"{pattern}(?:[/?#].*)?", source.external_ref or "")
+    if found is None or not found.groups():
+        return None
+    issue = {"kind": SourceKind.ISSUE, "issue_id": unquote(found[1])}
+    return SourceRef(company_id=source.company_id, **issue)
+
+
+def _change(fact: Record, source: SourceRef, captured: Iterable[Operation]) -> str:
+    """Return what of a fact's source was captured after the fact; empty: nothing."""
+    made = max(filter(None, (fact.created_at, fact.updated_at, fact.valid_from)))
+    is_whole = source.kind is SourceKind.ISSUE
+    for one in captured:
+        named, scope = one.source or source, one.scope
+        is_same = _name(named) == _name(source)
+        # What belongs to somebody else is not told to those who see the fact.
+        is_open = {scope.project_id, scope.subject_id} <= {None, fact.scope.project_id,
+                                                           fact.scope.subject_id}  # fmt: skip
+        if (is_whole or is_same) and is_open and one.started_at > made:
+            what = "was captured again" if is_same else f"has changed: {_name(named)} was captured"
+            return f"Its source, {_name(source)}, {what} on {one.started_at:%Y-%m-%d}."
+    return ""
+
+
+def _name(source: SourceRef) -> str:
+    """Return the name of an issue, or of a comment or document of one."""
+    part = source.comment_id and f"comment {source.comment_id} of "
+    part = part or (source.document_key and f"{source.document_key} of ")
+    return f"{part or ''}issue {source.issue_id}"
