@@ -246,11 +246,12 @@ def find_across(
     now: datetime,
     tokens_of: Callable[[str], int],
     first: Container[str] = (),
-) -> dict[str, list[PruneCandidate]]:
+) -> dict[str, list[tuple[PruneCandidate, Record]]]:
     """Return the records that one of another binding repeats or contradicts, by binding.
 
-    Only records of the same owner and subject are compared. A person decides on all of these. Of a
-    binding in `first` each line counts by itself, as its records are sections of a file.
+    Each comes with that other one. Only records of the same owner and subject are compared. A person
+    decides on all of these. Of a binding in `first` each line counts by itself, as its records are
+    sections of a file.
 
     Args:
         records: The records by binding.
@@ -266,7 +267,7 @@ def find_across(
             own[RecordHandle(provider_key=key, provider_record_id=str(len(own)))] = key, part
     named = [one.model_copy(update={"handle": handle, "pinned": one.pinned or key in first})
              for handle, (key, one) in own.items()]  # fmt: skip
-    found: dict[str, list[PruneCandidate]] = defaultdict(list)
+    found: dict[str, list[tuple[PruneCandidate, Record]]] = defaultdict(list)
     for candidate in (*search.duplicates(named, None), *search.contradicted(named),
                       *search.otherwise(named)):  # fmt: skip
         key, record = own[candidate.record.handle]
@@ -276,11 +277,11 @@ def find_across(
         is_same, place = candidate.reason in REPEATS, other.location
         where = f" ({place.path}:{place.line})" if place is not None else ""
         says = f"says {'it too' if is_same else 'otherwise'}: {_quoted(other.text)}."
-        found[key].append(candidate.model_copy(update={
+        found[key].append((candidate.model_copy(update={
             "record": record, "survivor": None, "cluster_id": None, "suggested": False,
             "reason": Reason.SAID_ELSEWHERE if is_same else Reason.SAYS_OTHERWISE,
             "sentence": f"The binding {other_key}{where} {says}",
-        }))  # fmt: skip
+        }), other))  # fmt: skip
     return found
 
 

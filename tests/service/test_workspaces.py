@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.contract import Filter, Invalid, Scope, SourceRef, Use, UseTest, WriteRequest
+from memtui.contract import Filter, Invalid, NotFound, Scope, SourceRef, Use, UseTest, WriteRequest
 from memtui.pruning.candidates import Reason
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.context.pruning import PruneRequest
@@ -162,3 +162,30 @@ async def test_a_vault_names_the_workspace_of_a_project(
     found = {key: [one.reason for one in plan.candidates if one.reason is Reason.REFERS_TO_GONE]
              for key, plan in plans.items()}  # fmt: skip
     assert (len(found["whole"]), len(found["part"])) == (1, 0)
+
+
+async def test_what_another_binding_contradicts_can_be_dismissed(
+    service: MemoryService, web: Path
+) -> None:
+    said = "Releases are cut on Tuesdays."
+    name = await wrote(service, said)
+    rules = web / "CLAUDE.md"
+    rules.write_text("# Rules\n\n- Releases are cut on Thursdays.\n- Deploy on Fridays.\n")
+    await service.bindings.add(
+        ANA, "rules", "instructions", {"path": str(web), "project_id": "web"}
+    )
+    assert [*await reasons(service)] == [said]
+    assert await service.risks.dismiss(ANA, "facts", name) == ("says_otherwise",)
+    assert not await reasons(service)
+    rules.write_text(rules.read_text().replace("Fridays", "Mondays"))
+    assert not await reasons(service)  # another line
+    with pytest.raises(NotFound, match="no known risk"):
+        await service.risks.dismiss(ANA, "facts", name)
+    assert (await service.undo(ANA)).operation_id
+    assert [*await reasons(service)] == [said]
+    await service.risks.dismiss(ANA, "facts", name, ["says_otherwise"])
+    assert await service.risks.dismiss(ANA, "facts", name, again=True) == ("says_otherwise",)
+    assert [*await reasons(service)] == [said]
+    await service.risks.dismiss(ANA, "facts", name)
+    rules.write_text(rules.read_text().replace("Thursdays", "Wednesdays"))
+    assert [*await reasons(service)] == [said]  # the other text has changed

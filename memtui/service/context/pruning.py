@@ -277,7 +277,7 @@ class Pruning(ServiceModule):
             still_days=request.rules.stale_days, unread_days=request.rules.unread_days
         )
         await asyncio.to_thread(
-            self._compare_bindings, answers, request.filter, tokens_of, instructing
+            self._compare_bindings, caller, answers, request.filter, tokens_of, instructing
         )
         everybodys = [one for found in known.values() for one in found]
         now = self._runtime.clock()
@@ -287,6 +287,7 @@ class Pruning(ServiceModule):
 
     def _compare_bindings(
         self,
+        caller: Caller,
         answers: dict[str, PruneAnswer],
         chosen: Filter,
         tokens_of: Callable[[str], int],
@@ -297,13 +298,39 @@ class Pruning(ServiceModule):
         records = {key: [item.record for item in answer.plan.items]
                    for key, answer in answers.items()}  # fmt: skip
         across = find_across(records, now=now, tokens_of=tokens_of, first=instructing)
+        with self._runtime.database.read() as database:
+            of = digests(database, caller.company_id)
+            dismissed = risks.dismissed(database, caller.company_id)
         for key, candidates in across.items():
             plan = answers[key].plan
             passing = {item.record.handle for item in plan.items
                        if fits(item.record) and is_used_as(chosen, item.used, now)}  # fmt: skip
-            more = [one for one in candidates if one.record.handle in passing]
+            more = [one for one, other in candidates if one.record.handle in passing
+                    and of.mark(one.reason, one.record, [other]) not in dismissed]  # fmt: skip
             plan = plan.model_copy(update={"candidates": in_order([*plan.candidates, *more])})
             answers[key] = answers[key].model_copy(update={"plans": {key: plan}})
+
+    async def contradictions(self, caller: Caller, binding_key: str, record: Record) -> set[str]:
+        """Return the marks by which to dismiss that other bindings say otherwise than a record.
+
+        A binding that cannot be read has none.
+        """
+        asked = await self._runtime.module(Everywhere).begin(caller, _WITHIN_MS, seen_only=True)
+        owner = owner_scope(record.scope)
+        request = PruneRequest(scope=owner, kind=None, only_company=is_org(owner))
+        found: dict[str, _BindingRecords] = {}
+        calls = {
+            key: partial(self._read, caller, request, key, asked.fan_out)
+            for key in asked.outcomes
+            if key != binding_key
+        }
+        await gather(asked, calls, found.__setitem__)
+        of = await self._runtime.ask(digests, caller.company_id)
+        records = {binding_key: [record], **{key: one.records for key, one in found.items()}}
+        first = {key for key, one in found.items() if one.people_only}
+        now = self._runtime.clock()
+        across = find_across(records, now=now, tokens_of=len, first=first)[binding_key]
+        return {of.mark(one.reason, one.record, [other]) for one, other in across if is_risk(one)}
 
     async def _read(
         self,

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import cast
 
 from memtui.contract import RISKS, Filter, NotFound, OperationType, Scope, owner_scope
+from memtui.pruning.candidates import Reason
 from memtui.service.answers import OutcomesAnswer
+from memtui.service.context.pruning import Pruning
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.review.known_risks import (
     RiskFigures,
@@ -184,6 +186,12 @@ class Risks(RiskChecks):
                 and (not reasons or one.reason in reasons)
                 and may_know(one, entry.visibility)
             }
+            if not reasons or Reason.SAYS_OTHERWISE in reasons:
+                pruning, key = runtime.module(Pruning), connection.binding.key
+                across = await pruning.contradictions(caller, key, record)
+                there = await runtime.ask(risks.dismissed, caller.company_id)
+                wanted = across & there if again else across - there
+                chosen |= dict.fromkeys(wanted, Reason.SAYS_OTHERWISE)
             if not chosen:
                 raise NotFound(
                     f"{name} has no {'dismissed' if again else 'known'} risk of this sort; "
