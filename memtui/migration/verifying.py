@@ -21,6 +21,7 @@ from memtui.migration.endpoints import Endpoints, ProgressFile
 from memtui.migration.envelope import Envelope, living, unpack, unpack_clean
 from memtui.migration.index import RecordIndex
 from memtui.service import BindingView, BrowseAnswer
+from memtui.service.usecases.checking import CheckedMemory, check_memory, lost_checks
 
 _LISTED = 1_000
 _SEARCHED = 200
@@ -64,6 +65,8 @@ class Verified(Model):
     """Sentences on the parts of the source that cannot be read and were not compared."""
     sample: int | None = None
     seed: int | None = None
+    lost_checks: tuple[CheckedMemory, ...] = ()
+    """The checks that pass on the source and not on the destination."""
 
     @property
     def is_same(self) -> bool:
@@ -80,7 +83,7 @@ class Verified(Model):
     @property
     def passed(self) -> bool:
         """Whether every record was read and everything compared is the same."""
-        return self.is_same and self.complete
+        return self.is_same and self.complete and not self.lost_checks
 
 
 def verdict(found: Verified, source: str, destination: str) -> str:
@@ -89,10 +92,13 @@ def verdict(found: Verified, source: str, destination: str) -> str:
     if not found.is_same:
         wrong = found.missing + found.different + found.extra
         return f"✗ {wrong:,} not the same on both sides; {same}"
-    if found.problems:
-        return f"✗ {same}, but not all of {source} can be read"
-    if found.source_at_least:
-        return f"✗ {same}, but {source} cannot be listed completely and may have more"
+    unproven = {
+        f"{destination} fails checks that {source} passes": found.lost_checks,
+        f"not all of {source} can be read": found.problems,
+        f"{source} cannot be listed completely and may have more": found.source_at_least,
+    }
+    if why := next((words for words, is_so in unproven.items() if is_so), None):
+        return f"✗ {same}, but {why}"
     if found.checked < found.source_records:
         return f"✓ {same}; the others were not compared"
     if found.destination_at_least:
@@ -106,15 +112,18 @@ async def verify(
     *,
     sample: int | None = None,
     seed: int | None = None,
+    checks: Path | None = None,
     report: Callable[[int], None] = lambda _read: None,
 ) -> Verified:
     """Compare every record, or a random sample of the source's.
 
-    The same `seed` gives the same sample; None draws a seed. `report` receives the number of
-    records read. A secret that a migration removes is not a difference.
+    The same `seed` gives the same sample; None draws a seed. `checks` is a file of checks that both
+    sides are asked. `report` receives the number of records read. A secret that a migration removes
+    is not a difference.
     """
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
     chosen = None if sample is None else _Sample(sample, drawn or 0)
+    lost = await _lost_checks(endpoints, checks) if checks else ()
     with RecordIndex(endpoints.source.key, endpoints.destination.key) as index:
 
         def take_source(records: Sequence[Record]) -> int:
@@ -151,16 +160,26 @@ async def verify(
         problems=tuple(one.sentence() for one in source.problems),
         sample=sample,
         seed=drawn,
+        lost_checks=lost,
     )
     if endpoints.part.is_all:
         await asyncio.to_thread(_note, ProgressFile(data, endpoints), answer)
     return answer
 
 
+async def _lost_checks(endpoints: Endpoints, file: Path) -> tuple[CheckedMemory, ...]:
+    both = [
+        await check_memory(endpoints.service, endpoints.caller, file, binding_key=one.key)
+        for one in (endpoints.source, endpoints.destination)
+    ]
+    return lost_checks(*both)
+
+
 def _note(kept: ProgressFile, answer: Verified) -> None:
-    if answer.is_same and answer.checked < answer.source_records:
+    is_same = answer.is_same and not answer.lost_checks
+    if is_same and answer.checked < answer.source_records:
         return  # a matching sample proves nothing about the rest
-    verified_at = datetime.now(UTC) if answer.is_same else None
+    verified_at = datetime.now(UTC) if is_same else None
     update = {"verified_at": verified_at, "verified_whole": answer.passed}
     kept.write(kept.stored().model_copy(update=update))
 

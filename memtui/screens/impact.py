@@ -57,6 +57,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._progress: ReplayProgress | None = None
         self._reported_at = 0.0
         self._impact: Impact | None = None
+        self._checked = ""
 
     def columns(self) -> list[Column[Effect]]:
         """Return the columns of the list."""
@@ -80,10 +81,10 @@ class ImpactScreen(RunScreen["Effect"]):
 
     @property
     def outcome(self) -> str:
-        """How many answers would differ; empty: unknown, or only a filtered part was tried."""
-        if self._impact is None or self.chosen != Filter():
-            return ""
-        return next(fmt.impact_words(self._impact), "")
+        """How many answers and checks would differ; empty: unknown, or only a part was tried."""
+        is_known = self._impact is not None and self.chosen == Filter()
+        words = next(fmt.impact_words(self._impact), "") if self._impact and is_known else ""
+        return f"{words} {self._checked}".strip()
 
     def draw_head(self) -> Content:
         """Return the omitted records, and the effect or the progress."""
@@ -173,6 +174,14 @@ class ImpactScreen(RunScreen["Effect"]):
         if self.is_attached and monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._reported_at = monotonic()
             self.query_one("#modal-head", Fitted).fit(self.draw_head())
+
+    async def action_checks(self) -> None:
+        """Show which checks would no longer pass."""
+        from memtui.screens.checks import Checks
+
+        checks = Checks(self.state, self._records)
+        await self.visit(checks)
+        self._checked = checks.outcome
 
     async def action_last(self) -> None:
         """Ask how many of the newest questions to replay."""

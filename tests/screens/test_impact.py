@@ -10,9 +10,11 @@ from textual.widgets import Input
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import QueryRequest, Scope
+from memtui.screens.checks import Checks
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.impact import ImpactScreen
 from memtui.screens.operations.screen import OperationsScreen
+from memtui.screens.prune import PruneReview
 from memtui.screens.records.screen import RecordsScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
@@ -94,3 +96,37 @@ async def test_what_breaks_is_looked_at_before_the_yes(
         assert len(app.screen_stack) == 1
     kept = await service.get(caller, notes[-1].handle, SCOPE)
     assert kept.record.text == "Deploy from main"
+
+
+async def test_the_checks_that_would_no_longer_pass_are_shown_before_the_yes(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, ["Deploy from main", "deploy from main.", HOSTILE[0]])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(
+            pilot, lambda: isinstance(app.screen, RecordsScreen) and listed(app).rows.count == 3
+        )
+        await pilot.press("P")
+        await until(pilot, lambda: " 1 marked" in screen_text(app))
+        assert isinstance(app.screen, PruneReview)
+        [marked] = app.screen._review.marked
+        name = marked.handle.provider_record_id
+        ask = "[[check]]\nproject = 'mech'\nask = 'deploy'\n"
+        paths.checks_file.write_text(
+            f"{ask}holds = 'zeppelin'\n{ask}records = '{name}'\n{ask}holds = 'from'\n"
+        )
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, ImpactScreen))
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, Checks) and " passed" in screen_text(app))
+        text = screen_text(app)
+        assert "1 passed, 2 failed without the records. 1 check would no longer pass." in text
+        assert isinstance(app.screen, Checks)
+        rows = app.screen.report.checks if app.screen.report else ()
+        tones = [app.screen.rows_list.columns[0].of(one).tone for one in rows]
+        assert tones == ["muted", "error", "success"]  # the first fails with the records too
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview))
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "1 check would no longer pass." in screen_text(app)

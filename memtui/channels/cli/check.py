@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.channels.cli.options import Force, UseBinding
-from memtui.channels.cli.output import Line, columns, table
+from memtui.channels.cli.output import Line, columns, table, ticker
 from memtui.channels.cli.session import Session
 from memtui.presenters import format as shown
 
@@ -36,7 +36,10 @@ async def check_run(
     from memtui.service.usecases.checking import check_memory
 
     with nullcontext() if junit is None else replacing(junit, force=force) as to:
-        report = await check_memory(session.service, session.caller, file, binding_key=binding)
+        with ticker(on_terminal_only=True) as show:
+            report = await check_memory(
+                session.service, session.caller, file, binding_key=binding, so_far=show
+            )
         if to is not None:
             to.write_bytes(shown.junit(report))
     session.out.answer(report, lines(report), f"{report.words}.")

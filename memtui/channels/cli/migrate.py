@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,15 +99,17 @@ async def migrate_verify(
     *,
     sample: Annotated[int | None, typer.Option(min=1)] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63)] = None,
+    checks: Path | None = None,
 ) -> int:
     """Prove that a migration lost nothing: compare both sides.
 
     Exit 1 if a record is not the same on both sides, a file of SRC cannot be read completely, or
-    SRC cannot be listed completely.
+    SRC cannot be listed completely. With --checks also if a check passes on SRC and not on DST.
 
     Args:
         sample: Compare this many records, drawn at random.
         seed: Draw the same sample as before.
+        checks: Ask both sides the checks of this file too.
     """
     from memtui.migration.verifying import verify
 
@@ -119,6 +122,7 @@ async def migrate_verify(
             session.paths.data,
             sample=sample,
             seed=seed,
+            checks=checks,
             report=lambda records: show(f"{shown.counted(records, 'record')} read"),
         )
     session.out.answer(found, _verified(found, endpoints))
@@ -232,6 +236,8 @@ def _verified(found: Verified, endpoints: Endpoints) -> Iterator[Line]:
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
     yield verdict(found, endpoints.source.key, endpoints.destination.key)
+    for check in found.lost_checks:
+        yield f"{shown.CHECK_MARKS[check.outcome]} {check.title}: {check.why}"
     yield from _not_read(found.problems)
     if found.sample is not None:
         total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)

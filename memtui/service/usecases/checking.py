@@ -13,7 +13,7 @@ import tomllib
 import unicodedata
 from asyncio import gather, to_thread
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, starmap
 from pathlib import Path
 from textwrap import shorten
@@ -33,7 +33,7 @@ from memtui.contract import (
     OperationType,
     Problem,
     QueryRequest,
-    Record,
+    RecordHandle,
     Scope,
     Unavailable,
 )
@@ -217,7 +217,8 @@ async def check_memory(
     file: Path | None = None,
     *,
     binding_key: str | None = None,
-    without: Mapping[str, Iterable[Record]] = MappingProxyType({}),
+    without: Mapping[str, Iterable[RecordHandle]] = MappingProxyType({}),
+    so_far: Callable[[str], None] = lambda _words: None,
 ) -> CheckReport:
     """Ask the checks of a file, and return their outcomes.
 
@@ -227,6 +228,7 @@ async def check_memory(
         file: The file; None: the one of the setting `checks_file`, else of the home.
         binding_key: Ask this binding, whatever a check names.
         without: Answer as if these records, by binding, were forgotten: of copies, and unlogged.
+        so_far: Called with how many were asked, in words.
 
     Raises:
         Invalid: the file is not one of checks.
@@ -234,7 +236,7 @@ async def check_memory(
     path, found = _path(service, file), list[CheckedMemory]()
     checks = await to_thread(read_checks, path)
     known = [one.key for one in await service.bindings.all(caller)]
-    gone = {key: {one.handle.provider_record_id for one in own} for key, own in without.items()}
+    gone = {key: {one.provider_record_id for one in own} for key, own in without.items()}
     trial = trial_of(service.runtime, gone) if without else None
     asked, own = MemoryService(trial) if trial else service, caller.model_copy(update=_OWN)
 
@@ -257,10 +259,17 @@ async def check_memory(
         for start in range(0, len(checks), _AT_ONCE):
             some = enumerate(checks[start : start + _AT_ONCE], start + 1)
             found += await gather(*starmap(outcome, some))
+            so_far(f"{len(found):,} of {len(checks):,} checks asked")
     finally:
         if trial is not None:
             await trial.close()
     return CheckReport(file=str(path), checks=tuple(found))
+
+
+def lost_checks(before: CheckReport, after: CheckReport) -> tuple[CheckedMemory, ...]:
+    """Return the checks that passed before and do not pass after."""
+    passed = {one.number for one in before.checks if one.outcome == "pass"}
+    return tuple(one for one in after.checks if one.outcome != "pass" and one.number in passed)
 
 
 def _path(service: MemoryService, file: Path | None) -> Path:

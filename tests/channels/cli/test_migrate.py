@@ -56,6 +56,33 @@ def test_dry_run_then_apply_then_verify_then_cutover(vaults: Run) -> None:
     assert vaults("bindings", "resolve").out.startswith("default")
 
 
+def test_checks_are_asked_on_both_sides(vaults: Run, person: Path) -> None:
+    path = person / "checks.toml"
+    ask = "[[check]]\nask = 'when release'\nproject = 'p'\nholds = "
+    path.write_text(f"{ask}'release 1'\n{ask}'zeppelin'\n")
+    verify = ("migrate", "verify", "default", "second", "--checks", str(path))
+    assert vaults("migrate", "apply", "default", "second").code == 0
+    # The second check fails on both sides.
+    assert vaults(*verify).code == 0
+    id_of = vaults("browse", "release 1", "--binding", "second", "--json").document["records"]
+    [name] = [one["handle"]["provider_record_id"] for one in id_of]
+    path.write_text(f"[[check]]\nask = 'release'\nproject = 'p'\nrecords = '{name}x'\n")
+    assert vaults(*verify).code == 0
+    path.write_text(path.read_text() + f"{ask}'release 1'\nbinding = 'default'\n")
+    assert vaults("correct", name, "we deploy from release one", "--binding", "second").code == 0
+    ran = vaults(*verify, "--project", "q")
+    assert (ran.code, ran.out.splitlines()[1]) == (
+        1, "✗ 0 of 0 compared records are the same, but second fails checks that default passes",
+    )  # fmt: skip
+    assert ran.out.splitlines()[2].startswith("✗ when release: “release 1” is in none of ")
+    found = vaults(*verify, "--project", "q", "--json").document
+    assert (found["passed"], [one["number"] for one in found["lost_checks"]]) == (False, [2])
+    assert vaults(*verify).code == 1
+    assert vaults("migrate", "cutover", "default", "second").code == 5
+    path.write_text("[[check]]")
+    assert vaults(*verify).code == 2
+
+
 def test_a_dry_run_as_json(vaults: Run) -> None:
     found = vaults("migrate", "plan", "default", "second", "--json", "--project", "p").document
     assert found["records"] == 3
