@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.layout import Manifest, Segment, log_ends
-from memtui.contract import (
-    Filter,
-    Invalid,
-    NotFound,
-    OperationStatus,
-    OperationType,
-    Scope,
-    Unavailable,
-)
+from memtui.contract import Filter, Invalid, NotFound, Scope, Unavailable
 from memtui.store import erasing
 from memtui.store.conditions import condition
 from memtui.store.database import Database, DatabaseConnection
@@ -105,14 +97,6 @@ class CompanyLog:
         while found := self.page(chosen, limit=_PAGE, after=after).operations:
             yield from reversed(found)
             after = found[0].seq
-
-    def written(self, chosen: Filter) -> Iterator[Operation]:
-        """Yield the successful writes and then the corrections that match, each oldest first."""
-        for kind in (OperationType.WRITE, OperationType.CORRECT):
-            only, after = chosen.narrowed_to(operation_type=kind, status=OperationStatus.OK), 0
-            while found := self.newer(only, after, _PAGE):
-                after = found[-1].seq
-                yield from found
 
     def newer(self, chosen: Filter, after: int, limit: int) -> tuple[Operation, ...]:
         """Return the first operations that match above a `seq`, oldest first, without a count.

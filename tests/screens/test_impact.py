@@ -108,8 +108,8 @@ async def test_the_checks_that_would_no_longer_pass_are_shown_before_the_yes(
         )
         await pilot.press("P")
         await until(pilot, lambda: " 1 marked" in screen_text(app))
-        assert isinstance(app.screen, PruneReview)
-        [marked] = app.screen._review.marked
+        review: Any = app.screen
+        [marked] = review._review.marked
         name = marked.handle.provider_record_id
         ask = "[[check]]\nproject = 'mech'\nask = 'deploy'\n"
         paths.checks_file.write_text(
@@ -121,9 +121,8 @@ async def test_the_checks_that_would_no_longer_pass_are_shown_before_the_yes(
         await until(pilot, lambda: isinstance(app.screen, Checks) and " passed" in screen_text(app))
         text = screen_text(app)
         assert "1 passed, 2 failed without the records. 1 check would no longer pass." in text
-        assert isinstance(app.screen, Checks)
-        rows = app.screen.report.checks if app.screen.report else ()
-        tones = [app.screen.rows_list.columns[0].of(one).tone for one in rows]
+        over: Any = app.screen
+        tones = [over.rows_list.columns[0].of(one).tone for one in over.report.checks]
         assert tones == ["muted", "error", "success"]  # the first fails with the records too
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))

@@ -18,15 +18,7 @@ from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import BindingOptions, FactScope, FilterLine, Yes, filter_of
 from memtui.channels.cli.output import Dim, Line, jsonable, ticker
 from memtui.channels.cli.session import Session, build
-from memtui.contract import (
-    BrowseRequest,
-    Denied,
-    Invalid,
-    NotFound,
-    RecordHandle,
-    owner_of,
-    owner_words,
-)
+from memtui.contract import BrowseRequest, Denied, Invalid, NotFound, owner_of, owner_words
 from memtui.fact_values import FACT
 from memtui.filters import FilterTarget
 from memtui.presenters import format as shown
@@ -141,7 +133,7 @@ async def facts_prune(
     document = _document(planned) | _outcome(applied, dry_run=not apply)
     summary = _summary(planned, applied, dry_run=not apply)
     if trial.tried and planned.marked:
-        found = await impact.find(session, _going(planned), trial.last)
+        found = await impact.find(session, planned.going, trial.last)
         session.out.answer(
             document | {"impact": impact.document(found)},
             [*_lines(planned), Dim("Without what is marked:"), *impact.lines(found)],
@@ -195,7 +187,7 @@ async def _checked(session: Session, planned: PruneAnswer, file: Path) -> int:
 
     with ticker(on_terminal_only=True) as show:
         report = await check_memory(
-            session.service, session.caller, file, without=_going(planned), so_far=show
+            session.service, session.caller, file, without=planned.going, so_far=show
         )
     end = ", so nothing was forgotten" if report.exit_code else ""
     session.out.say(f"Without what is marked: {report.words}{end}.")
@@ -203,10 +195,6 @@ async def _checked(session: Session, planned: PruneAnswer, file: Path) -> int:
         document = _document(planned) | _outcome(None, dry_run=True)
         session.out.answer(document | {"checks": jsonable(report)}, check_lines(report))
     return report.exit_code
-
-
-def _going(planned: PruneAnswer) -> dict[str, list[RecordHandle]]:
-    return {key: [one.handle for one in records] for key, records in planned.marked.items()}
 
 
 async def _applied(session: Session, planned: PruneAnswer, *, yes: bool) -> ForgottenEverywhere:

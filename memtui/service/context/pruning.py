@@ -129,6 +129,11 @@ class PruneAnswer(OutcomesAnswer):
         return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
 
     @property
+    def going(self) -> dict[str, list[RecordHandle]]:
+        """The handles of the records to forget, by binding."""
+        return {key: [one.handle for one in records] for key, records in self.marked.items()}
+
+    @property
     def staying(self) -> dict[str, tuple[Record, ...]]:
         """The survivors of the marked records, by binding."""
         return {key: plan.staying for key, plan in self.plans.items()}

@@ -16,6 +16,7 @@ from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import NamedTuple
 
+from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
     Filter,
     NotFound,
@@ -487,9 +488,7 @@ class Traces(ServiceModule):
         def trace() -> MemoryTrace:
             closure = _Closure(self._runtime, caller)
             asked = operations_asked(self._runtime, caller, chosen)
-            found = (one for one in closure.log.written(asked)
-                     if not ref or (one.source and one.source.external_ref == ref))  # fmt: skip
-            writes = list(islice(found, _MOST_SEEDS))
+            writes = list(islice(_writes(closure.log, asked, ref), _MOST_SEEDS))
             closure.unknown[Unknown.CUT] += len(writes) == _MOST_SEEDS
             for record in (one for write in writes for one in closure.left_by(write)):
                 closure.begin(record)
@@ -498,3 +497,14 @@ class Traces(ServiceModule):
             return closure.trace()
 
         return await asyncio.to_thread(trace)
+
+
+def _writes(log: CompanyLog, chosen: Filter, ref: str) -> Iterator[Operation]:
+    """Yield the writes and then the corrections that match, each oldest first."""
+    for kind in (OperationType.WRITE, OperationType.CORRECT):
+        only, after = chosen.narrowed_to(operation_type=kind, status=OperationStatus.OK), 0
+        while found := log.newer(only, after, _MOST_SEEDS):
+            after = found[-1].seq
+            yield from (
+                one for one in found if not ref or (one.source and one.source.external_ref == ref)
+            )

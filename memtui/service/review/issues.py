@@ -4,20 +4,31 @@ memtui asks no tracker, so what nobody captured is not known. A note tells what 
 a fact, which is taken to be so now, can be outdated.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 from urllib.parse import unquote
 
 from memtui.analytics.company_log import CompanyLog
-from memtui.contract import Filter, Record, RecordHandle, SourceKind, SourceRef, Term
+from memtui.contract import (
+    Filter,
+    OperationStatus,
+    Record,
+    RecordHandle,
+    SourceKind,
+    SourceRef,
+    Term,
+)
 from memtui.fact_values import FACT
 from memtui.store.log import parts
 from memtui.store.operation import Operation
 
 _KINDS = frozenset({SourceKind.ISSUE, SourceKind.ISSUE_COMMENT, SourceKind.ISSUE_DOCUMENT})
+_CAPTURED = Filter(
+    channel="hook",
+    status=OperationStatus.OK,
+    terms=(Term(field="operation_type", values=("write", "correct")),),
+)
 _AT_ONCE = 100
 
 
@@ -38,11 +49,8 @@ def changed_issues(
     facts = [(one, source) for one in dated if (source := _issue(one.source, url))]
     captured: dict[str | None, list[Operation]] = defaultdict(list)
     for some in parts(sorted({str(source.issue_id) for _, source in facts}), _AT_ONCE):
-        asked = Filter(channel="hook", issue_id=some[0])
-        if some[1:]:
-            of_any = Term(field="issue_id", values=tuple(some))
-            asked = Filter(channel="hook", terms=(of_any,))
-        for operation in log.written(asked):
+        one_of = tuple(Filter(issue_id=one) for one in some)
+        for operation in log.each(_CAPTURED.model_copy(update={"alternatives": one_of})):
             if operation.source is not None and operation.source.kind in _KINDS:
                 captured[operation.source.issue_id].append(operation)
     return {one.handle: _change(one, source, captured[source.issue_id]) for one, source in facts}

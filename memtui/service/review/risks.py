@@ -106,18 +106,11 @@ class Risks(RiskChecks):
             asked.note(key, one.answer, one.records, capped=outcome.capped)
 
         calls = {
-            key: partial(
-                self.check_binding,
-                caller,
-                key,
-                asked.fan_out,
-                comparing,
-                partial(report, key),
-                workspace=workspace,
-            )
+            key: partial(self.check_binding, caller, key, asked.fan_out, comparing,
+                         partial(report, key), workspace=workspace)
             for key in asked.outcomes
             if key not in but
-        }
+        }  # fmt: skip
         await gather(asked, calls, answered)
         risky = tuple(sorted((one for part in found.values() for one in part.risky), key=_worst))
         records = sum(one.records for one in found.values())

@@ -101,16 +101,22 @@ class Workspaces(ServiceModule):
                         found[one.handle].append((Reason.REFERS_TO_GONE, sentence))
                     if changed := changed_source(folder, judge.past if judge else None, one):
                         found[one.handle].append((Reason.SOURCE_CHANGED, changed))
-        for handle, sentence in self._issues(caller, records).items():
+        for handle, sentence in self._issues(caller, records, limits).items():
             judged.add((handle, Reason.SOURCE_CHANGED))
             found[handle] += [(Reason.SOURCE_CHANGED, sentence)] if sentence else []
         return Outdated(dict(found), frozenset(judged), tuple(sorted(limits)))
 
-    def _issues(self, caller: Caller, records: Iterable[Record]) -> dict[RecordHandle, str]:
+    def _issues(
+        self, caller: Caller, records: Iterable[Record], limits: set[str]
+    ) -> dict[RecordHandle, str]:
         with self._runtime.database.read() as database:
             company = bindings.company(database, caller.company_id)
         url = company.link_templates.get(SourceKind.ISSUE) if company else None
-        return changed_issues(self._runtime.log_of(caller), records, url)
+        try:
+            return changed_issues(self._runtime.log_of(caller), records, url)
+        except MemtuiError as error:  # the log is damaged
+            limits.add(str(error))
+            return {}
 
     def _judge(self, folder: Path) -> StillTrue:
         """Return the judge of a folder's checked-out commit, which remembers what it found."""
