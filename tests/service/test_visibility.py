@@ -654,6 +654,7 @@ OTHERWISE = {
     "risks.checked": "is `risks.check_binding` where something changed",
     "review.rule_from": "makes a rule and asks nothing",
     "has_records": "is `browse` of one record, and says only whether there is one",
+    "pruning.contradictions": "digests alone, of records that the caller's own browse returns",
     "has_written": "says nothing to anybody who does not see everything",
     "kept_history": "the service's own, behind `history` and `past.timeline`",
     "pages": "is `browse` again and again",
