@@ -249,7 +249,7 @@ def find_across(
 ) -> dict[str, list[tuple[PruneCandidate, Record]]]:
     """Return the records that one of another binding repeats or contradicts, by binding.
 
-    Each comes with that other one. Only records of the same owner and subject are compared. A person
+    Each comes with that one. Only records of the same owner and subject are compared. A person
     decides on all of these. Of a binding in `first` each line counts by itself, as its records are
     sections of a file.
 
