@@ -39,6 +39,9 @@ WORDS: dict[str, str] = {
 
 SIGNS = {"dangerous": "!", "contradicting": "≠", "outdated": "~", "doubled": "="}
 """The mark of a record in a list, by the severity of its worst risk."""
+HELD = "◔"
+"""The mark of a record that is held for review, whatever its risks."""
+HELD_WORDS = "held for review: agents do not get it"
 
 
 def said(risk: FoundRisk) -> str:
@@ -48,12 +51,14 @@ def said(risk: FoundRisk) -> str:
 
 
 def sign(mark: RiskMark | None) -> str:
-    """Return one character for a list: that of the worst risk, or `?` if it is not checked.
+    """Return one character for a list: `HELD`, that of the worst risk, or `?` for not checked.
 
     Empty: it has no risk, or is of the past, of which nothing is known.
     """
     if mark is None:
         return ""
+    if mark.held:
+        return HELD
     return sign_of(mark.reasons) if mark.checked else "?"
 
 
@@ -65,6 +70,8 @@ def sign_of(reasons: Iterable[str]) -> str:
 
 def briefly(mark: RiskMark) -> str:
     """Return what is known of a record's risks in a few words; empty where it has none."""
+    if mark.held:
+        return "; ".join((f"{HELD} {HELD_WORDS}", *(WORDS[one] for one in mark.reasons)))
     if not mark.checked:
         return "? not checked for risks"
     return f"{sign(mark)} {'; '.join(WORDS[one] for one in mark.reasons)}" if mark.reasons else ""

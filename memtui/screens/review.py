@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
     from memtui.service import BindingView
 
-_ABOUT = "No memory, query or context has it until a person accepts it."
+_ABOUT = "No agent gets any of it until a person decides."
 _DRAFT = "This is your draft, which was not accepted."
 _NO_RULE = "A rule is about what agents write; this is a change of settings."
 _ELSEWHERE = "It waits in another program: accept it and edit the memory then, or refuse it."
@@ -187,9 +187,23 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """Mark all held writes."""
         self.rows_list.action_mark_all()
 
+    async def _chosen(self) -> list[PendingWrite]:
+        """Return the marked writes, else the row's, or all of its hold, as the person says."""
+        row, is_marked = self.row, bool(self.rows_list.selection.marks)
+        waiting = (one for _, one in self.rows.held())
+        hold = [one for one in waiting if row.hold_id and one.hold_id == row.hold_id]
+        if is_marked or len(hold) < 2:
+            return self._marked
+        choices = [
+            Choice(hold, f"All {fmt.count(len(hold))} that were held with it"),
+            Choice([row], "Only this one"),
+        ]
+        why = f"It is one of {fmt.count(len(hold))}: {', '.join(row.reasons)}"
+        return await self.ask(Choose(why, choices)) or []
+
     async def action_accept(self) -> None:
         """Accept the write; several, or one whose record has changed, after a yes."""
-        chosen = self._marked
+        chosen = await self._chosen()
         if len(chosen) > 1:
             asked = Confirm(
                 f"Accept {fmt.counted(len(chosen), 'write')}?",
@@ -199,7 +213,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             )
             if await self.ask(asked):
                 await self._decide(chosen, RuleAction.ACCEPT)
-        else:
+        elif chosen:
             await self._accept_one(chosen[0], None)
 
     async def _accept_one(
@@ -279,7 +293,8 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
 
     async def action_refuse(self) -> None:
         """Ask for a reason, and refuse the writes."""
-        chosen = self._marked
+        if not (chosen := await self._chosen()):
+            return
         what = fmt.counted(len(chosen), "write")
         title = f"Why is this refused? ({what}; the reason may be empty)"
         prompt = Prompt(title, placeholder="not ours, wrong, a trick …", go="refuse")

@@ -13,7 +13,7 @@ from textual.content import Content
 
 from memtui.contract import Record, Scope
 from memtui.presenters import format as fmt
-from memtui.presenters.risks import said
+from memtui.presenters.risks import HELD_WORDS, said
 from memtui.record_changes import changed_fields
 from memtui.store.operation import Operation, Parts
 from memtui.widgets.display import (
@@ -263,6 +263,8 @@ def _diff_line(one: DiffLine, chars: int) -> Content:
 
 def risk_lines(mark: RiskMark | None, prune_key: str = "") -> Iterator[Line]:
     """Yield the risks of a record; `prune_key`: the key that opens the plan to remove it."""
+    if mark is not None and mark.held:
+        yield labelled("held", display(HELD_WORDS, style=WARN))
     if mark is not None and not mark.checked:
         yield labelled("risk", display("not checked yet", style=DIM))
     for number, one in enumerate(mark.risks if mark else ()):

@@ -55,14 +55,21 @@ def risky_cell(
 def risk_column(
     name_of: Callable[[R], RecordName], marks: Mapping[RecordName, RiskMark]
 ) -> Column[R]:
-    """Return the column of a record's worst risk that nobody dismissed; `?` is not checked."""
+    """Return the column of a record's worst risk that nobody dismissed; `?` is not checked.
+
+    One that is held for review has that mark instead, and comes first.
+    """
 
     def risk(row: R) -> Cell:
         found = marks.get(name_of(row))
+        if found and found.held:
+            return Cell(sign(found), "warning")
         return Cell(sign(found), _tone(found.severity)) if found else Cell("")
 
     def badness(row: R) -> int:
         found = marks.get(name_of(row))
+        if found and found.held:
+            return len(RISKS) + 1
         return len(RISKS) - RISKS.index(found.reasons[0]) if found and found.reasons else 0
 
     return Column("risk", "!", risk, 1, keep=92, order=badness)

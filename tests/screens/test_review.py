@@ -225,3 +225,32 @@ async def test_a_change_of_a_binding_is_agreed_to_by_a_second_person(
     assert [one.read_only for one in await service.bindings.all(ANA)] == [True]
     [off] = await service.review.waiting(ANA)
     assert (off.is_own, (await service.companies.get(ANA)).second_yes) == (True, True)
+
+
+@pytest.mark.slow
+async def test_what_was_held_together_is_decided_on_as_one(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    notes = await write_notes(service, ANA, ["First trick", "Second trick", "A good note"])
+    handles = tuple(one.handle for one in notes[:2])
+    for some in (handles, (notes[2].handle,)):
+        await service.review.hold(ANA, ForgetRequest(scope=SCOPE, handles=some), "a forum")
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await shows(pilot, app, "◔ 3 held")
+        await shows(pilot, app, "◔")
+        await pilot.press("Q")
+        await shows(pilot, app, "No agent gets any of it until a person decides.")
+        await pilot.press("a")
+        await shows(pilot, app, "It is one of 2: a forum")
+        await pilot.press("escape")
+        await shows(pilot, app, "3 writes")
+        await pilot.press("a", "enter")
+        await shows(pilot, app, "Accept 2 writes?")
+        await pilot.press("y")
+        await until(pilot, lambda: any("Accepted 2 writes" in one for one in toasts(app)))
+        assert await texts(service) == ["A good note"]
+        await shows(pilot, app, "1 write")
+        await pilot.press("d", *"fine", "enter")
+        await until(pilot, lambda: any("Refused 1 write" in one for one in toasts(app)))
+        asked = BrowseRequest(scope=SCOPE)
+        assert [one.text for one in (await service.browse(BOT, asked)).records] == ["A good note"]

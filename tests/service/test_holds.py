@@ -223,16 +223,22 @@ async def test_an_agent_changes_nothing_of_it(service: MemoryService, is_reviewe
     await service.forget(ANA, ForgetRequest(scope=APOLLO, handles=(fact,)))
 
 
+async def marked(service: MemoryService, caller: Caller, handle: RecordHandle) -> bool:
+    [mark] = (await service.risks.marks(caller, {"default": [handle.provider_record_id]})).values()
+    return mark.held
+
+
 @ON_BOTH
 async def test_every_decision_and_its_undo(service: MemoryService) -> None:
     bad, fact, _ = await poisoned(service)
     assert EVIL in await found(service)
     held_by = await hold(service, bad, fact)
     assert EVIL not in await found(service)
-    assert await service.review.held(ANA, [("default", bad.provider_record_id)])
+    assert await marked(service, ANA, bad)
+    assert not await marked(service, AGENT, bad)
     [undone, *_] = await service.undo_together(ANA, held_by)
     assert EVIL in await found(service)
-    assert not await service.review.held(ANA, [("default", bad.provider_record_id)])
+    assert not await marked(service, ANA, bad)
     await service.undo_together(ANA, undone.operation_id)
     assert EVIL not in await found(service)
 

@@ -333,6 +333,20 @@ async def test_forget_what_came_of_it_and_take_it_back(service: MemoryService) -
     assert await stored(service, "default", "other") == before
 
 
+async def test_how_many_more_the_same_agent_wrote_is_counted(service: MemoryService) -> None:
+    origin = await chain(service)
+    for number in range(250):
+        await write(service, agent(f"later-{number // 40}"), f"Heron number {number} was seen.")
+    alone = [
+        sum(one.certainty is Certainty.SAME_AGENT for one in trace.records)
+        for listed in (1, 100, 1_000)
+        if (trace := await service.traces.of_record(PERSON, "default", origin, listed=listed))
+        and (trace.unknown.get(Unknown.UNLISTED, 0) > 0) is (listed < 1_000)
+    ]
+    assert alone[:2] == [1, 100]
+    assert alone[2] > 250
+
+
 async def waiting(service: MemoryService) -> Sequence[PendingWrite]:
     return await service.review.waiting(PERSON)
 

@@ -398,7 +398,6 @@ MEMBERS: dict[str, list[Call]] = {
     "limits.all": [lambda h, c: h.service.limits.all(c)],
     "limits.check": [lambda h, c: h.service.limits.check(c)],
     "log.erasures": [erasures],
-    "review.held": [lambda h, c: h.service.review.held(c, [])],
     "agents.connected": [
         lambda h, c: h.service.agents.connected(c),
         lambda h, c: h.service.agents.connected(c, timedelta(days=10_000)),

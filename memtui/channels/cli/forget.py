@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from memtui.service import GetAnswer, MutationAnswer, UndoCandidate
     from memtui.service.answers import BindingOutcome
 
+WAITS = "Agents get none of it until a person decides; memtui review list says how."
+
 
 async def forget(
     session: Session,
@@ -40,6 +42,7 @@ async def forget(
     revision: Revision = None,
     *,
     kind: OfKind = None,
+    hold: Annotated[str | None, typer.Option(metavar="REASON")] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     trial: ImpactOptions,
@@ -54,6 +57,8 @@ async def forget(
 
     Args:
         record_ids: The records' ids; - reads one a line from stdin.
+        hold: Keep them back from agents until a person decides with memtui review, in place of
+            removing them.
     """
     trial.refuse_alone()
     ids = ids_of(record_ids)
@@ -76,7 +81,8 @@ async def forget(
         for error in missing.values():
             session.out.say(str(error))
         counted = shown.counted(len(there), kind or "record")
-        confirm(f"Forget {counted} from {binding.binding_key}?")
+        verb = "Forget" if hold is None else "Hold"
+        confirm(f"{verb} {counted} from {binding.binding_key}?")
     read = {  # what was shown is what is forgotten; --yes does not say that it was read
         one.record.handle.provider_record_id: one.record.revision
         for one in there
@@ -88,7 +94,18 @@ async def forget(
         handles=tuple(handle_in(binding, record_id) for record_id in ids),
         revisions={ids[0]: revision} if revision is not None else read,
     )
+    if hold is not None:
+        return await _hold(session, request, hold)
     return answer_forgotten(session, [await session.service.forget(session.caller, request)])
+
+
+async def _hold(session: Session, request: ForgetRequest, reason: str) -> int:
+    if not reason.strip():
+        raise Invalid("Say with --hold why they are held, for whoever decides.")
+    answer = await session.service.review.hold(session.caller, request, reason)
+    back = f"memtui undo {answer.operation_id} takes it back."
+    session.out.answer(answer, changed_ids(answer), WAITS, back)
+    return 0
 
 
 async def undo(

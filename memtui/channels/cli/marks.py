@@ -32,15 +32,16 @@ class RiskMarks(NamedTuple):
     def briefly(self, key: str, record: Record) -> str:
         """Return the risks of a record in words; empty where none is known."""
         mark = self.of(key, record)
-        return briefly(mark) if mark is not None and mark.checked else ""
+        return briefly(mark) if mark is not None and (mark.checked or mark.held) else ""
 
     def risks(self, key: str, record: Record) -> Any:
         """Return the risks of a record as JSON; null: it is not checked."""
         return _document(self.of(key, record))
 
     def document(self, key: str, record: Record) -> dict[str, Any]:
-        """Return a record as JSON with its `risks`; null: it is not checked."""
-        return {**jsonable(record), "risks": self.risks(key, record)}
+        """Return a record as JSON with its `risks` (null: it is not checked), and if it is held."""
+        mark = self.of(key, record)
+        return {**jsonable(record), "risks": _document(mark), "held": bool(mark and mark.held)}
 
     def with_risks(self, operation: Operation) -> dict[str, Any]:
         """Return an operation as JSON with the `risks` of what it wrote or changed, by id."""

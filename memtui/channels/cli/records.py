@@ -90,7 +90,10 @@ async def get(
     answer = await session.service.get(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )
+    marks = await marks_of(session, [(answer.binding_key, answer.record)])
+    mark = marks.briefly(answer.binding_key, answer.record)
     document = jsonable(answer)
+    document["record"] = marks.document(answer.binding_key, answer.record)
     origin: Provenance | None = None
     if provenance:
         origin = await session.service.log.provenance(
@@ -98,13 +101,17 @@ async def get(
         )
         document["provenance"] = jsonable(origin)
 
-    session.out.answer(document, _record(session, answer, origin))
+    session.out.answer(document, _record(session, answer, mark, origin))
 
 
-def _record(session: Session, answer: GetAnswer, origin: Provenance | None) -> Iterator[Line]:
+def _record(
+    session: Session, answer: GetAnswer, mark: str, origin: Provenance | None
+) -> Iterator[Line]:
     record = answer.record
     yield from record.text.split("\n")
     yield ""
+    if mark:
+        yield mark
     yield from map(Dim, _details(session, record))
     for label, found in (("links to", answer.links), ("linked by", answer.backlinks)):
         for link in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -91,8 +92,16 @@ async def review_list(session: Session, *, binding: Binding = None) -> None:
         for one in refused
         if one.request.get("author") == session.caller.principal != one.principal
     )
+    holds = Counter(one.hold_id for one in found.writes if one.hold_id)
+    first = {one.hold_id: one.pending_id[:_SHORT] for one in reversed(found.writes)}
+    together = (
+        f"{count} of them are one hold; memtui review accept {first[hold]} --hold decides on all."
+        for hold, count in holds.items()
+        if count > 1
+    )
     document = {"waiting": found.writes, "unread": found.unread}
-    session.out.answer(document, table(titles, rows) if rows else (), none, *unread, *told)
+    listed = table(titles, rows) if rows else ()
+    session.out.answer(document, listed, none, *together, *unread, *told)
 
 
 async def review_show(session: Session, pending_id: PendingId) -> None:
@@ -109,6 +118,7 @@ async def review_accept(
     always: Always = None,
     binding: Binding = None,
     every: Annotated[bool, typer.Option("--all")] = False,
+    hold: bool = False,
 ) -> int:
     """Accept held writes: they are carried out in your name.
 
@@ -119,10 +129,11 @@ async def review_accept(
         seen: The state that `review show` printed: accept a write whose records changed since it
             was held.
         every: All held writes.
+        hold: Each with all that a person held with it, such as what came of one memory.
     """
-    if seen is not None and (every or len(pending_ids or ()) != 1):
+    if seen is not None and (every or hold or len(pending_ids or ()) != 1):
         raise Invalid("--seen goes with one id.")
-    chosen = await _chosen(session, pending_ids, every=every, binding=binding)
+    chosen = await _chosen(session, pending_ids, every=every, binding=binding, hold=hold)
     return await _decide(session, chosen, "accept", always, seen=seen)
 
 
@@ -167,6 +178,7 @@ async def review_refuse(
     binding: Binding = None,
     older_than: Annotated[str | None, typer.Option(metavar="AGE")] = None,
     every: Annotated[bool, typer.Option("--all")] = False,
+    hold: bool = False,
 ) -> int:
     """Refuse held writes: nothing is stored. Undo brings them back into the queue.
 
@@ -174,9 +186,12 @@ async def review_refuse(
         reason: Why; it is kept in the log.
         older_than: All writes that are held for longer: 30d.
         every: All held writes.
+        hold: As for `review accept`.
     """
     before = session.moment(older_than) if older_than else None
-    chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
+    chosen = await _chosen(
+        session, pending_ids, every=every, binding=binding, before=before, hold=hold
+    )
     return await _decide(session, chosen, "refuse", always, reason=reason)
 
 
@@ -281,18 +296,27 @@ async def _chosen(
     every: bool = False,
     binding: str | None = None,
     before: datetime | None = None,
+    hold: bool = False,
 ) -> list[PendingWrite]:
-    """Return the chosen held writes, each once.
+    """Return the chosen held writes, each once; `hold`: with all that was held with them.
 
     Raises:
-        Invalid: none are chosen, or in more than one way.
+        Invalid: none are chosen, or in more than one way, or a named one is part of no hold.
         NotFound: a named one is not held, or none are.
     """
     if bool(pending_ids) + (every or before is not None) != 1:
         raise Invalid("Name what to decide on by its id, or say --all.")
+    if hold and not pending_ids:
+        raise Invalid("--hold goes with the id of something that a person held.")
     review = session.service.review
     if pending_ids:
         named = [await review.get(session.caller, one) for one in pending_ids]
+        if hold:
+            if alone := next((one.pending_id for one in named if one.hold_id is None), None):
+                raise Invalid(f"{alone} is part of no hold; leave out --hold.")
+            holds = {one.hold_id for one in named}
+            waiting = await review.waiting(session.caller)
+            named += [one for one in waiting if one.hold_id in holds]
         return list({one.pending_id: one for one in named}.values())
     waiting = await review.waiting(session.caller, binding)
     found = [one for one in waiting if before is None or one.pending_since < before]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memtui.channels.cli import impact
-from memtui.channels.cli.forget import changed_ids, forgetting_code, forgotten
+from memtui.channels.cli.forget import WAITS, changed_ids, forgetting_code, forgotten
 from memtui.channels.cli.input import confirm
 from memtui.channels.cli.options import BindingOptions, Yes, complete_filter, filter_of
 from memtui.channels.cli.output import columns, jsonable, table
@@ -32,6 +32,7 @@ async def trace(
     *,
     then: Literal["impact", "hold", "forget"] | None = None,
     through: Annotated[int, typer.Option(min=1, max=3)] = 1,
+    limit: Annotated[int, typer.Option(min=0)] = 100,
     yes: Yes = False,
 ) -> int:
     """Show what came of a memory: who was given it, and what they wrote afterwards.
@@ -46,8 +47,9 @@ async def trace(
         then: Replay the log's last questions without it; or let a person decide on each record with
             memtui review; or forget it.
         through: With --then: the least certainty that counts.
+        limit: The most writes of certainty 3.
     """
-    found = await _traced(session, line, scope)
+    found = await _traced(session, line, scope, limit)
     said = [words.summary(found), *words.unknown(found)]
     if then is None:
         rows = (_cells(session, one) for one in found.records)
@@ -75,14 +77,17 @@ async def trace(
     changed, refused = jsonable(done.answers), jsonable(done.failed)
     document = _document(found) | {"changed": changed, "failed": refused}
     failed = (one.sentence for one in done.failed)
-    session.out.answer(document, names, f"{then}: {what}.", *left, *told, *failed, back)
+    waits = WAITS if reason else ""
+    session.out.answer(document, names, f"{then}: {what}.", waits, *left, *told, *failed, back)
     return forgetting_code(done.answers, done.failed)
 
 
-async def _traced(session: Session, line: list[str], scope: BindingOptions) -> MemoryTrace:
+async def _traced(
+    session: Session, line: list[str], scope: BindingOptions, limit: int
+) -> MemoryTrace:
     service, caller, target = session.service, session.caller, " ".join(line)
     if "://" in target:
-        return await service.traces.of_writes(caller, Filter(), target)
+        return await service.traces.of_writes(caller, Filter(), target, listed=limit)
     try:
         chosen = filter_of(session, line, FilterTarget.OPERATIONS)
     except Invalid:
@@ -90,9 +95,10 @@ async def _traced(session: Session, line: list[str], scope: BindingOptions) -> M
             raise
         chosen = Filter(text=target)
     if chosen != Filter(text=target):
-        return await service.traces.of_writes(caller, chosen)
+        return await service.traces.of_writes(caller, chosen, listed=limit)
     where = await service.resolve(caller, scope.scope(session), scope.binding)
-    return await service.traces.of_record(caller, where.binding_key, handle_in(where, target))
+    handle = handle_in(where, target)
+    return await service.traces.of_record(caller, where.binding_key, handle, listed=limit)
 
 
 def _cells(session: Session, one: TracedRecord) -> list[str]:

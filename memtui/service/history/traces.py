@@ -42,8 +42,8 @@ _MOST_RUNS = 50_000
 _MOST_SEEDS = 1_000
 _MOST_OF_AGENTS = 200
 """Most later writes of the same agents that are compared with what they were given."""
-_LISTED_OF_AGENTS = 100
-"""Most of these that are listed although no text came back in them."""
+LISTED_OF_AGENTS = 100
+"""Most of these that are listed although no text came back in them, unless more are asked for."""
 _OLDER = 200
 """Writes from before the trace whose passages prove nothing, as they were known already."""
 _COPY = 0.8
@@ -85,6 +85,8 @@ class Unknown(StrEnum):
     IMPORTED = "imported"
     LOOKS = "looks"
     """Lists, of which the log does not name the records."""
+    UNLISTED = "unlisted"
+    """Later writes of the same agents, at least so many."""
     CUT = "cut"
     """Records, runs or writes were left out, as there are too many."""
 
@@ -210,8 +212,10 @@ class _Givings:
 class _Closure:
     """Follows the log from some records on. Blocking."""
 
-    def __init__(self, runtime: ServiceRuntime, caller: Caller) -> None:
+    def __init__(self, runtime: ServiceRuntime, caller: Caller, listed: int) -> None:
         self.log = runtime.log_of(caller)
+        self._listed = listed
+        """Most writes of certainty `SAME_AGENT`."""
         self.company = Scope(company_id=caller.company_id)
         self.visibility = runtime.visibility(caller)
         self.found: list[TracedRecord] = []
@@ -300,7 +304,10 @@ class _Closure:
             new = [name for name, seq in since.items() if seq < asked.get(name, _NEVER)]
             asked |= since
             above = min((since[name] for name in new), default=0)
-            for one in self._made(self.log.writes((), new, above, _MOST_OF_AGENTS) if new else ()):
+            most = max(_MOST_OF_AGENTS, self._listed)
+            found = self.log.writes((), new, above, most) if new else ()
+            self.unknown[Unknown.UNLISTED] += len(found) == most
+            for one in self._made(found):
                 by = one.scope.agent_id or one.principal
                 self._link(one, self._agents[by], Certainty.SAME_AGENT)
 
@@ -398,10 +405,11 @@ class _Closure:
                     self._fresh += [] if is_itself else [record]
 
     def _has_room(self, certainty: Certainty) -> bool:
-        self._of_agents += (is_agents := certainty is Certainty.SAME_AGENT)
-        is_full = (
-            self._of_agents > _LISTED_OF_AGENTS if is_agents else len(self.found) >= MOST_WRITES
-        )
+        if certainty is Certainty.SAME_AGENT and self._of_agents >= self._listed:
+            self.unknown[Unknown.UNLISTED] += 1
+            return False
+        self._of_agents += certainty is Certainty.SAME_AGENT
+        is_full = len(self.found) >= MOST_WRITES
         self.unknown[Unknown.CUT] += is_full
         return not is_full
 
@@ -440,9 +448,16 @@ class Traces(ServiceModule):
     """Follows what came of memories through the log."""
 
     async def of_record(
-        self, caller: Caller, binding_key: str, handle: RecordHandle
+        self,
+        caller: Caller,
+        binding_key: str,
+        handle: RecordHandle,
+        *,
+        listed: int = LISTED_OF_AGENTS,
     ) -> MemoryTrace:
         """Return what came of a record, whatever its text was.
+
+        `listed`: the most writes that only the same agent made.
 
         Raises:
             NotFound: there is no such record, and the log knows of none.
@@ -453,7 +468,7 @@ class Traces(ServiceModule):
         [there] = (await read).values()
 
         def trace() -> MemoryTrace:
-            closure = _Closure(self._runtime, caller)
+            closure = _Closure(self._runtime, caller, listed)
             place = closure.place(binding_key, handle.provider_record_id)
             states = closure.states([place])[place]
             then = [one for state in states for one in (state.before, state.after) if one]
@@ -473,20 +488,23 @@ class Traces(ServiceModule):
 
         return await asyncio.to_thread(trace)
 
-    async def of_writes(self, caller: Caller, chosen: Filter, ref: str = "") -> MemoryTrace:
+    async def of_writes(
+        self, caller: Caller, chosen: Filter, ref: str = "", *, listed: int = LISTED_OF_AGENTS
+    ) -> MemoryTrace:
         """Return what came of the records that some operations wrote or corrected.
 
         Args:
             caller: Who asks.
             chosen: The operations, such as those of a run, an agent or an issue.
             ref: Only those from the external document of this address.
+            listed: The most writes that only the same agent made.
 
         Raises:
             NotFound: no such operation wrote anything.
         """
 
         def trace() -> MemoryTrace:
-            closure = _Closure(self._runtime, caller)
+            closure = _Closure(self._runtime, caller, listed)
             asked = operations_asked(self._runtime, caller, chosen)
             writes = list(islice(_writes(closure.log, asked, ref), _MOST_SEEDS))
             closure.unknown[Unknown.CUT] += len(writes) == _MOST_SEEDS

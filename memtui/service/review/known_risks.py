@@ -30,7 +30,7 @@ from memtui.pruning.uses import Used, is_used_as, states_of
 from memtui.record_changes import names_beside, texts_beside
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, is_org
-from memtui.store import risks, statements
+from memtui.store import bindings, risks, statements
 from memtui.store.database import DatabaseConnection
 from memtui.store.digest import canonical
 from memtui.store.operation import LogFilter
@@ -59,6 +59,8 @@ class RiskMark(Model):
     """False: it was never checked, or it or a record that it was compared with has changed."""
     risks: tuple[FoundRisk, ...] = ()
     """Dismissed ones are last."""
+    held: bool = False
+    """Whether it is held for review, so that agents do not get it."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -190,6 +192,9 @@ class KnownRisks(ServiceModule):
         def look(database: DatabaseConnection) -> dict[tuple[str, str], RiskMark]:
             of = digests(database, caller.company_id)
             found: dict[tuple[str, str], RiskMark] = {}
+            is_any_held = statements.HELD.rows(database, company_id=caller.company_id)
+            tells = is_any_held and caller.by_person
+            held = bindings.held(database, caller.company_id) if tells else frozenset()
             for key, some in records.items():
                 # An agent is given a company's records with another text than that of the check.
                 texts = {
@@ -209,7 +214,9 @@ class KnownRisks(ServiceModule):
                     )
                     is_checked = same and row is not None and row.checked_at is not None
                     found[key, name] = RiskMark(
-                        checked=is_checked, risks=found_there[key, name] if is_checked else ()
+                        checked=is_checked,
+                        risks=found_there[key, name] if is_checked else (),
+                        held=(key, name) in held,
                     )
             return found
 

@@ -8,7 +8,7 @@ checked again, and a record that changed meanwhile is a conflict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from memtui.contract import (
@@ -68,7 +68,6 @@ from memtui.service.visibility import (
 from memtui.store import appending, bindings, pending, settings
 from memtui.store.database import DatabaseConnection
 from memtui.store.details import ChangeDetails, RecordDetails, SettingDetails
-from memtui.store.operation import Place
 from memtui.store.rows import BindingRow, PendingRow
 from memtui.store.settings import SettingChange
 from memtui.store.visibility import Visibility
@@ -438,8 +437,9 @@ class Review(ServiceModule):
 
         Raises:
             Denied: the caller is not a person, or may not forget one of them.
+            NotFound: none of them exists.
         """
-        runtime = self._runtime
+        runtime, reason = self._runtime, redact(reason)[0]
         asked = ChangeDetails(decision="hold", reason=reason, records=len(request.handles))
         async with runtime.connected(
             OperationType.REVIEW, caller, request.scope, grouped(asked, together),
@@ -449,6 +449,8 @@ class Review(ServiceModule):
                 raise Denied("Only people hold what is stored for review; let a person do it.")
             found = (await runtime.found(connection, request.handles, request.scope)).values()
             there = [one.record for one in found if one.record is not None]
+            if not there:
+                raise connection.lacks(request.handles[0])
             await runtime.may_mutate(entry, [one.scope for one in there])
             entry.about(there)
             entry.result_count = len(there)
@@ -461,18 +463,6 @@ class Review(ServiceModule):
             await runtime.configure(entry, change, kinds=(settings.PENDING,))
         handles = tuple(one.handle for one in there)
         return MutationAnswer(**entry.answer(), handles=handles, settings=tuple(entry.settings))
-
-    @in_thread
-    def held(self, caller: Caller, shown: Iterable[Place]) -> frozenset[Place]:
-        """Return which of the records that a person sees are held. Not an operation.
-
-        In the past nothing is held.
-        """
-        self._runtime.visibility(caller)
-        if not caller.by_person or caller.as_of is not None:
-            return frozenset()
-        with self._runtime.database.read() as database:
-            return bindings.held(database, caller.company_id).intersection(shown)
 
     async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
         """Raise `Denied` where the caller may not undo these decisions."""

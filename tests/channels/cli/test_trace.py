@@ -78,3 +78,59 @@ def test_it_is_tried_held_forgotten_and_taken_back(here: Run, origin: str) -> No
     assert {one["today"] for one in left} == {"gone"}
     assert here("undo").code == 0
     assert len(here("browse", *APOLLO, "--json").document["records"]) == 3
+
+
+def test_what_is_held_is_marked_kept_from_agents_and_decided_on_as_one(
+    here: Run, origin: str
+) -> None:
+    by_agent = ("--principal", "agent:coding")
+    held = here("trace", origin, *APOLLO, "--then", "hold", "--yes")
+    assert "Agents get none of it until a person decides" in held.err
+    for words, code in (
+        (("query", "signing keys", *APOLLO), 0),
+        (("browse", *APOLLO), 0),
+        (("get", origin, *APOLLO), 1),
+    ):
+        ran = here(*by_agent, *words)
+        assert ran.code == code
+        assert POISON not in ran.out + ran.err
+        assert "◔" not in ran.out
+    assert "held for review: agents do not get it" in here("get", origin, *APOLLO).out
+    assert here("get", origin, *APOLLO, "--json").document["record"]["held"]
+    assert here("browse", *APOLLO).out.count("◔") == 2
+    changed = here(*by_agent, "correct", origin, "It is fine.", *APOLLO)
+    assert changed.code == 4
+    assert "no agent changes it until a person has decided" in changed.err
+
+    listed = here("review", "list")
+    assert "2 of them are one hold; memtui review accept" in listed.err
+    first = here("review", "list", "--json").document["waiting"][0]["pending_id"]
+    for options, said in (
+        (["--hold"], "Name what to decide on"),
+        (["--all", "--hold"], "--hold goes with the id"),
+    ):
+        wrong = here("review", "accept", *options)
+        assert (wrong.code, said in wrong.err) == (2, True)
+    assert here("review", "refuse", first, "--hold", "--reason", "it was ours").code == 0
+    assert POISON in here(*by_agent, "query", "signing keys", *APOLLO).out
+    assert here("undo").code == 0
+    assert here("review", "accept", first, "--hold").code == 0
+    assert POISON not in here("browse", *APOLLO).out
+    assert here("undo").code == 0
+    assert POISON not in here(*by_agent, "browse", *APOLLO).out
+    assert len(here("review", "list", "--json").document["waiting"]) == 2
+
+
+def test_one_record_is_held_without_a_trace(here: Run, origin: str) -> None:
+    held = here("forget", origin, *APOLLO, "--hold", "a trick?", "--yes")
+    assert (held.code, held.out.strip()) == (0, origin)
+    [one] = here("review", "list", "--json").document["waiting"]
+    assert one["reasons"] == ["a trick?"]
+    alone = here("forget", origin, *APOLLO, "--hold", " ", "--yes")
+    assert (alone.code, "Say with --hold why" in alone.err) == (2, True)
+    none = here("forget", "nothing.md", *APOLLO, "--hold", "why", "--yes")
+    assert (none.code, "There is no record nothing.md" in none.err) == (1, True)
+    refused = here("--principal", "agent:coding", "forget", origin, *APOLLO, "--hold", "x", "--yes")
+    assert (refused.code, "Only people hold" in refused.err) == (4, True)
+    assert here("undo").code == 0
+    assert not here("review", "list", "--json").document["waiting"]
