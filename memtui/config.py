@@ -22,15 +22,9 @@ from memtui.paths import (
 from memtui.wording import bare, misfit, unknown
 
 __all__ = [
-    "ENV_PREFIX",
-    "Paths",
-    "Settings",
-    "find_paths",
-    "load_settings",
-    "make_private",
-    "origins",
+    "ENV_PREFIX", "Paths", "Settings", "find_paths", "load_settings", "make_private", "origins",
     "system_zone",
-]
+]  # fmt: skip
 
 _LOCALTIME = Path("/etc/localtime")
 _ZONE_FILE = Path("/etc/timezone")

@@ -25,25 +25,14 @@ CLAUDE_DESKTOP = "Claude/claude_desktop_config.json"
 VS_CODE = "Code/User/mcp.json"
 """Files in the settings folder of desktop programs."""
 _IN_PROJECT = (
-    ".mcp.json",
-    CURSOR,
-    ".vscode/mcp.json",
-    GEMINI,
-    ".agents/mcp_config.json",
+    ".mcp.json", CURSOR, ".vscode/mcp.json", GEMINI, ".agents/mcp_config.json",
     ".codex/config.toml",
-)
+)  # fmt: skip
 _IN_HOME = (
-    CLAUDE_CODE,
-    CURSOR,
-    ".codeium/windsurf/mcp_config.json",
-    ".copilot/mcp-config.json",
-    GEMINI,
-    ANTIGRAVITY,
-    ".gemini/antigravity/mcp_config.json",
-    ".gemini/antigravity-cli/mcp_config.json",
-    ".lmstudio/mcp.json",
-    ".vscode-server/data/User/mcp.json",
-)
+    CLAUDE_CODE, CURSOR, ".codeium/windsurf/mcp_config.json", ".copilot/mcp-config.json", GEMINI,
+    ANTIGRAVITY, ".gemini/antigravity/mcp_config.json", ".gemini/antigravity-cli/mcp_config.json",
+    ".lmstudio/mcp.json", ".vscode-server/data/User/mcp.json",
+)  # fmt: skip
 _OF_PROGRAMS = (CLAUDE_DESKTOP, VS_CODE, "zed/settings.json")
 _CODES = ("Code", "Code - Insiders", "VSCodium")
 """The folder names of VS Code and its variants."""

@@ -28,13 +28,8 @@ from .wire import (
 )
 
 __all__ = [
-    "CHECKS",
-    "CheckResult",
-    "ConformanceReport",
-    "Outcome",
-    "choose_checks",
-    "run_conformance",
-]
+    "CHECKS", "CheckResult", "ConformanceReport", "Outcome", "choose_checks", "run_conformance",
+]  # fmt: skip
 
 Outcome = Literal["pass", "fail", "not_applicable"]
 
@@ -238,10 +233,8 @@ class _Run:
         started: float | None = None,
         **seen: Any,
     ) -> None:
-        self._found[check.name] = CheckResult(
-            name=check.name,
-            rule=check.rule,
-            source=check.source,
+        self._found[check.name] = CheckResult.like(
+            check,
             outcome=outcome,
             detail=readable(detail),
             duration_ms=_since(started) if started is not None else 0.0,

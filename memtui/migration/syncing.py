@@ -211,12 +211,8 @@ class _Sync:
     def __init__(
         self, endpoints: Endpoints, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
     ) -> None:
-        self._endpoints, self._pace, self._dry_run, self._rebuild = (
-            endpoints,
-            pace,
-            dry_run,
-            rebuild,
-        )
+        self._endpoints, self._pace = endpoints, pace
+        self._dry_run, self._rebuild = dry_run, rebuild
         self._service, self._caller = endpoints.service, endpoints.caller
         self._bindings = endpoints.source, endpoints.destination
         self._sides = tuple(_Side(one.key) for one in self._bindings)

@@ -8,16 +8,10 @@ from typing import NamedTuple
 from memtui.contract import Record
 from memtui.pruning.candidates import Reason, RetrievalTally, times, unread_since
 
-_HARMFUL_OR_NEEDLESS = frozenset(
-    {
-        Reason.HOLDS_SECRET,
-        Reason.POISONED,
-        Reason.EXACT_DUPLICATE,
-        Reason.NEAR_DUPLICATE,
-        Reason.CONTRADICTED,
-        Reason.FORGOTTEN_BEFORE,
-    }
-)
+_HARMFUL_OR_NEEDLESS = frozenset({
+    Reason.HOLDS_SECRET, Reason.POISONED, Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE,
+    Reason.CONTRADICTED, Reason.FORGOTTEN_BEFORE,
+})  # fmt: skip
 _DOUBTFUL = frozenset({Reason.SAME_MEANING, Reason.SAYS_OTHERWISE})
 
 

@@ -567,15 +567,11 @@ class EditingScreen(ListScreen[R]):
     ) -> None:
         """Write a new record, as a manual note if no source is given; a failure keeps its text."""
         manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
-        request = WriteRequest(
-            scope=new.scope,
+        request = WriteRequest.like(
+            new,
             source=source or manual,
             binding_key=binding_key or self.binding_of(None) or None,
             content=new.text,
-            kind=new.kind,
-            topic=new.topic,
-            tags=new.tags,
-            summary=new.summary,
         )
         self._unwritten.append(new)
         try:

@@ -33,14 +33,9 @@ APP_CHANNEL = "tui"
 """The channel of the terminal app."""
 
 LOOKS = (
-    OperationType.BROWSE,
-    OperationType.CONTEXT,
-    OperationType.EXPLAIN,
-    OperationType.GET,
-    OperationType.HISTORY,
-    OperationType.NAMESPACES,
-    OperationType.PROFILE,
-)
+    OperationType.BROWSE, OperationType.CONTEXT, OperationType.EXPLAIN, OperationType.GET,
+    OperationType.HISTORY, OperationType.NAMESPACES, OperationType.PROFILE,
+)  # fmt: skip
 """The reads by which the app draws its screens; a query is not one, as a person asks it."""
 
 READS = (OperationType.QUERY, OperationType.CONTEXT)

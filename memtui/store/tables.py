@@ -29,17 +29,9 @@ from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
 from memtui.store.operation import COLUMNS, INTERNAL, OperationDraft
 
 FILTERED_COLUMNS = (
-    "operation_type",
-    "status",
-    "binding_key",
-    "agent_id",
-    "project_id",
-    "issue_id",
-    "source_issue_id",
-    "run_id",
-    "source_run_id",
-    "undoes",
-)
+    "operation_type", "status", "binding_key", "agent_id", "project_id", "issue_id",
+    "source_issue_id", "run_id", "source_run_id", "undoes",
+)  # fmt: skip
 """Columns with an index, for filters of the log and for undo."""
 
 

@@ -28,27 +28,13 @@ if TYPE_CHECKING:
     from memtui.contract import Model
 
 WARM = (
-    "email.utils",
-    "filelock",
-    "getpass",
-    "memtui.analytics.sealed",
-    "memtui.backends.vault",
-    "memtui.channels.agent",
-    "memtui.channels.hooks.calls",
-    "memtui.channels.hooks.capture",
-    "memtui.channels.hooks.joining",
-    "memtui.importing.projects",
-    "memtui.log_file",
-    "memtui.service.home.companies",
-    "memtui.service.context.contexts",
-    "memtui.service.history.log",
-    "memtui.service.spending",
-    "memtui.service.home.members",
-    "platformdirs",
-    "typer._adapters",
-    "typer._click.decorators",
-    "yaml",
-)
+    "email.utils", "filelock", "getpass", "memtui.analytics.sealed", "memtui.backends.vault",
+    "memtui.channels.agent", "memtui.channels.hooks.calls", "memtui.channels.hooks.capture",
+    "memtui.channels.hooks.joining", "memtui.importing.projects", "memtui.log_file",
+    "memtui.service.home.companies", "memtui.service.context.contexts",
+    "memtui.service.history.log", "memtui.service.spending", "memtui.service.home.members",
+    "platformdirs", "typer._adapters", "typer._click.decorators", "yaml",
+)  # fmt: skip
 """Modules whose import covers most needs of hooks; a hook imports any others itself."""
 AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
 """Most hooks that run at the same time; others wait."""

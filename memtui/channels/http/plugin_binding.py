@@ -208,21 +208,12 @@ class ServedBinding:
 
     async def put(self, name: str, body: NamespacePut) -> NamespaceBody:
         """Create or replace a namespace."""
-        kept = await self.service.plugin.put(
-            self.caller,
-            self.key,
-            name,
-            body.kind,
-            expires_at=body.expires_at,
-            metadata=body.metadata,
-        )
+        kept = await self.service.plugin.put(self.caller, self.key, name, **dict(body))
         return NamespaceBody.model_validate(dict(kept))
 
     async def patch(self, name: str, body: NamespacePatch) -> NamespaceBody:
         """Set the given fields of a namespace."""
-        kept = await self.service.plugin.patch(
-            self.caller, self.key, name, expires_at=body.expires_at, metadata=body.metadata
-        )
+        kept = await self.service.plugin.patch(self.caller, self.key, name, **dict(body))
         return NamespaceBody.model_validate(dict(kept))
 
     async def drop(self, name: str) -> None:
@@ -382,12 +373,7 @@ class ServedBinding:
 
 
 def _waiting(memory_id: str, namespace: str, change: PendingChange) -> PendingBody:
-    return PendingBody(
-        id=memory_id,
-        namespace=namespace,
-        pending_id=change.pending_id,
-        reasons=list(change.reasons),
-    )
+    return PendingBody.like(change, id=memory_id, namespace=namespace, reasons=list(change.reasons))
 
 
 def _refuse_lost(can: Capabilities, body: MemoryWrite) -> None:

@@ -315,13 +315,8 @@ async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
     """
     if uri == CONTEXT_URI:
         settings = agent.service.settings
-        request = ContextRequest(
-            scope=agent.scope,
-            model=settings.context_model,
-            budget=settings.context_budget,
-            binding_key=agent.binding_key,
-            delivered=True,
-            source=agent.source,
+        request = ContextRequest.like(
+            agent, model=settings.context_model, budget=settings.context_budget, delivered=True
         )
         return "text/markdown", (await agent.service.context(agent.caller, request)).text
     if not uri.startswith(_RECORD_URI):

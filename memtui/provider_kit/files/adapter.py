@@ -369,22 +369,13 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             run_id=found.run_id,
             external_ref=found.external_ref if found.run_id else place,
         )
-        return Record(
+        return Record.like(
+            found,
             handle=self._handle(record_id),
-            text=found.text,
             scope=self._scope,
             source=source,
-            title=found.title,
-            summary=found.summary,
-            kind=found.kind,
-            topic=found.topic,
-            created_at=found.created_at,
-            updated_at=found.updated_at,
             revision=digest(found.text, found.title or "", found.summary or "", found.kind),
             location=Location(path=str(path), line=found.line),
-            metadata=found.metadata,
-            tags=found.tags,
-            caution=found.caution,
         )
 
     def _handle(self, record_id: str) -> RecordHandle:

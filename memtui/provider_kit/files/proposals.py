@@ -134,13 +134,10 @@ class ProposingAdapter(EntriesAdapter[ConfigT]):
         if not after:  # what waits is shown as it is
             after += self._shown(self._file_state(handle, one.content), one.content)
         away = Snapshot(handle=handle, record=None, replaces=_revision(one.content))
-        return Proposal(
+        return Proposal.like(
+            one,
             handle=handle,
             content=sha256(one.content).hexdigest(),
-            operation_type=one.operation_type,
-            text=one.text,
-            by=one.by,
-            since=one.since,
             location=Location(path=str(one.path), line=1),
             owners=tuple(owners),
             refused=refused,

@@ -119,15 +119,11 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
                     f"{asked} cannot be written to it; choose another binding."
                 )
             named[field] = own or asked
-        return WrittenRecord(
+        return WrittenRecord.like(
+            request,
             scope=request.scope.model_copy(update=named),
-            source=request.source,
             kind=kind,
-            topic=request.topic,
-            tags=request.tags,
             created_at=request.created_at or self._context.now(),
-            created_by=request.created_by,
-            metadata=request.metadata,
         )
 
     def keep_known(self, changes: Mapping[str, WrittenRecord | None]) -> None:

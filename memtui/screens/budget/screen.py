@@ -85,21 +85,10 @@ _BESIDE_HEAD = 10
 _MOST_COMPARED = 2_000
 """Most facts that are compared automatically; with more, only the prune review compares."""
 _MODELS = (
-    "claude-sonnet-4-5",
-    "claude-opus-4-5",
-    "claude-haiku-4-5",
-    "gpt-5",
-    "gpt-5-mini",
-    "gpt-4.1",
-    "gpt-4o",
-    "gpt-4o-mini",
-    "o3",
-    "gemini-2.5-pro",
-    "gemini-2.5-flash",
-    "mistral-large-latest",
-    "deepseek-chat",
-    "grok-4",
-)
+    "claude-sonnet-4-5", "claude-opus-4-5", "claude-haiku-4-5", "gpt-5", "gpt-5-mini", "gpt-4.1",
+    "gpt-4o", "gpt-4o-mini", "o3", "gemini-2.5-pro", "gemini-2.5-flash", "mistral-large-latest",
+    "deepseek-chat", "grok-4",
+)  # fmt: skip
 """Models to choose from; any other can be typed."""
 
 

@@ -58,15 +58,9 @@ _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _PACKED = {".parquet", ".gz", ".zip", ".png", ".jpg", ".zst"}
 """Extensions of files that compression makes no smaller."""
 _NO_BACKUP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    ValueError,
-    TypeError,
-    NotImplementedError,
-    RuntimeError,
-)
+    zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
 """Errors from reading a file that is not a ZIP file, is encrypted, or was altered."""
 _LOCK = "LOCK"
 """The name of the file that a process such as Milvus Lite locks while it has a store open."""

@@ -35,14 +35,8 @@ IMPORTED = "imported"
 
 _BATCH = 2_000
 _NAMES = (
-    "binding_key",
-    "provider_key",
-    "principal",
-    "channel",
-    "error_kind",
-    "undoes",
-    *TITLES,
-)
+    "binding_key", "provider_key", "principal", "channel", "error_kind", "undoes", *TITLES,
+)  # fmt: skip
 _texts = attrgetter(
     "operation_id",
     "request",
