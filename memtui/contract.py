@@ -1604,6 +1604,13 @@ class Adapter(ABC):
         """
         return EraseReply()
 
+    def made_of(self, record: Record, source: Record) -> bool:
+        """Whether the provider itself made a record of another one, by what `record` says of that.
+
+        A provider that makes no records need not override this.
+        """
+        return False
+
     async def without(self, record_ids: Collection[str]) -> "Adapter":
         """Return a copy of the present state without some records; capability `without`.
 

@@ -143,6 +143,11 @@ class HindsightAdapter(ServerProvider[_Unit]):
         is_shown = is_company or not record.read_only
         return is_shown and super().is_seen(record, scope, expired=expired)
 
+    def made_of(self, record: Record, source: Record) -> bool:
+        """Whether an observation names a fact or another observation."""
+        sources = record.metadata.get("source_memory_ids", ()) if record.read_only else ()
+        return source.handle.provider_record_id in sources
+
     def score_of(self, item: _Unit) -> float | None:
         """Return Hindsight's final score."""
         return item.scores.get("final")

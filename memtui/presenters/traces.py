@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memtui.presenters import format as fmt
@@ -12,6 +12,7 @@ from memtui.service.history.traces import Certainty, Unknown
 if TYPE_CHECKING:
     from memtui.service.history.traces import MemoryTrace, TracedRecord
     from memtui.service.usecases.tracing import TracePlan
+    from memtui.store.operation import Operation
 
 CERTAIN = {
     Certainty.RETURNED: "its text came back",
@@ -59,11 +60,11 @@ def summary(trace: MemoryTrace) -> str:
     return f"{came}. It was given to {fmt.counted(trace.runs, 'run')}."
 
 
-def unknown(trace: MemoryTrace) -> Iterator[str]:
-    """Yield what the log cannot know, or what is left out, and the gaps."""
-    for why, count in trace.unknown.items():
+def unknown(counts: Mapping[Unknown, int], gaps: Sequence[Operation] = ()) -> Iterator[str]:
+    """Yield what the log cannot know of a trace, or what is left out, and the gaps."""
+    for why, count in counts.items():
         yield f"{_UNKNOWN[why].format(fmt.counted(count, 'operation'))}."
-    for one in trace.gaps:
+    for one in gaps:
         yield f"#{one.seq}: {one.error_message or 'calls were not logged'}"
 
 

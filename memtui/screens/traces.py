@@ -71,7 +71,8 @@ class TraceScreen(ModalListScreen["TracedRecord"]):
         title = line("what came of", what)
         if self._trace is None:
             return title
-        unknown = "  ".join(words.unknown(self._trace))  # the details of the first row have all
+        # The details of the first row have all of it.
+        unknown = "  ".join(words.unknown(self._trace.unknown, self._trace.gaps))
         summary = display(words.summary(self._trace), style=DIM)
         return lines([title, summary, display(unknown, limit=76, style=WARN)])
 
@@ -89,7 +90,8 @@ class TraceScreen(ModalListScreen["TracedRecord"]):
             labelled("cost", fmt.operation_cost(made) if made else ""),
         ]
         text = display(row.text or "The text is not stored.", limit=4_000, keep_newlines=True)
-        unknown = words.unknown(self._trace) if self._trace and not row.depth else ()
+        trace = self._trace if not row.depth else None
+        unknown = words.unknown(trace.unknown, trace.gaps) if trace else ()
         return joined([about, [display(one, style=WARN) for one in unknown], [text]], width)
 
     async def read(self) -> list[TracedRecord]:

@@ -517,21 +517,14 @@ class Recorder:
         sessions = self.sessions  # in this thread: two threads could create two
 
         def write() -> None:
-            unseen = entry.draft().model_copy(
-                update={
-                    "status": OperationStatus.UNKNOWN,
-                    "error_kind": "interrupted",
-                    "error_message": "It was interrupted before its outcome was known.",
-                }
-            )
             try:
-                host, session = sessions.place, sessions.own()
+                sessions.own()
             except OSError as error:
                 raise Unavailable(f"Cannot use {error.filename}: {error.strerror}.") from error
             with self._database.write() as connection:
                 if check is not None:
                     check(connection, entry)
-                appending.begin(connection, unseen, before, host=host, session=session)
+                self._intend(connection, entry, before)
 
         try:
             await asyncio.to_thread(write)
@@ -539,6 +532,24 @@ class Recorder:
             entry.begun = False
             raise
         entry.under_way = True
+
+    def begin_anew(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
+        """Replace the intent by one of the operation as it is now. Blocking."""
+        if appending.end(connection, entry.operation_id):
+            self._intend(connection, entry, ())
+
+    def _intend(
+        self, connection: DatabaseConnection, entry: RunningOperation, before: Sequence[Snapshot]
+    ) -> None:
+        unseen = entry.draft().model_copy(
+            update={
+                "status": OperationStatus.UNKNOWN,
+                "error_kind": "interrupted",
+                "error_message": "It was interrupted before its outcome was known.",
+            }
+        )
+        host, session = self.sessions.place, self.sessions.own()
+        appending.begin(connection, unseen, before, host=host, session=session)
 
     def _append(self, entry: RunningOperation) -> None:
         if self._database.read_only:

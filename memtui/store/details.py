@@ -204,6 +204,9 @@ class LogDetails(CommonDetails, total=False):
     what: str
     forget: bool
     before: str
+    target: str
+    """A commitment to the run or document that is purged, so that the next purge of it knows one
+    that broke off."""
     purge: str
     """The purge of which this operation is a part."""
     copies: dict[str, int]

@@ -80,7 +80,7 @@ _STRUCTURE = frozenset(
         "part_of",
         *(
             f"request.{name}"
-            for name in ("operation_id", "checks", "event", "sort", "model", "kind")
+            for name in "operation_id checks event sort model kind what target".split()  # noqa: SIM905
         ),
     }
 )
@@ -273,11 +273,14 @@ def _ranges(seqs: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Aim:
-    """What to erase: values about some records, of a subject or a project, or before a moment."""
+    """What to erase: values about records, of a subject, project, run or document, or of a time."""
 
     company_id: str
     subject_id: str | None = None
     project_id: str | None = None
+    run_id: str | None = None
+    source: str | None = None
+    """The address of a document (`SourceRef.external_ref`)."""
     before: datetime | None = None
     gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Ids of deleted records, by binding."""
@@ -335,10 +338,15 @@ class Aim:
         return record_id in known
 
     def is_of(self, scope: Scope) -> bool:
-        """Whether a scope is of the aim's subject or, without one, its project."""
-        if self.subject_id is not None:
-            return scope.subject_id == self.subject_id
-        return self.project_id is not None and scope.project_id == self.project_id
+        """Whether a scope is of the aim's subject or, without one, its project or run."""
+        for name in ("subject_id", "project_id", "run_id"):
+            if (wanted := getattr(self, name)) is not None:
+                return bool(getattr(scope, name) == wanted)
+        return False
+
+    def is_from(self, external_ref: str | None) -> bool:
+        """Whether a source's reference is the aim's document."""
+        return self.source is not None and self.source == external_ref
 
 
 def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
@@ -358,6 +366,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
         aim.before is not None and operation.started_at < aim.before
     )
     whole = whole or operation.operation_id in aim.pending
+    whole = whole or aim.is_from(operation.source.external_ref if operation.source else None)
     if not is_search:
         others = len(here) < len(operation.handles)
         whole = whole or (bool(here) and not others)
@@ -438,6 +447,10 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
         conditions.append(columns.subject_id == aim.subject_id)
     if aim.project_id is not None:
         conditions.append(columns.project_id == aim.project_id)
+    if aim.run_id is not None:
+        conditions.append(columns.run_id == aim.run_id)
+    if aim.source is not None:
+        conditions.append(columns.source_external_ref == aim.source)
     if aim.before is not None:
         conditions.append(columns.started_at < aim.before)
     conditions += [columns.operation_id.in_(part) for part in parts(sorted(aim.pending))]
@@ -549,6 +562,7 @@ def is_about(row: PendingRow, aim: Aim) -> bool:
     return (
         row.pending_id in aim.pending
         or any(aim.is_of(Scope.model_validate(one)) for one in row.owners)
+        or aim.is_from((row.request.get("source") or {}).get("external_ref"))
         or any(aim.names(row.binding_key, one) for one in ids)
         or aim.says_written(canonical([row.request, row.base]))
     )

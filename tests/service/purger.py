@@ -12,12 +12,12 @@ from memtui.service import Caller, open_service
 from memtui.service.home.survey import PurgeRequest
 
 
-def purge_and_die(home: Path, record_id: str, stop: str) -> None:
-    """Forget and purge a record; die at a step."""
-    asyncio.run(_purge(home, record_id, stop))
+def purge_and_die(home: Path, request: str, stop: str) -> None:
+    """Purge what a request in JSON names; die at a step."""
+    asyncio.run(_purge(home, request, stop))
 
 
-async def _purge(home: Path, record_id: str, stop: str) -> None:
+async def _purge(home: Path, request: str, stop: str) -> None:
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     caller = Caller(company_id="local", principal="user:ana", channel="test")
@@ -26,6 +26,5 @@ async def _purge(home: Path, record_id: str, stop: str) -> None:
         if name == stop:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    request = PurgeRequest(record_id=record_id, forget=True)
-    await service.purging.apply(caller, request, step=step)
+    await service.purging.apply(caller, PurgeRequest.model_validate_json(request), step=step)
     await service.close()

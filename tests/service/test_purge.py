@@ -364,7 +364,7 @@ async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "Name a record, a user, a project or an age, and one of them only."),
+        ({}, "Name a record, a user, a project, a run, a document or an age, and one of"),
         ({"record_id": "a", "subject_id": "b"}, "Name a record, a user"),
         ({"before": datetime(2026, 1, 1, tzinfo=UTC), "forget": True}, "A purge by age erases"),
     ],
@@ -405,14 +405,15 @@ async def test_a_purge_that_is_killed_is_ended_by_the_next(
     template, record_id = prepared
     home = tmp_path / "home"
     shutil.copytree(template, home)
-    assert killed_by_itself(purge_and_die, home, record_id, step)
+    request = PurgeRequest(record_id=record_id, forget=True)
+    assert killed_by_itself(purge_and_die, home, request.model_dump_json(), step)
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     try:
         [unknown] = (await service.log.page(ANA, Filter(status="unknown"))).operations
         assert unknown.operation_type == "purge"
         assert (await service.analysis.verify_chain(ANA)).problem is None
-        done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id, forget=True))
+        done = await service.purging.apply(ANA, request)
         assert done.left == ()
         assert (await service.analysis.verify_chain(ANA)).problem is None
         assert (await service.analysis.verify_archive(ANA)).problems == ()

@@ -13,6 +13,7 @@ from memtui.channels.cli.output import Dim, Line, columns, jsonable, table
 from memtui.channels.cli.session import Session, build
 from memtui.contract import Invalid, NotFound
 from memtui.presenters import format as shown
+from memtui.presenters import traces as words
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from memtui.service.home.survey import Living, PurgeAnswer, PurgeRequest
 
 _COPIES = columns("place*", "copies>", "of")
-_LIVING = columns("lives in", "record", "text*")
+_LIVING = columns("lives in", "record", "text*", "cannot go, as")
+_REACHED = columns("binding", "written>", "came of it>", "derived>", "cannot go>")
 _HIDDEN = "not yours to see"
 _LOOKED_AT = 100_000
 """Newest operations whose names are compared with an unknown name."""
@@ -33,6 +35,9 @@ async def purge(
     *,
     subject: Annotated[str | None, typer.Option(autocompletion=complete_name("user"))] = None,
     project: Annotated[str | None, typer.Option(autocompletion=complete_name("project"))] = None,
+    run: Annotated[str | None, typer.Option(autocompletion=complete_name("run"))] = None,
+    source: str | None = None,
+    through: Annotated[int, typer.Option(min=1, max=3)] = 1,
     texts_older_than: str | None = None,
     binding: Annotated[str | None, typer.Option(autocompletion=complete_binding)] = None,
     forget: bool = False,
@@ -50,6 +55,11 @@ async def purge(
         record_id: One record, whatever ids it had.
         subject: All memories of and about this person or identity.
         project: All memories of this project.
+        run: All that this run wrote, and what came of it: every later write in which its text came
+            back, and what a provider made of these.
+        source: The same of the document at this address.
+        through: With --run or --source: the least certainty that something came of it, as for
+            memtui trace.
         texts_older_than: The texts of operations older than this, 90d or 2026-03-01.
         binding: The record's binding.
         forget: First forget the records that still exist.
@@ -64,9 +74,9 @@ async def purge(
         session.out.answer({"purge_after_days": None})
         session.out.say("Nothing is purged by age from now on.")
         return 0
-    if not any((record_id, subject, project, texts_older_than)):
+    if not any((record_id, subject, project, run, source, texts_older_than)):
         raise Invalid(
-            "Say what: a record's id, --subject, --project or --texts-older-than; "
+            "Say what: a record's id, --subject, --project, --run, --source or --texts-older-than; "
             "without --yes nothing is changed."
         )
     before = session.past(texts_older_than)
@@ -76,6 +86,9 @@ async def purge(
         binding_key=binding,
         subject_id=subject,
         project_id=project,
+        run_id=run,
+        source=source,
+        through=through,
         before=before,
         forget=forget,
     )
@@ -111,7 +124,7 @@ async def _asked(
         return await ask(session.caller, request)
     except NotFound:
         seen = await session.service.log.scopes(session.caller, _LOOKED_AT, removed=True)
-        for what, field in (("user", "subject_id"), ("project", "project_id")):
+        for what, field in (("user", "subject_id"), ("project", "project_id"), ("run", "run_id")):
             name = getattr(request, field)
             known = sorted({value for one in seen if (value := getattr(one, field))})
             if name and name not in known:
@@ -121,7 +134,7 @@ async def _asked(
 
 def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:
     yield from _listed(plan)
-    going = [one for one in plan.living if forget and not one.only_read]
+    going = [one for one in plan.living if forget and not one.stays]
     staying = [one for one in plan.living if one not in going]
     yield from _living("These live and would be forgotten first:", going)
     hint = "" if forget else " unless you say --forget"
@@ -163,6 +176,16 @@ def _where(trace: Trace) -> str:
 
 
 def _listed(answer: PurgeAnswer) -> Iterator[Line]:
+    if answer.reached:
+        for_each = (
+            [
+                one.binding_key,
+                *map(shown.count, (one.written, one.came_of_it, one.derived, one.stay)),
+            ]
+            for one in answer.reached
+        )
+        yield from table(_REACHED, for_each)
+        yield ""
     if not answer.copies:
         yield "memtui keeps no copy of it."
         return
@@ -174,7 +197,7 @@ def _living(heading: str, living: Sequence[Living]) -> Iterator[Line]:
     if living:
         yield ""
         yield heading
-        rows = ([one.binding_key, one.record_id or _HIDDEN, one.text] for one in living)
+        rows = ([one.binding_key, one.record_id or _HIDDEN, one.text, one.stays] for one in living)
         yield from table(_LIVING, rows)
 
 
@@ -183,3 +206,6 @@ def _beyond(answer: PurgeAnswer) -> Iterator[Line]:
     yield Dim("Not in memtui's reach:")
     for sentence in answer.beyond:
         yield Dim(f"- {sentence}")
+    if answer.unknown:
+        yield Dim("Not known to the log, so that more may have come of it:")
+        yield from (Dim(f"- {sentence}") for sentence in words.unknown(answer.unknown))

@@ -50,7 +50,7 @@ async def trace(
         limit: The most writes of certainty 3.
     """
     found = await _traced(session, line, scope, limit)
-    said = [words.summary(found), *words.unknown(found)]
+    said = [words.summary(found), *words.unknown(found.unknown, found.gaps)]
     if then is None:
         rows = (_cells(session, one) for one in found.records)
         session.out.answer(_document(found), table(columns(*_TITLES), rows), *said)

@@ -269,7 +269,8 @@ class _Closure:
     def left_by(self, one: Operation) -> list[TracedRecord]:
         """Return the records that the caller may read as a write left them."""
         if one.seq not in self._left:
-            places = {self.place(*one.place_of(handle)) for handle in one.handles}
+            there = (handle for handle in one.handles if handle.provider_record_id)  # not erased
+            places = {self.place(*one.place_of(handle)) for handle in there}
             states = self.states(places)
             made = [self._left_at(one, place, states[place]) for place in sorted(places)]
             self.unknown[Unknown.HIDDEN] += made.count(None)
@@ -508,6 +509,10 @@ class Traces(ServiceModule):
             asked = operations_asked(self._runtime, caller, chosen)
             writes = list(islice(_writes(closure.log, asked, ref), _MOST_SEEDS))
             closure.unknown[Unknown.CUT] += len(writes) == _MOST_SEEDS
+            if closure.visibility:
+                every = _writes(self._runtime.log(caller.company_id), asked, ref)
+                hidden = sum(1 for _ in islice(every, _MOST_SEEDS)) - len(writes)
+                closure.unknown[Unknown.HIDDEN] += hidden
             for record in (one for write in writes for one in closure.left_by(write)):
                 closure.begin(record)
             if not closure.found:

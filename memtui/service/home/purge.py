@@ -51,6 +51,8 @@ from memtui.service.home.survey import (
     PurgeRequest,
     Survey,
     operations,
+    place_of,
+    reach,
     survey,
     texts_of,
 )
@@ -133,6 +135,9 @@ class Purging(ServiceModule):
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
+                if request.traced is not None:  # what is erased below led to these
+                    entry.handles = found.handles()
+                    entry.request["target"] = found.reach.target
                 await runtime.recorder.begin(entry, [])
                 entry.irreversible = erasing.IRREVERSIBLE
                 step("begun")
@@ -140,17 +145,19 @@ class Purging(ServiceModule):
                     await self._forget(caller, going)
                     step("forgotten")
                     said = frozenset(text for _, one in going for text in texts_of(one))
-                    found = await survey(runtime, caller, request, said)
+                    stays = found.stays
+                    found = await survey(runtime, caller, request, found.reach, said)
+                    found.stays |= stays
                 planned = await asyncio.to_thread(self._planned, request, found)
                 beyond = await _erase_from_providers(found)
                 step("providers")
-                await asyncio.to_thread(self._erase_from_log, entry, found, step)
                 await asyncio.to_thread(_scrub_files, self._runtime.paths, found.aim)
                 for path in {path for _, _, reply in found.providers for path in reply.folders}:
                     is_file = not path.is_dir()
                     folder = path.parent if is_file else path
                     await asyncio.to_thread(remove_left, folder, deep=not is_file)
                 step("files")
+                await asyncio.to_thread(self._erase_from_log, entry, found, step)
                 if not await asyncio.to_thread(runtime.database.scrub):
                     beyond.append(_PENDING)
                 self._runtime.module(Analysis).forget_copies(caller.company_id)
@@ -215,12 +222,16 @@ class Purging(ServiceModule):
         await asyncio.to_thread(runtime.visibility, caller)
         if request.record_id is None:
             await self._authorise(caller, request.subject_id)
-        found = await survey(runtime, caller, request)
+        found = await survey(runtime, caller, request, await reach(runtime, caller, request))
         if request.record_id is not None:  # its owner is known only now
             await self._authorise(caller, found.only_subject())
-        if request.forget:
-            owners = {owner_scope(record.scope) for _, record in found.going()}
-            await runtime.authorise(caller, Permission.DELETE, list(owners))
+        for one in found.going() if request.forget else ():
+            try:
+                await runtime.authorise(caller, Permission.DELETE, [owner_scope(one[1].scope)])
+            except Denied as error:
+                if request.traced is None:
+                    raise
+                found.stays[place_of(*one)] = str(error).rstrip(".")
         return found
 
     async def _authorise(self, caller: Caller, subject_id: str | None) -> None:
@@ -304,7 +315,7 @@ class Purging(ServiceModule):
         if self._planned(request, found).copies:  # last, as it searches everything
             return
         purged = "; it never was, or was purged before" if request.record_id is not None else ""
-        what = "user" if request.subject_id is not None else request.what
+        what = {"subject": "user", "source": "document"}.get(request.what, request.what)
         raise NotFound(
             f"There is no such {what}, and memtui keeps no copy of one{purged}. Nothing was erased."
         )
@@ -319,7 +330,8 @@ class Purging(ServiceModule):
                 for place in ids
             )
         if request.subject_id is None:
-            named = [Filter(project_id=request.project_id, internal=True)]
+            own = {"project_id": request.project_id, "run_id": request.run_id}
+            named = [Filter(**own, internal=True)] if request.source is None else []
         else:
             with self._runtime.database.read() as database:
                 salt = log.company_salt(database, aim.company_id)
@@ -422,6 +434,8 @@ class Purging(ServiceModule):
                 erasing.names(database, aim, drop=True)
                 for row in found.pending:
                     pending.remove(database, row)
+                entry.handles = ()  # nothing is left to which they could lead
+                runtime.recorder.begin_anew(database, entry)
             step("journal")
 
     def _erase_sealed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from memtui.analytics.traces import Trace, TraceReport
 from memtui.contract import (
+    Adapter,
     BrowseRequest,
     EraseReply,
     EraseRequest,
@@ -19,6 +20,7 @@ from memtui.contract import (
     Invalid,
     Model,
     NotFound,
+    OperationStatus,
     OperationType,
     Record,
     RecordHandle,
@@ -27,21 +29,28 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.service.connections import Connection
+from memtui.service.history.traces import Certainty, MemoryTrace, TracedRecord, Traces, Unknown
 from memtui.service.runtime import ServiceRuntime, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing
+from memtui.store.digest import committed_subject
 from memtui.store.erasing import SHORTEST, Aim, JournalStep
 from memtui.store.journal import Journal
-from memtui.store.operation import Operation
+from memtui.store.log import company_salt
+from memtui.store.operation import Operation, OperationHandle, Place
 from memtui.store.rows import PendingRow
 from memtui.store.visibility import Visibility
 
 _AT_ONCE = 500
 _SHOWN = 200
+_READ_ONLY = "its binding is read-only"
+_DERIVED = "its provider makes it of others, and alone changes it"
+_CHANGED = "it says something else now"
+_BROKEN_OFF = "a purge that broke off found it; name its id to purge it"
 
 
 class PurgeRequest(Model):
-    """The target of a purge: exactly one of a record, a subject, a project and an age.
+    """The target of a purge: one of a record, a subject, a project, a run, a document and an age.
 
     Raises:
         Invalid: it names none or several, or combines `forget` with an age.
@@ -52,6 +61,12 @@ class PurgeRequest(Model):
     """The record's binding; None: every binding where the id is known."""
     subject_id: str | None = None
     project_id: str | None = None
+    run_id: str | None = None
+    """What a run wrote, and what came of it."""
+    source: str | None = None
+    """The address of a document: what was written from it, and what came of that."""
+    through: Certainty = Certainty.RETURNED
+    """The least certainty with which something came of a run's or a document's writes."""
     before: UtcDatetime | None = None
     """Erase the texts of operations that began before this moment; records are never erased."""
     forget: bool = False
@@ -59,9 +74,14 @@ class PurgeRequest(Model):
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
-        named = (self.record_id, self.subject_id, self.project_id, self.before)
-        if sum(one is not None for one in named) != 1:
-            raise Invalid("Name a record, a user, a project or an age, and one of them only.")
+        named = (self.record_id, self.subject_id, self.project_id, self.before, self.traced)
+        if sum(one is not None for one in named) != 1 or None not in (self.run_id, self.source):
+            raise Invalid(
+                "Name a record, a user, a project, a run, a document or an age, and one of them "
+                "only."
+            )
+        if self.through is not Certainty.RETURNED and self.traced is None:
+            raise Invalid("Only what came of a run or a document is more or less certain.")
         if self.forget and self.before is not None:
             raise Invalid(
                 "A purge by age erases texts of the log and forgets no record; leave out --forget."
@@ -71,8 +91,14 @@ class PurgeRequest(Model):
     @property
     def what(self) -> str:
         """The kind of target, in a word."""
-        kinds = ("record", "subject", "project")
-        return next((kind for kind in kinds if getattr(self, f"{kind}_id") is not None), "age")
+        kinds = ("record", "subject", "project", "run")
+        other = "age" if self.source is None else "source"
+        return next((kind for kind in kinds if getattr(self, f"{kind}_id") is not None), other)
+
+    @property
+    def traced(self) -> str | None:
+        """The run or document of which the trace is followed; None: neither is named."""
+        return self.source if self.run_id is None else self.run_id
 
 
 class Copies(Model):
@@ -90,8 +116,22 @@ class Living(Model):
     binding_key: str
     record_id: str
     text: str
-    only_read: bool = False
-    """Its binding is read-only, so it cannot be forgotten."""
+    stays: str = ""
+    """Why it cannot be forgotten; empty: it can."""
+
+
+class Reached(Model):
+    """How many records of a binding a purge of a run or document is about."""
+
+    binding_key: str
+    written: int
+    """Written or corrected by the run, or from the document."""
+    came_of_it: int
+    """Written later by whoever was given these, with their text."""
+    derived: int
+    """Made of these by the provider itself."""
+    stay: int
+    """Of all these, the living ones that cannot be forgotten."""
 
 
 class PurgeAnswer(Model):
@@ -108,6 +148,10 @@ class PurgeAnswer(Model):
     """Places that still have the texts; None: not applied, so not searched."""
     others: tuple[Trace, ...] = ()
     """Of these, the places in other memories with the same text; they are not erased."""
+    reached: tuple[Reached, ...] = ()
+    """The records of a run or document, by binding; hidden ones are not among them."""
+    unknown: dict[Unknown, int] = {}
+    """Operations from which the log cannot tell what came of the run or document."""
     short: int = 0
     """Number of texts too short to search for, so that leftovers of them would not be found."""
     beyond: tuple[str, ...] = ()
@@ -121,6 +165,43 @@ class PurgeAnswer(Model):
 
 
 @dataclass(slots=True)
+class Reach:
+    """The records that came of a run or a document."""
+
+    target: str = ""
+    """A commitment to the run or document, for the log."""
+    traced: dict[Place, list[TracedRecord]] = field(default_factory=dict)
+    """What the trace found, by place; nothing where only a purge that broke off found a record."""
+    unknown: dict[Unknown, int] = field(default_factory=dict)
+    derived: set[Place] = field(default_factory=set)
+    """The records that providers made of these."""
+
+    def ids(self) -> dict[str, frozenset[str]]:
+        """Return the ids of the traced records, by binding."""
+        keys = {key for key, _ in self.traced}
+        return {key: frozenset(one for of, one in self.traced if of == key) for key in keys}
+
+    def texts(self) -> frozenset[str]:
+        """Return the texts of the traced records, as they were written."""
+        return frozenset(one.text for found in self.traced.values() for one in found if one.text)
+
+    def counts(self, staying: Iterable[Place]) -> tuple[Reached, ...]:
+        """Return how many records there are of each binding."""
+        stay, places = {*staying}, self.traced.keys() | self.derived
+        begun = {place for place, found in self.traced.items()
+                 if any(one.certainty is Certainty.BEGUN for one in found)}  # fmt: skip
+        return tuple(
+            Reached(
+                binding_key=key, written=len(begun & own),
+                came_of_it=len((own & self.traced.keys()) - begun),
+                derived=len(own - self.traced.keys()), stay=len(own & stay),
+            )
+            for key in sorted({key for key, _ in places})
+            if (own := {place for place in places if place[0] == key})
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
 class Survey:
     """The findings about a purge's target."""
 
@@ -131,7 +212,11 @@ class Survey:
     """What the caller may see; None: everything."""
     beyond: list[str]
     """Copies out of memtui's reach, a sentence each."""
+    reach: Reach
+    """Empty where no run or document is purged."""
     living: list[tuple[Connection, Record]] = field(default_factory=list)
+    stays: dict[Place, str] = field(default_factory=dict)
+    """Why living records cannot be forgotten, by place."""
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     """For each writable binding the request to erase its remains, and the reply to a trial."""
     pending: list[PendingRow] = field(default_factory=list)
@@ -140,8 +225,16 @@ class Survey:
     """Texts and ids of the target that the caller may see."""
 
     def going(self) -> list[tuple[Connection, Record]]:
-        """Return the living records that can be forgotten: those in writable bindings."""
-        return [one for one in self.living if one[0].adapter.capabilities.writable]
+        """Return the living records that can be forgotten."""
+        return [one for one in self.living if place_of(*one) not in self.stays]
+
+    def handles(self) -> tuple[OperationHandle, ...]:
+        """Return the traced and derived records, for the log."""
+        places = sorted(self.reach.traced.keys() | self.reach.derived)
+        return tuple(
+            OperationHandle(rank=rank, provider_key="", provider_record_id=one, binding_key=key)
+            for rank, (key, one) in enumerate(places, 1)
+        )
 
     def with_living(self) -> Aim:
         """Return the aim for when the living records are forgotten too."""
@@ -179,19 +272,61 @@ class Survey:
                     binding_key=connection.binding.key,
                     record_id=record.handle.provider_record_id if self.reads(record) else "",
                     text=record.text[:_SHOWN] if self.reads(record) else "",
-                    only_read=not connection.adapter.capabilities.writable,
+                    stays=self.stays.get(place_of(connection, record), ""),
                 )
                 for connection, record in self.living
             ),
+            reached=self.reach.counts(self.stays),
+            unknown=self.reach.unknown,
             short=sum(len(text.strip()) < SHORTEST for text in self.aim.texts),
             beyond=tuple(dict.fromkeys(self.beyond)),
         )
+
+
+def place_of(connection: Connection, record: Record) -> Place:
+    """Return the binding and the id of a record."""
+    return connection.binding.key, record.handle.provider_record_id
+
+
+async def reach(runtime: ServiceRuntime, caller: Caller, request: PurgeRequest) -> Reach:
+    """Follow what came of a run or document that is to be purged.
+
+    Places that a purge of the same target found before it broke off are added, since it may have
+    erased the operations that led there.
+    """
+    if request.traced is None:
+        return Reach()
+    try:
+        chosen = Filter(run_id=request.run_id)
+        trace = await runtime.module(Traces).of_writes(caller, chosen, request.source or "")
+    except NotFound:  # the purge of an unknown target is refused where its copies are looked for
+        trace = MemoryTrace([], 0, {}, ())
+    target, places = await asyncio.to_thread(_broken_off, runtime, caller, request.traced)
+    found = Reach(target, {place: [] for place in places}, trace.unknown)
+    for one in trace.through(request.through):
+        found.traced.setdefault(one.place, []).append(one)
+    return found
+
+
+def _broken_off(runtime: ServiceRuntime, caller: Caller, name: str) -> tuple[str, set[Place]]:
+    """Return the commitment to a target, and the places of its purges that did not end."""
+    with runtime.database.read() as database:
+        target = committed_subject(name, company_salt(database, caller.company_id))
+    purges = Filter(operation_type=OperationType.PURGE, internal=True)
+    return target, {
+        one.place_of(handle)
+        for one in runtime.log(caller.company_id).each(purges)
+        if one.request.get("target") == target
+        for handle in one.handles
+        if handle.provider_record_id
+    }
 
 
 async def survey(
     runtime: ServiceRuntime,
     caller: Caller,
     request: PurgeRequest,
+    reach: Reach,
     said: frozenset[str] = frozenset(),
 ) -> Survey:
     """Find the target's living records, its gone records, and the texts of the gone ones.
@@ -200,6 +335,7 @@ async def survey(
         runtime: The service's parts.
         caller: The caller, whose company is searched.
         request: The target.
+        reach: What came of it, if it is a run or a document.
         said: Texts of the target that are known already.
 
     Raises:
@@ -210,6 +346,8 @@ async def survey(
         company_id=caller.company_id,
         subject_id=request.subject_id,
         project_id=request.project_id,
+        run_id=request.run_id,
+        source=request.source,
         before=request.before,
     )
     connections, beyond = await _connections(runtime, caller)
@@ -219,14 +357,17 @@ async def survey(
         aim = replace(aim, living=known)
     if request.subject_id is not None:
         aim = replace(aim, living=await asyncio.to_thread(_stored_for, runtime, aim))
+    if request.traced is not None:
+        aim = await asyncio.to_thread(_traced, runtime, aim, reach)
 
     steps = await runtime.ask(lambda database: list(erasing.steps(database, aim)))
-    found = Survey(aim, steps, await asyncio.to_thread(runtime.visibility, caller), beyond)
+    visibility = await asyncio.to_thread(runtime.visibility, caller)
+    found = Survey(aim, steps, visibility, beyond, reach)
     if request.before is not None:
         gone, texts = await runtime.ask(erasing.forgotten, aim.company_id), set[str]()
     else:
         gone, texts = await _look(found, connections)
-    texts |= said
+    texts |= said | reach.texts()
     found.pending = await runtime.ask(erasing.pending_about, aim)
     texts.update(text for row in found.pending for text in pending_texts(row))
     stay: dict[str, set[str]] = {}
@@ -246,8 +387,8 @@ async def survey(
         gone={key: frozenset(of) for key, of in gone.items() if of},
         living={key: frozenset(of) for key, of in stay.items()},
         texts=frozenset(texts - still),
-        pending=frozenset(
-            [one.pending_id for one in found.pending] + [one.pending_id for one in found.steps]
+        pending=aim.pending.union(
+            [one.pending_id for one in found.pending], [one.pending_id for one in found.steps]
         )
         - {""},
     )
@@ -303,6 +444,22 @@ def _known_ids(
     return met or found
 
 
+def _traced(runtime: ServiceRuntime, aim: Aim, reach: Reach) -> Aim:
+    """Return the aim with the traced records under all their ids, and what waits of the run."""
+    with runtime.database.read() as database:
+        journal = Journal(database, aim.company_id)
+        off = {row.key for row in bindings.bindings(database, aim.company_id) if not row.enabled}
+        known = {
+            key: frozenset(name for one in ids for name in journal.ids_of(key, one))
+            for key, ids in reach.ids().items()
+            if key not in off  # nobody can tell whether they are gone
+        }
+    waits = Filter(run_id=aim.run_id, status=OperationStatus.PENDING, internal=True)
+    log = runtime.log(aim.company_id)
+    pending = [one.operation_id for one in log.each(waits)] if aim.run_id is not None else []
+    return replace(aim, living=known, pending=frozenset(pending))
+
+
 def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
     """Return the ids of records that were first stored for the subject, by binding. Blocking.
 
@@ -340,6 +497,11 @@ async def _look(
         for record in await _living(connection, aim, sorted(ids)):
             found.living.append((connection, record))
             ids.discard(record.handle.provider_record_id)
+        if found.reach.target:
+            await _add_derived(found, connection)
+        for at, record in found.living:
+            if at is connection and (why := _why_stays(found, at, record)):
+                found.stays[place_of(at, record)] = why
         if not connection.adapter.capabilities.writable:
             continue
         asked = EraseRequest(scope=scope, record_ids=tuple(sorted(ids)))
@@ -351,6 +513,36 @@ async def _look(
         asked = asked.model_copy(update={"record_ids": tuple(sorted(ids))})
         found.providers.append((connection, asked, reply))
     return gone, texts
+
+
+def _why_stays(found: Survey, connection: Connection, record: Record) -> str:
+    if not connection.adapter.capabilities.writable:
+        return _READ_ONLY
+    if record.read_only:
+        return _DERIVED
+    versions = found.reach.traced.get(place_of(connection, record))
+    if versions is None or any(one.is_in(record) for one in versions):
+        return ""
+    return _CHANGED if versions else _BROKEN_OFF
+
+
+async def _add_derived(found: Survey, connection: Connection) -> None:
+    """Add the living records that the provider itself made of traced ones, and of these again."""
+    adapter, key = connection.adapter, connection.binding.key
+    if type(adapter).made_of is Adapter.made_of:
+        return
+    fresh = [record for one, record in found.living if one is connection]
+    fresh += [now.record for step in found.steps if step.binding_key == key
+              for now in step.snapshots if now.record]  # fmt: skip
+    request, rest = BrowseRequest(scope=Scope(company_id=found.aim.company_id)), list[Record]()
+    async for page in connection.pages(request, whole=True):
+        rest += [one for one in page.records if (key, one.handle.provider_record_id)
+                 not in found.reach.traced]  # fmt: skip
+    while fresh:
+        fresh = [one for one in rest if any(adapter.made_of(one, source) for source in fresh)]
+        rest = [one for one in rest if one not in fresh]
+        found.living += [(connection, one) for one in fresh]
+        found.reach.derived |= {place_of(connection, one) for one in fresh}
 
 
 async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
