@@ -1386,6 +1386,8 @@ class Adapter(ABC):
     """The record fields that it cannot store, apart from those its capabilities cover; the service
     fills them in from its log. An instance may set other fields than its class. A provider that
     lacks `metadata` cannot store the other fields there either."""
+    keeps: ClassVar[str] = ""
+    """A sentence on what another program keeps of deleted records, which a purge cannot erase."""
     pinned_weight: ClassVar[float] = 1.0
     """The factor by which a query multiplies a pinned record's score."""
     numbers_equals: ClassVar[bool] = False
@@ -1600,9 +1602,10 @@ class Adapter(ABC):
     async def erase(self, request: EraseRequest) -> EraseReply:
         """Erase the remains of deleted records: versions, words, index entries.
 
-        A provider that keeps nothing of a deleted record need not override this.
+        A provider that keeps nothing of a deleted record, or nothing that it can erase (`keeps`),
+        need not override this.
         """
-        return EraseReply()
+        return EraseReply(beyond=(self.keeps,) if self.keeps else ())
 
     def made_of(self, record: Record, source: Record) -> bool:
         """Whether the provider itself made a record of another one, by what `record` says of that.

@@ -44,6 +44,7 @@ class BasicMemoryAdapter(EntriesAdapter[BasicMemoryConfig]):
     key = "basic-memory"
     config_model = BasicMemoryConfig
     capabilities = EntriesAdapter.capabilities.model_copy(update={"links": True})
+    keeps = "basic-memory's own database keeps what is gone from its notes until it syncs them."
 
     def entry_files(self, reader: FileReader) -> Sequence[EntriesFile]:
         """Return the notes."""

@@ -12,6 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, urlencode
 
@@ -22,6 +23,8 @@ from memtui.contract import (
     Capabilities,
     Conflict,
     CorrectRequest,
+    EraseReply,
+    EraseRequest,
     Health,
     Invalid,
     Json,
@@ -103,6 +106,9 @@ class HindsightAdapter(ServerProvider[_Unit]):
     )  # fmt: skip
     has_uuids = True
     partition = "bank"
+    keeps = (
+        "The Hindsight server's database behind {} may keep what is deleted in its log and backups."
+    )
     why_read_only = "An observation is derived; correct or forget the facts that it names."
 
     def __init__(self, context: BindingContext, config: HindsightConfig) -> None:
@@ -228,6 +234,30 @@ class HindsightAdapter(ServerProvider[_Unit]):
         _check_text(body.get("text") or "")
         path = f"{self._bank}/memories/{quote(record_id)}"
         await self.api.ask("PATCH", path, read_object, body)
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Delete the documents of invalidated facts, where no other fact was made of them."""
+        texts, shared, documents = list[str](), 0, set[str]()
+        for record_id in filter(self.may_be_id, request.record_ids):
+            with suppress(NotFound):
+                item = await self._stored(record_id)
+                path = f"{self._bank}/documents/{quote(item.document_id or '')}"
+                if item.state == _GONE and item.document_id:
+                    kept = await self.api.ask("GET", path, read_object, changes=False)
+                    texts.append(item.text)
+                    shared += (is_shared := bool(kept.get("memory_unit_count")))
+                    documents |= set() if is_shared else {path}
+        for path in documents if request.apply else ():
+            await self.api.ask("DELETE", path, read_object)
+        stays = (
+            f"Hindsight keeps {shared} invalidated facts, as other facts are of their documents."
+        )
+        own = self.keeps.format(self.context.binding_key)
+        return EraseReply(
+            kept={"invalidated facts": len(texts) - shared} if documents else {},
+            texts=tuple(texts),
+            beyond=(own, stays) if shared else (own,),
+        )
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         """Return an observation's texts; of a fact, Hindsight keeps the present one alone."""

@@ -93,6 +93,10 @@ class McpMemoryServiceAdapter(ServerProvider[_Memory]):
     who = "The mcp-memory-service server"
     config_model = McpMemoryServiceConfig
     partition = "store"
+    keeps = (
+        "The mcp-memory-service server keeps the text and vector of each forgotten memory in its "
+        "database, marked as deleted; only its administrator can remove them there."
+    )
     capabilities = Capabilities(browse=True, correction=True, semantic=True, chosen_owners=True)
 
     def __init__(self, context: BindingContext, config: McpMemoryServiceConfig) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import Field
 
 from memtui.backends.markdown import fenced_lines, heading_of
-from memtui.contract import BindingContext, Invalid, Json, WriteRequest
+from memtui.contract import BindingContext, Invalid, Json, Record, WriteRequest
 from memtui.provider_kit import LocalPath
 from memtui.provider_kit.files.adapter import FilesConfig
 from memtui.provider_kit.files.entries import EntriesAdapter, EntriesFile, FileEntry, record_id
@@ -70,6 +70,10 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
     key = "openclaw"
     config_model = OpenclawConfig
     inside = "workspace/MEMORY.md"
+    keeps = (
+        "OpenClaw's own index and origins (`openclaw-agent.sqlite` in its folder) may keep what is "
+        "gone from its files until it indexes them again."
+    )
 
     def __init__(self, context: BindingContext, config: OpenclawConfig) -> None:
         super().__init__(context, config)
@@ -107,6 +111,13 @@ class OpenclawAdapter(EntriesAdapter[OpenclawConfig]):
                 caution=block.caution or caution,
             )
             yield FileEntry(block.start, block.end, block.text, record, (start, end))
+
+    def made_of(self, record: Record, source: Record) -> bool:
+        """Whether a sweep promoted an entry from a note, whose file its mark names."""
+        _, name, *_ = f"{record.metadata.get('openclaw-memory-promotion')}::".split(":")
+        if not (name and source.location and source.location.path.endswith(f"/{name}")):
+            return False
+        return record.text in source.text or source.text in record.text
 
     def as_written(self, text: str, before: str = "", was: str = "") -> str:
         """Return the text, indented in a list item; a new entry is one."""

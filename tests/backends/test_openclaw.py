@@ -32,6 +32,7 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.provider_kit.files.entries import FileEntry, _Content
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.memory import MemoryService
 from memtui.service.visibility import Caller
 from tests.backends import one_binding
@@ -448,3 +449,23 @@ async def test_openclaw_waits_for_the_lock_and_what_it_promotes_is_read(
     assert "birch" not in (folder / "MEMORY.md").read_text()
     await service.undo(caller)
     assert files(folder) == after
+
+
+async def test_what_a_sweep_promoted_goes_with_the_note_of_a_run(
+    service: MemoryService, caller: Caller, folder: Path
+) -> None:
+    await bound(service, caller, folder)
+    day = folder / "memory" / "2026-10-31.md"
+    run = caller.model_copy(update={"run_id": "run-1"})
+    await service.write(run, note("The router uses vlan forty.", kind="daily"))
+    [written] = [one for one in day.parent.glob("*.md") if "vlan forty" in one.read_text()]
+    promoted = (folder / "MEMORY.md").read_text().replace(day.name, written.name)
+    (folder / "MEMORY.md").write_text(promoted)
+    request = PurgeRequest(run_id="run-1", forget=True)
+    plan = await service.purging.plan(caller, request)
+    assert [(one.written, one.derived, one.stay) for one in plan.reached] == [(1, 1, 0)]
+    assert any("openclaw-agent.sqlite" in one for one in plan.beyond)
+    done = await service.purging.apply(caller, request)
+    assert (done.left, done.forgotten) == ((), 2)
+    assert "vlan forty" not in (folder / "MEMORY.md").read_text()
+    assert "Deploys leave" in (folder / "MEMORY.md").read_text()

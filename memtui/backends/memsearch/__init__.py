@@ -98,6 +98,7 @@ class MemsearchAdapter(EntriesAdapter[MemsearchConfig]):
     config_model = MemsearchConfig
     capabilities = EntriesAdapter.capabilities.model_copy(update={"agents_search": True})
     settle_seconds = 0.05
+    keeps = "memsearch's index keeps what is gone from its files until `memsearch index`."
     _stale: Problem | None = None
 
     async def query(self, request: QueryRequest) -> ContextBundle:

@@ -224,4 +224,5 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         if request.apply and found.record_ids:
             with self.changing():
                 self.keep_known(dict.fromkeys(found.record_ids))
-        return found.model_copy(update={"folders": (self.config.path,)})
+        beyond = (self.keeps,) if self.keeps else ()
+        return found.model_copy(update={"folders": (self.config.path,), "beyond": beyond})

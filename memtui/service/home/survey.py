@@ -531,9 +531,12 @@ async def _add_derived(found: Survey, connection: Connection) -> None:
     adapter, key = connection.adapter, connection.binding.key
     if type(adapter).made_of is Adapter.made_of:
         return
-    fresh = [record for one, record in found.living if one is connection]
-    fresh += [now.record for step in found.steps if step.binding_key == key
-              for now in step.snapshots if now.record]  # fmt: skip
+    own = [record for one, record in found.living if one is connection]
+    changed = {one.handle.provider_record_id for one in own
+               if _why_stays(found, connection, one) == _CHANGED}  # fmt: skip
+    own += [now.record for step in found.steps if step.binding_key == key
+            for now in step.snapshots if now.record]  # fmt: skip
+    fresh = [one for one in own if one.handle.provider_record_id not in changed]
     request, rest = BrowseRequest(scope=Scope(company_id=found.aim.company_id)), list[Record]()
     async for page in connection.pages(request, whole=True):
         rest += [one for one in page.records if (key, one.handle.provider_record_id)

@@ -29,6 +29,7 @@ from memtui.contract import (
     SourceKind,
     SourceRef,
     Unavailable,
+    Unsupported,
     WriteRequest,
 )
 from memtui.service.runtime import find_binding
@@ -43,6 +44,8 @@ _PLANTED = {
     "The {} parrot speaks only after midnight.": "Which pet is silent during the day?",
 }
 """Texts with a place for an invented word, and questions for them in other words."""
+_CALM = 5
+"""How often nothing is found after a re-index until that counts as the end of it."""
 _NEIGHBOUR = "The {} heron fishes beside the old wooden mill."
 """The memory that stays; it shares words with the first one that is forgotten."""
 _LIVE = ("words", "paraphrase", "neighbour", "agents' search", "list", "id")
@@ -131,6 +134,8 @@ async def check_forgetting(
         await check.forget()
         gone_after_s = await check.until(_LIVE, lambda found: found.isdisjoint(check.doomed))
         await check.ask(_WAYS[len(_LIVE) :])
+        if resolved.capabilities.sync:
+            await check.until(_WAYS[-1:], check.is_calm)
         probes = [check.probe(name, before[name]) for name in _WAYS]
         return GoneReport.like(
             resolved,
@@ -164,6 +169,10 @@ class _Check:
     """The words that each way of asking found the last time."""
     errors: dict[str, str] = field(default_factory=dict)
     """Why a way of asking failed the last time."""
+    unasked: dict[str, str] = field(default_factory=dict)
+    """Why a way of asking is not offered here, such as without the provider's program."""
+    reindexed: list[bool] = field(default_factory=list)
+    """After each re-index, whether a forgotten memory was found."""
 
     @property
     def doomed(self) -> set[str]:
@@ -191,10 +200,26 @@ class _Check:
     def probe(self, name: str, before: set[str]) -> GoneProbe:
         """Return the outcome of a way of asking, given what it found `before` forgetting."""
         if found := len(self.found[name] & self.doomed):
-            return GoneProbe(name=name, outcome="found", detail=f"{found} of {len(_PLANTED)}")
+            detail = f"{found} of {len(_PLANTED)}{self._rounds(name)}"
+            return GoneProbe(name=name, outcome="found", detail=detail)
         if self.errors[name]:
             return GoneProbe(name=name, outcome="not asked", detail=self.errors[name])
-        return GoneProbe(name=name, outcome="gone" if before & self.doomed else "not offered")
+        if not before & self.doomed:
+            return GoneProbe(name=name, outcome="not offered", detail=self.unasked.get(name, ""))
+        return GoneProbe(name=name, outcome="gone", detail=self._rounds(name).lstrip(", "))
+
+    def _rounds(self, name: str) -> str:
+        """Return how often it was asked after a re-index, and how often that found something."""
+        if name != _WAYS[-1] or not self.reindexed:
+            return ""
+        again = sum(self.reindexed)
+        return f", asked {len(self.reindexed)} times" + (f", found {again} times" if again else "")
+
+    def is_calm(self, found: set[str]) -> bool:
+        """Note what was found after a re-index; returns whether nothing comes back any more."""
+        self.reindexed.append(not found.isdisjoint(self.doomed))
+        last = self.reindexed[-_CALM:]
+        return len(last) == _CALM and not any(last)
 
     def probe_neighbour(self) -> GoneProbe:
         """Return whether the memory that was not forgotten is still found."""
@@ -222,6 +247,8 @@ class _Check:
             self.found[name], self.errors[name] = set(), ""
             try:
                 self.found[name] = self._words_in(await self._answers(name))
+            except Unsupported as error:
+                self.unasked[name] = str(error)
             except MemtuiError as error:
                 self.errors[name] = str(error)
 

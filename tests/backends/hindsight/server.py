@@ -71,6 +71,12 @@ class StandIn(Loopback):
                 return self._list(bank, asked)
             case "POST", "memories", ["recall"]:
                 return self._recall(bank, body)
+            case "GET", "documents", [document]:
+                units = [one for one in self.banks[bank].values() if one["document_id"] == document]
+                if not units:
+                    return 404, {"detail": f"Document '{document}' not found"}
+                valid = sum(one["state"] == "valid" for one in units)
+                return 200, {"id": document, "bank_id": bank, "memory_unit_count": valid}
             case "DELETE", "documents", [document]:
                 return self._drop(bank, document)
             case _, "memories", [name, *history]:

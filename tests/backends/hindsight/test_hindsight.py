@@ -19,6 +19,7 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
+    EraseRequest,
     ForgetRequest,
     Invalid,
     QueryRequest,
@@ -296,3 +297,40 @@ async def test_a_wrong_token_a_server_that_is_down_and_a_slow_one(opened: Opened
         await write(right, "Anything.")
     assert not caught.value.sent
     assert (await right.health()).status == "down"
+
+
+async def test_what_is_forgotten_is_erased_with_its_document_alone(
+    opened: Opened, server: Server, bank: str
+) -> None:
+    adapter = await opened(server.url, bank)
+    texts = ("The heron nests under the bridge.", "The ferry leaves at dawn.")
+    ids = [await write(adapter, text) for text in texts]
+    await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(ids[:1])))
+    names = (*(one.provider_record_id for one in ids), "no-id", str(uuid.uuid4()))
+    asked = EraseRequest(scope=ACME, record_ids=names)
+    for apply in (False, True):
+        reply = await adapter.erase(asked.model_copy(update={"apply": apply}))
+        assert (reply.kept, reply.texts) == (
+            {"invalidated facts": 1}, ("The heron nests under the bridge.",)
+        )  # fmt: skip
+    assert (await adapter.erase(asked)).kept == {}
+    gone = httpx.get(f"{server.url}/v1/default/banks/{bank}/memories/{names[0]}")
+    assert gone.status_code == 404
+    assert await listed(adapter) == [texts[1]]
+
+
+async def test_a_fact_whose_document_has_another_stays_and_is_counted(
+    opened: Opened, server: Server, bank: str
+) -> None:
+    if not isinstance(server, StandIn):
+        pytest.skip("without a model no document has two facts")
+    adapter = await opened(server.url, bank, extracts=True)
+    request = WriteRequest(scope=ACME, source=None, content="a long story " * 1_000)
+    first, *others = (await adapter.write(request)).records
+    assert others
+    await adapter.forget(ForgetRequest(scope=ACME, handles=(first,)))
+    asked = EraseRequest(scope=ACME, record_ids=(first.provider_record_id,), apply=True)
+    reply = await adapter.erase(asked)
+    assert reply.kept == {}
+    assert "keeps 1 invalidated fact" in reply.beyond[1]
+    assert server.banks[bank][first.provider_record_id]
