@@ -23,6 +23,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     OperationStatus,
+    QueryRequest,
     RecordHandle,
     Scope,
     SourceKind,
@@ -238,6 +239,23 @@ async def _purge(act: Act) -> None:
 
     request = PurgeRequest(project_id="web", forget=True)
     await act.service.purging.apply(ANA, request)
+
+
+async def _passed_on(act: Act) -> None:
+    """Let a run write what another is given and writes again, one of them sealed."""
+    said = f"{SECRET} is what nobody may read in the harbour on a Monday morning"
+    first, second = (AGENT.model_copy(update={"run_id": run}) for run in ("r1", "r2"))
+    await act.service.write(first, _write(f"passed_on: {said}", _kind(act), binding_key=act.key))
+    await act.service.analysis.seal(ANA, everything=True)
+    asked = QueryRequest(scope=SCOPE, query=SECRET, binding_key=act.key)
+    await act.service.query(second, asked)
+    await act.service.write(second, _write(f"again: {said}", _kind(act), binding_key=act.key))
+
+
+async def _purge_run(act: Act) -> None:
+    from memtui.service.home.survey import PurgeRequest
+
+    await act.service.purging.apply(ANA, PurgeRequest(run_id="r1", forget=True))
 
 
 async def _seal(act: Act) -> None:
@@ -456,6 +474,7 @@ def mutations() -> Iterator[Mutation]:
         yield Mutation("redo many", provider, redo, _undo)
         if provider != "vault facts":
             yield Mutation("purge", provider, _filled(2), _purge, undoes=False)
+            yield Mutation("purge of a run", provider, _passed_on, _purge_run, undoes=False)
             yield Mutation("accept", provider, _hold, _accept)
     for provider in _WITH_PROPOSALS:
         for name, work in (("accept a proposal", _accept), ("refuse a proposal", _refuse)):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memtui.service.home.survey import Living, PurgeAnswer, PurgeRequest
 
 _COPIES = columns("place*", "copies>", "of")
-_LIVING = columns("lives in", "record", "text*", "cannot go, as")
+_LIVING = ("lives in", "record", "text*")
 _REACHED = columns("binding", "written>", "came of it>", "derived>", "cannot go>")
 _HIDDEN = "not yours to see"
 _LOOKED_AT = 100_000
@@ -197,8 +197,12 @@ def _living(heading: str, living: Sequence[Living]) -> Iterator[Line]:
     if living:
         yield ""
         yield heading
-        rows = ([one.binding_key, one.record_id or _HIDDEN, one.text, one.stays] for one in living)
-        yield from table(_LIVING, rows)
+        why = ["cannot go, as"] if any(one.stays for one in living) else []
+        rows = (
+            [one.binding_key, one.record_id or _HIDDEN, one.text, *([one.stays] if why else [])]
+            for one in living
+        )
+        yield from table(columns(*_LIVING, *why), rows)
 
 
 def _beyond(answer: PurgeAnswer) -> Iterator[Line]:
