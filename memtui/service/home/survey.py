@@ -529,7 +529,7 @@ def _why_stays(found: Survey, connection: Connection, record: Record) -> str:
 async def _add_derived(found: Survey, connection: Connection) -> None:
     """Add the living records that the provider itself made of traced ones, and of these again."""
     adapter, key = connection.adapter, connection.binding.key
-    if type(adapter).made_of is Adapter.made_of:
+    if type(connection.unfilled.adapter).made_of is Adapter.made_of:
         return
     own = [record for one, record in found.living if one is connection]
     changed = {one.handle.provider_record_id for one in own
