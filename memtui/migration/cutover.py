@@ -6,6 +6,9 @@ from pathlib import Path
 from memtui.contract import Conflict, Model
 from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile
 from memtui.service import TargetView
+from memtui.service.usecases import comparing
+
+_SERVES_NOTHING = "{} serves no company, project or agent, so there is nothing to switch."
 
 
 class Switched(Model):
@@ -46,6 +49,22 @@ async def switch(
         return await _take_over(endpoints, kept, state)
 
 
+async def plan_by_shadow(
+    endpoints: Endpoints,
+) -> tuple[comparing.MemoryComparison, tuple[str, ...]]:
+    """Return what the destination answered as the source's shadow, and why that supports no switch.
+
+    Raises:
+        Conflict: the source serves nothing.
+    """
+    if not endpoints.source.targets:
+        raise Conflict(_SERVES_NOTHING.format(endpoints.source.key))
+    keys = endpoints.source.key, endpoints.destination.key
+    shadow = await comparing.shadow_of(endpoints.service, endpoints.caller, keys)
+    found = await comparing.report_shadow(endpoints.service, endpoints.caller, shadow)
+    return found, comparing.objections(found)
+
+
 def _refuse_unverified(endpoints: Endpoints, state: MigrationState) -> None:
     pair = f"{endpoints.source.key} {endpoints.destination.key}"
     if state.verified_at is None:
@@ -63,10 +82,7 @@ def _refuse_unverified(endpoints: Endpoints, state: MigrationState) -> None:
 async def _take_over(endpoints: Endpoints, kept: ProgressFile, state: MigrationState) -> Switched:
     targets = endpoints.source.targets
     if not targets:
-        raise Conflict(
-            f"{endpoints.source.key} serves no company, project or agent, so there is nothing to "
-            "switch."
-        )
+        raise Conflict(_SERVES_NOTHING.format(endpoints.source.key))
     closes = not endpoints.source.read_only
     # Saved before the switch: it may be interrupted, or wait until a second person agrees.
     both = tuple(dict.fromkeys((*state.switched, *targets)))

@@ -114,8 +114,10 @@ async def open_endpoints(
     source_key: str,
     destination_key: str,
     part: ScopePart | None = None,
+    *,
+    moves: bool = True,
 ) -> Endpoints:
-    """Find both bindings and check that records can be read from both.
+    """Find both bindings and check that records can be read from both, if any are to be moved.
 
     Raises:
         Invalid: both keys name the same binding.
@@ -132,7 +134,7 @@ async def open_endpoints(
     views = {view.key: view for view in await service.bindings.all(caller)}
     source, destination = (views[key] for key in keys)
     for view in (source, destination):
-        if not view.capabilities.browse:
+        if moves and not view.capabilities.browse:
             raise Unsupported(
                 f"The provider {view.provider_key} of {view.key} cannot list its records, so "
                 "they can be neither moved nor compared."

@@ -2,9 +2,10 @@
 
 # Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -505,6 +506,36 @@ class TargetView(Model):
     target_id: str
 
 
+class Shadow(Model):
+    """A binding that may be asked what another one is asked, and how much it is asked unheard."""
+
+    binding_key: str
+    """The binding that answers."""
+    shadow_key: str
+    """The one that may be asked too."""
+    leaves: tuple[str, ...] = ()
+    """The bindings whose questions may leave this machine, as whoever said yes was told."""
+    principal: str = ""
+    """Who said yes; empty: nobody did."""
+    agreed_at: UtcDatetime | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1
+    """The share of the questions that it is asked unheard."""
+    project_id: str | None = None
+    """The only project whose questions it is asked; None: any."""
+    budget_usd: Decimal = Decimal(0)
+    """It is asked no more once its answers have cost so much."""
+    most_calls: int = 0
+    """Most calls, as one without a price does not count in the budget."""
+    since_seq: int = 0
+    """The number of the last operation before it began."""
+    until: UtcDatetime | None = None
+    """When it ends; None: it is asked nothing unheard, there is only the yes."""
+
+    def covers(self, leaves: Collection[str]) -> bool:
+        """Whether the yes is for questions that go to these bindings at these addresses."""
+        return set(leaves) <= set(self.leaves)
+
+
 class BindingView(CaptureSwitches):
     """A binding as a person sees it; secrets in `config` are masked."""
 
@@ -524,6 +555,7 @@ class BindingView(CaptureSwitches):
     """Addresses of other machines to which its texts may be sent for embedding."""
     review: tuple[ReviewRule, ...] = ()
     """The review rules for writes of agents."""
+    shadows: tuple[Shadow, ...] = ()
     created_at: UtcDatetime
 
 

@@ -68,6 +68,11 @@ class QueryDetails(CommonDetails, total=False):
     """True: too little was found in the topic, so every topic was searched."""
     stages: list[Json]
     """The stages of retrieval, with scores by rank."""
+    record_ids: list[str]
+    """The ids of what a shadow found, best first; `together` is the operation that it asked again.
+
+    A read for a purpose has no handles, as it is no use of a record.
+    """
 
 
 class BrowseDetails(CommonDetails, total=False):
@@ -287,6 +292,8 @@ class SettingDetails(CommonDetails, total=False):
     read_only: bool
     records: int
     role: str
+    shadow: str
+    """The binding that may be asked, or may no more, what the updated one is asked."""
     serves: list[str]
     """Type and id of the target of an added binding."""
     target_id: str

@@ -72,7 +72,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "intent": frozenset({"agent_preamble", "answer", "browse"}),
     "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
     "purpose": frozenset(
-        "compare delete_namespace impact moments patterns prune purge replay sync".split()  # noqa: SIM905
+        "compare delete_namespace impact moments patterns prune purge replay shadow sync".split()  # noqa: SIM905
     ),
     "decision": frozenset({"accept", "fix", "refuse"}),
     "verdict": frozenset({"helped", "not_helped", "withdrawn"}),

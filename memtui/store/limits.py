@@ -20,6 +20,8 @@ HALF = 1_000_000_000
 
 _QUARTER = timedelta(minutes=15)
 """Days begin at such a moment in every time zone of today."""
+SHADOW = "shadow"
+"""The purpose of a query that a shadow answers, unheard; it has a budget of its own."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -111,9 +113,14 @@ def spent(
 
 
 def add_up(connection: DatabaseConnection, drafts: Sequence[OperationDraft]) -> None:
-    """Add the usage of operations that are appended to the sums of their quarters of an hour."""
+    """Add the usage of operations that are appended to the sums of their quarters of an hour.
+
+    What a shadow is asked does not count: no limit may refuse anybody an answer for that.
+    """
     rows = []
     for draft in drafts:
+        if draft.request.get("purpose") == SHADOW:
+            continue
         tokens = sum(
             one.input_tokens + one.output_tokens + one.embedding_tokens for one in draft.usage
         )
@@ -135,7 +142,7 @@ def add_up_sealed(
 
     `sealed`: a connection to the sealed tables of the company's log.
     """
-    from sqlalchemy import BigInteger, func, select, type_coerce
+    from sqlalchemy import BigInteger, String, cast, func, not_, or_, select, type_coerce
 
     from memtui.store.tables import OPERATIONS, USAGE
 
@@ -148,8 +155,13 @@ def add_up_sealed(
     tokens = [halves(USAGE.c[name]) for name in counted]
     highs, lows = (sum(parts[1:], parts[0]) for parts in zip(*tokens, strict=True))
     sums = (highs, lows, *halves(cost), func.count() - func.count(cost))
+    asked = cast(OPERATIONS.c.request, String)
+    of_shadow = or_(*(asked.contains(f'"purpose":{gap}"{SHADOW}"') for gap in ("", " ")))
     found = sealed.execute(
-        select(*keys, *sums).join(USAGE, USAGE.c.seq == OPERATIONS.c.seq).group_by(*keys)
+        select(*keys, *sums)
+        .join(USAGE, USAGE.c.seq == OPERATIONS.c.seq)
+        .where(not_(of_shadow))
+        .group_by(*keys)
     )
     rows = [tuple(map(stored, (company_id, *row))) for row in found]
     statements.ADD_SPENDING.insert(connection, rows)

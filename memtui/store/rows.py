@@ -5,7 +5,7 @@ Importing SQLAlchemy takes longer than a command may take: most need only these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -57,6 +57,8 @@ class BindingRow:
     """Addresses of other machines to which texts may be sent for embedding, space-separated."""
     review: list[dict[str, Any]]
     """The rules for which writes of agents are held for review."""
+    shadows: list[dict[str, Any]] = field(default_factory=list)
+    """The bindings that may be asked what this one is asked, and who said yes to that."""
     created_at: datetime
 
 

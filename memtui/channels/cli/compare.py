@@ -1,4 +1,4 @@
-"""`compare`: the log's own questions asked of two bindings."""
+"""`compare`: the log's own questions asked of two bindings, now or of a shadow for a time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.channels.cli.input import confirm
+from memtui.channels.cli.migrate import switched_lines
 from memtui.channels.cli.options import Yes, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, jsonable, table, ticker
 from memtui.channels.cli.session import Session
+from memtui.contract import Json
+from memtui.presenters import comparison as words
 from memtui.presenters import format as shown
+from memtui.presenters.spending import parse_amount
 
 if TYPE_CHECKING:
-    from memtui.service.usecases.comparing import ComparedQuestion, MemoryComparison
+    from memtui.service.usecases.comparing import ComparedQuestion, MemoryComparison, ShadowState
 
-_HALF, _ERRORS, _LISTED, _WIDE = 0.5, 3, 20, 400
+_LISTED, _WIDE = 20, 400
+_BILL = "Some providers count or bill searches."
 Key = Annotated[str, typer.Argument(autocompletion=complete_binding)]
+Other = Annotated[str | None, typer.Argument(autocompletion=complete_binding)]
 
 
-async def compare(
+async def compare_run(
     session: Session,
     a: Key,
     b: Key,
@@ -35,7 +41,7 @@ async def compare(
     """Ask two bindings the log's own questions, and say which found more.
 
     Exit 1 if the log has no question. Nothing is asked before a yes where questions may leave this
-    machine.
+    machine; the yes is stored for the two, and undo takes it back.
 
     Args:
         a: The key of a binding.
@@ -47,50 +53,169 @@ async def compare(
 
     plan = await comparing.plan_comparison(session.service, session.caller, (a, b), last, question)
     number = shown.counted(len(plan.asked), "question")
-    if plan.leave and not yes:
+    if not (plan.agreed or yes):
         confirm(
             f"{number}, without secrets, may leave this machine, to {' and '.join(plan.leave)}. "
-            "Some providers count or bill searches. Ask?"
+            f"{_BILL} Ask?"
         )
     with ticker() as show:
         found = await comparing.compare_memories(
             session.service, session.caller, plan, agreed=True,
             progress=lambda done: show(f"{done:,} of {number} asked"),
         )  # fmt: skip
-    names = ("agreement", "more_hits", "interval")
-    document = jsonable(found) | {name: getattr(found, name) for name in names}
     if question is None:
-        session.out.answer(document, _lines(found), *_sentences(found))
+        _answer(session, found)
     else:
-        session.out.answer(document, _page(found.bindings, found.questions[0]))
+        session.out.answer(_document(found), _page(found.bindings, found.questions[0]))
+
+
+async def compare_shadow_start(
+    session: Session,
+    a: Key,
+    b: Key,
+    *,
+    share: Annotated[float, typer.Option(min=0.001, max=1)] = 0.2,
+    budget: Annotated[str, typer.Option(metavar="USD")] = "1",
+    calls: Annotated[int, typer.Option(min=1, max=1_000_000)] = 1_000,
+    days: Annotated[float, typer.Option(min=0.01, max=365)] = 14,
+    project: str | None = None,
+    yes: Yes = False,
+) -> None:
+    """Let B be asked, for a time, what A is asked; nobody gets its answers.
+
+    It starts anew where B is asked already. Undo ends it and takes back the yes.
+
+    Args:
+        a: The key of the binding that answers.
+        b: The key of its shadow.
+        share: The share of the questions.
+        budget: Ask no more once the answers have cost so much.
+        calls: Ask no more after so many calls, as those without a price do not count in the budget.
+        days: Ask no more after so many days.
+        project: Ask only questions of this project.
+    """
+    from memtui.service.usecases import comparing
+
+    service, caller, keys = session.service, session.caller, (a, b)
+    cost = parse_amount("usd", budget)
+    leave = await comparing.leaving(service, caller, keys)
+    if leave and not yes:
+        whose = f"of {project}" if project else "of everybody"
+        confirm(
+            f"{shown.share(share, share)} of the questions {whose}, without secrets, may leave "
+            f"this machine for {days:g} days, to {' and '.join(leave)}. {_BILL} Agree?"
+        )
+    made = await comparing.agree(
+        service, caller, keys, leave, days,
+        share=share, budget_usd=cost, most_calls=calls, project_id=project,
+    )  # fmt: skip
+    session.out.answer(made, [f"{b} is asked what {a} is asked; nobody gets its answers"])
+
+
+async def compare_shadow_stop(session: Session, a: Key, b: Key, *, withdraw: bool = False) -> None:
+    """Ask B no more what A is asked; what it answered stays in the log.
+
+    Args:
+        a: The key of the binding that answers.
+        b: The key of its shadow.
+        withdraw: Take back the yes too, so that the next comparison asks again.
+    """
+    from memtui.service.usecases.comparing import shadow_of
+
+    shadow = await shadow_of(session.service, session.caller, (a, b))
+    until = min(session.now, shadow.until) if shadow.until else None
+    ended = None if withdraw else shadow.model_copy(update={"until": until})
+    await session.service.bindings.set_shadow(session.caller, (a, b), ended)
+    session.out.answer({"withdrawn": withdraw}, [f"{b} is asked no more what {a} is asked"])
+
+
+async def compare_shadow_status(session: Session, a: Other = None, b: Other = None) -> None:
+    """List who said yes to which bindings, and what shadows were asked; or compare two.
+
+    Args:
+        a: The key of the binding that answers; left out: all.
+        b: The key of its shadow: compare what both answered.
+    """
+    from memtui.service.usecases import comparing
+
+    service, caller = session.service, session.caller
+    if a is not None and b is not None:
+        shadow = await comparing.shadow_of(service, caller, (a, b))
+        _answer(session, await comparing.report_shadow(service, caller, shadow))
+        return
+    states = await comparing.shadow_states(service, caller)
+    found = [one for one in states if a in {None, one.shadow.binding_key}]
+    session.out.answer({"shadows": found}, _states(session, found))
+
+
+async def compare_shadow_ask(session: Session) -> None:
+    """Ask shadows the questions that wait for them, of those that you see in the log.
+
+    The app and MCP servers do so every minute; from cron it serves hooks and scripts.
+    """
+    from memtui.service.usecases.comparing import ask_shadows
+
+    found = await ask_shadows(session.service, session.caller, {})
+    session.out.answer({"shadows": found}, _states(session, found))
+
+
+async def compare_cutover(
+    session: Session, a: Key, b: Key, *, force: bool = False, yes: Yes = False
+) -> int:
+    """Let B serve what A serves, if what it answered as a shadow supports that.
+
+    A becomes read-only; one undo takes back both. Exit 1 with fewer than 30 questions that both
+    answered, if B failed more than 1 in 20, if A is ahead, or if B is not and their records differ.
+
+    Args:
+        a: The key of the binding that answers.
+        b: The key of its shadow.
+        force: Do it although the figures do not support it.
+    """
+    from memtui.migration.cutover import plan_by_shadow, switch
+    from memtui.migration.endpoints import open_endpoints
+
+    endpoints = await open_endpoints(session.service, session.caller, a, b, moves=False)
+    found, why = await plan_by_shadow(endpoints)
+    targets = ", ".join(f"{one.target_type} {one.target_id}" for one in endpoints.source.targets)
+    said = f"{b} would serve {targets}, and {a} would become read-only"
+    if why and not force:
+        _answer(session, found, *why, "This does not support a cut-over; --force does it anyway.")
+        return 1
+    if not yes:
+        for sentence in (*words.sentences(found), *why):
+            session.out.say(sentence)
+        confirm(f"{said}. Cut over?")
+    done = await switch(endpoints, session.paths.data, force=True)
+    session.out.answer(jsonable(done) | {"objections": why}, switched_lines(done))
+    return 0
+
+
+def _states(session: Session, found: list[ShadowState]) -> Iterator[Line]:
+    titles = ("binding", "shadow", "share>", "calls>", "cost>", "waiting>", "ends>", "yes by")
+    rows = (
+        (own.binding_key, own.shadow_key, shown.share(own.share, own.share),
+         shown.of_total(one.calls, own.most_calls),
+         f"{shown.money(one.cost_usd, unpriced=one.unpriced > 0)} of {shown.money(own.budget_usd)}",
+         f"{one.waiting:,}", shown.since(own.until, session.now) if own.until else "–",
+         own.principal, one.why_not)
+        for one in found for own in [one.shadow]
+    )  # fmt: skip
+    yield from table(columns(*titles, "not now, because*"), rows)
+
+
+def _document(found: MemoryComparison) -> Json:
+    names = ("agreement", "more_hits", "interval")
+    return {**jsonable(found), **{name: getattr(found, name) for name in names}}
+
+
+def _answer(session: Session, found: MemoryComparison, *said: str) -> None:
+    session.out.answer(_document(found), _lines(found), *words.sentences(found), *said)
 
 
 def _lines(found: MemoryComparison) -> Iterator[Line]:
-    sides, both = [], found.both
-    for place in (0, 1):
-        answers = [one.answers[place] for one in found.questions]
-        took = sorted(one.latency_ms for one in answers if not one.error)
-        cuts = [took[int(len(took) * part)] if took else None for part in (0.5, 0.95)]
-        usage = [row for one in answers for row in one.usage]
-        priced = [row.cost_usd for row in usage if row.cost_usd is not None]
-        cost = sum(priced[1:], priced[0]) if priced else None
-        only = [len(one.answers[place].records) - len(one.same) for one in both]
-        sides.append((
-            f"{len(took):,}", f"{len(answers) - len(took):,}",
-            f"{sum(bool(one.records) for one in answers):,}", f"{sum(only):,}",
-            f"{sum(len(one.helped) for one in answers):,}",
-            f"{sum(len(one.used) for one in answers):,}",
-            f"{sum(one.tokens for one in answers):,}", shown.tokens(usage),
-            shown.money(cost, unpriced=len(priced) < len(usage)),
-            *map(shown.duration, cuts),
-        ))  # fmt: skip
-    names = (
-        "answered", "failed", "found something", "records only here", "hits: helped",
-        "hits: used later", "tokens of answers", "tokens of provider", "cost", "latency, median",
-        "latency, p95",
-    )  # fmt: skip
     keys = [f"{key}>" for key in found.bindings]
-    yield from table(columns("", *keys), zip(names, *sides, strict=True))
+    yield from table(columns("", *keys), words.figures(found))
     yield ""
     rows = (
         (f"{one.seq}", shown.share(one.agreement, one.agreement),
@@ -99,26 +224,6 @@ def _lines(found: MemoryComparison) -> Iterator[Line]:
         for one in found.questions[:_LISTED]
     )  # fmt: skip
     yield from table(columns("#>", "alike>", *keys, "hits>", "hits>", "times>", "question*"), rows)
-
-
-def _sentences(found: MemoryComparison) -> Iterator[str]:
-    (a, b), (more, less), both = found.bindings, found.more_hits, len(found.both)
-    alike = shown.share(found.agreement, found.agreement)
-    yield f"{shown.counted(both, 'question')} answered by both; {alike} of the records alike."
-    low, high = found.interval
-    better = a if low > _HALF else b if high < _HALF else ""
-    yield (
-        f"{a} found more hits in {more:,} of {both:,}, {b} in {less:,}: "
-        f"{f'{better} is ahead by more than chance' if better else 'no difference shown'} "
-        f"({a} ahead in {shown.share(low, high)} of those that differ, at 95%)."
-    )
-    if more or less:
-        yield "What helped or was used speaks for the memory that answered at the time."
-    for place, key in enumerate(found.bindings):
-        errors = {one.answers[place].error for one in found.questions} - {""}
-        yield from (f"{key} failed: {error}" for error in sorted(errors)[:_ERRORS])
-    if found.left_out:
-        yield f"{found.left_out:,} in the log were erased, cut or of the past, and not asked."
 
 
 def _page(keys: tuple[str, str], one: ComparedQuestion) -> Iterator[Line]:

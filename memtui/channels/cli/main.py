@@ -118,6 +118,8 @@ GROUPS = {
     "config": ("Show the settings, and set up completion in a shell.", "config"),
     "config completion": ("Let a shell complete commands, options and names.", "config"),
     "check": ("Test what a memory answers.", "check"),
+    "compare": ("See which of two memories answers your questions better.", "compare"),
+    "compare shadow": ("Ask a second memory unheard what the first is asked.", "compare"),
     "backup": ("Write a whole home to one file, and restore it.", "doctor"),
     "review": ("Decide on agents' writes that wait for a person.", "review"),
     "views": ("Save filters under names, and write pictures of screens.", "views"),
@@ -127,7 +129,7 @@ GROUPS = {
 }
 """Help of each group, and the modules with its commands."""
 
-ALONE = {"mcp": "serve", "serve": "facts", "check": "run"}
+ALONE = {"mcp": "serve", "serve": "facts", "check": "run", "compare": "run"}
 """The command of a group that runs if none is named."""
 
 COMMANDS = {
@@ -145,7 +147,6 @@ COMMANDS = {
         "Show what came of a memory: who was given it, and what they wrote afterwards.",
         "trace",
     ),
-    "compare": ("Ask two bindings the log's own questions, and say which found more.", "compare"),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),

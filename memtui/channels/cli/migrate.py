@@ -153,7 +153,7 @@ async def migrate_cutover(
 
     endpoints = await _opened(session, source, destination, OwnerOptions())
     done = await switch(endpoints, session.paths.data, back=back, force=force)
-    session.out.answer(done, _switched(done))
+    session.out.answer(done, switched_lines(done))
 
 
 async def _opened(
@@ -250,7 +250,8 @@ def _verified(found: Verified, endpoints: Endpoints) -> Iterator[Line]:
         yield f"{one.what}  {names}{fields}"
 
 
-def _switched(done: Switched) -> Iterator[Line]:
+def switched_lines(done: Switched) -> Iterator[Line]:
+    """Yield which binding serves each target now."""
     for target in done.targets:
         yield f"{target.target_type} {target.target_id} is served by {done.served_by}"
     for target in done.left:

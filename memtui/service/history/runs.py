@@ -339,13 +339,13 @@ class Runs(ServiceModule):
     async def read(
         self, caller: Caller, key: str, scope: Scope, handles: Sequence[RecordHandle], why: str
     ) -> dict[Place, There]:
-        """Read records as they are now; `why`: the logged purpose, `replay` or `trace`."""
+        """Read records as they are now; `why`: the logged purpose: `replay`, `trace`, `shadow`."""
         asked = RecordDetails(records=len(handles), purpose=why)
         try:
             async with self._runtime.recorder.recorded(
                 OperationType.GET, caller, scope, asked
             ) as entry:
-                entry.to_show, entry.seen_only = True, why == "trace"
+                entry.to_show, entry.seen_only = True, why != "replay"
                 connection = await self._runtime.connect(entry, key)
                 snapshots = await connection.snapshots(handles, scope)
                 gone = [one.handle for one in snapshots if one.record is None]

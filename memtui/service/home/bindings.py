@@ -28,6 +28,7 @@ from memtui.service.answers import (
     Capture,
     FoundAdded,
     ReviewRule,
+    Shadow,
     TargetView,
 )
 from memtui.service.connections import agreed_start, is_start
@@ -331,6 +332,35 @@ class Bindings(ServiceModule):
             await runtime.configure(entry, lambda database: _remove(database, binding_id))
             await runtime.connections.drop(binding_id)
 
+    async def set_shadow(
+        self, caller: Caller, keys: tuple[str, str], shadow: Shadow | None
+    ) -> None:
+        """Store a person's yes to asking the second binding what the first is asked.
+
+        Args:
+            caller: Who says yes to what leaves this machine.
+            keys: The two bindings.
+            shadow: The yes and its terms, in place of the former ones; None: no more.
+
+        Raises:
+            Denied: an agent calls.
+            NotFound: no such binding, or nobody said yes to these two.
+        """
+        if not caller.by_person:
+            raise Denied("An agent lets no questions leave; let a person say yes.")
+
+        def change(database: DatabaseConnection) -> None:
+            row, other = (find_binding(database, caller.company_id, key) for key in keys)
+            kept = [one for one in row.shadows if one["shadow_key"] != other.key]
+            if shadow is not None:
+                kept.append(shadow.model_dump(mode="json"))
+            elif len(kept) == len(row.shadows):
+                raise NotFound(f"Nobody said yes to asking {other.key} what {row.key} is asked.")
+            table.update_binding(database, row.binding_id, {"shadows": kept})
+
+        asked = SettingDetails(update_binding=keys[0], shadow=keys[1])
+        await self._runtime.change(caller, asked, change, binding_key=keys[0])
+
     async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`.
 
@@ -568,5 +598,6 @@ def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) ->
         targets=tuple(map(TargetView.like, own)),
         agreed=tuple(one for one in row.agreed.split() if not is_start(one)),
         review=tuple(map(ReviewRule.model_validate, row.review)),
+        shadows=tuple(map(Shadow.model_validate, row.shadows)),
         shared=shared,
     )

@@ -62,6 +62,7 @@ from memtui.service.visibility import (
 from memtui.store import appending
 from memtui.store.details import BrowseDetails, QueryDetails, RecordDetails, without_empty
 from memtui.store.journal import Journal
+from memtui.store.limits import SHADOW
 from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility, until
 from memtui.threads import in_thread
@@ -122,6 +123,8 @@ class MemoryReads(ServiceModule):
             stages = tuple(stage.of(ids) for stage in bundle.stages)
             if stages:
                 entry.request["stages"] = _stages_json(stages, ids)
+            if caller.purpose == SHADOW:
+                entry.request["record_ids"] = ids
         return QueryAnswer.like(
             bundle,
             **entry.outcome(

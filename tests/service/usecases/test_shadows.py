@@ -1,0 +1,382 @@
+"""A shadow is asked unheard what another binding was asked; the figures that come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+
+from memtui.backends.plugin_v1 import PluginAdapter
+from memtui.backends.vault import VaultAdapter
+from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui.contract import (
+    Denied,
+    Filter,
+    Scope,
+    Usage,
+)
+from memtui.migration.cutover import plan_by_shadow, switch
+from memtui.migration.endpoints import open_endpoints
+from memtui.service import Membership, MemoryService, Role, open_service
+from memtui.service.answers import Shadow
+from memtui.service.context.contexts import ContextRequest
+from memtui.service.home.survey import PurgeRequest
+from memtui.service.operations.feedback import Verdict
+from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
+from memtui.service.usecases import comparing
+from memtui.service.usecases.comparing import ShadowState, agree, ask_shadows, report_shadow
+from memtui.store.operation import Operation
+from memtui.store.tables import SPENDING
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.minimal import Minimal
+from tests.databases import ON_BOTH
+from tests.processes import prepared_processes
+from tests.service.fake import FakeAdapter, down
+from tests.service.usecases.test_comparing import ANA, APOLLO, DEPLOY, agent, ask, write
+
+PAIR = "default", "outside"
+TERMS: dict[str, Any] = {"share": 1.0, "budget_usd": Decimal(1), "most_calls": 100}
+COSTLY = Usage(provider="fake", cost_usd=Decimal("0.4"))
+
+
+@pytest.fixture
+async def service(
+    paths: Paths, settings: Settings, fake: type[FakeAdapter]
+) -> AsyncIterator[MemoryService]:
+    """The company over a vault, with an outside provider beside it."""
+    opened = await open_service(paths, settings, providers={"fake": fake})
+    await opened.bindings.add(ANA, "outside", "fake", {})
+    yield opened
+    await opened.close()
+
+
+async def begin(service: MemoryService, pair: tuple[str, str] = PAIR, **terms: Any) -> Shadow:
+    leaves = await comparing.leaving(service, ANA, pair)
+    return await agree(service, ANA, pair, leaves, 14, **{**TERMS, **terms})
+
+
+async def asked(service: MemoryService, by: Any = ANA) -> ShadowState:
+    [state] = await ask_shadows(service, by, {})
+    return state
+
+
+async def own(service: MemoryService) -> list[Operation]:
+    """Return what shadows were asked, the oldest first."""
+    page = await service.log.page(ANA, Filter(internal=True), limit=500)
+    return [one for one in page.operations[::-1] if one.request.get("purpose") == "shadow"]
+
+
+@ON_BOTH
+async def test_it_is_asked_afterwards_and_nobody_hears_it(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    name = await write(service, DEPLOY)
+    await write(service, DEPLOY, "outside")
+    await ask(service, "deploy before it began")
+    shadow = await begin(service)
+    question = await ask(service, "when deploy pipeline")
+    fake.calls.clear()
+    await ask(service, "nothing else")
+    assert fake.calls == []
+    log = service.runtime.log_of(ANA)
+    reads = log.retrieval_counts("default", [name]), log.retrieval_counts("outside", ["r1"])
+    before = await service.log.page(ANA, Filter(), limit=100)
+    state = await asked(service)
+    assert (state.calls, state.unpriced, state.waiting, state.why_not) == (2, 2, 0, "")
+    first, _ = await own(service)
+    assert (first.binding_key, first.request["together"]) == ("outside", question)
+    assert (first.handles, first.internal, len(first.request["record_ids"])) == ((), True, 1)
+    assert (await service.log.page(ANA, Filter(), limit=100)).total == before.total
+    assert reads == (log.retrieval_counts("default", [name]),
+                     log.retrieval_counts("outside", ["r1"]))  # fmt: skip
+    assert (await asked(service)).calls == 2
+    found = await report_shadow(service, ANA, shadow)
+    assert [(one.question, one.agreement) for one in found.questions] == [
+        ("when deploy pipeline", 1.0), ("nothing else", None),
+    ]  # fmt: skip
+    assert found.questions[0].same == {1: 1}
+
+
+async def test_later_use_and_feedback_are_those_of_the_report(service: MemoryService) -> None:
+    name = await write(service, DEPLOY)
+    await write(service, DEPLOY, "outside")
+    shadow = await begin(service)
+    question = await ask(service, "when deploy pipeline", agent("run-1"))
+    await asked(service)
+    await write(service, f"Done. {DEPLOY}", by=agent("run-1"))
+    await service.feedback.say(ANA, name, Verdict.HELPED, operation_id=question)
+    [one] = (await report_shadow(service, ANA, shadow)).questions
+    assert [(side.helped, side.used) for side in one.answers] == [((1,), (1,))] * 2
+
+
+async def test_what_was_written_after_the_question_counts_for_neither(
+    service: MemoryService,
+) -> None:
+    shadow = await begin(service)
+    await ask(service, "when deploy pipeline", agent("run-1"))
+    await write(service, DEPLOY, by=agent("run-1"))
+    later = service.runtime.clock() + timedelta(seconds=1)
+    await write(service, DEPLOY, "outside", created_at=later)
+    await asked(service)
+    [one] = (await report_shadow(service, ANA, shadow)).questions
+    assert [side.records for side in one.answers] == [(), ()]
+
+
+async def test_the_prompt_of_a_context_is_asked_of_both(service: MemoryService) -> None:
+    await write(service, DEPLOY)
+    await write(service, DEPLOY, "outside")
+    shadow = await begin(service)
+    request = ContextRequest(scope=APOLLO, prompt="when deploy pipeline", delivered=True)
+    await service.context(agent("run-1"), request)
+    assert (await asked(service)).calls == 2
+    assert [one.binding_key for one in await own(service)] == ["default", "outside"]
+    [one] = (await report_shadow(service, ANA, shadow)).questions
+    assert (one.question, one.agreement) == ("when deploy pipeline", 1.0)
+    assert (await asked(service)).calls == 2
+
+
+async def test_the_share_is_drawn_alike_each_time(service: MemoryService) -> None:
+    await begin(service, share=0.5)
+    for number in range(40):
+        await ask(service, f"question {number}")
+    calls = (await asked(service)).calls
+    assert 8 < calls < 32
+    assert (await asked(service)).calls == calls
+
+
+async def test_only_the_questions_of_a_project(service: MemoryService) -> None:
+    await begin(service, project_id="apollo")
+    await ask(service, "ours")
+    await ask(service, "theirs", scope=Scope(company_id="local", project_id="zeus"))
+    await asked(service)
+    assert [one.request["query"] for one in await own(service)] == ["ours"]
+
+
+async def test_it_ends_with_its_budget_its_calls_and_its_time(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    fake.usage = (COSTLY,)
+    await begin(service)
+    for number in range(5):
+        await ask(service, f"question {number}")
+    state = await asked(service)
+    assert (state.calls, state.cost_usd, state.waiting) == (3, Decimal("1.2"), 2)
+    assert state.why_not == "its budget is spent"
+    assert (await asked(service)).calls == 3
+    fake.usage = (COSTLY.model_copy(update={"cost_usd": None}),)
+    await begin(service, most_calls=2)
+    for number in range(3):
+        await ask(service, f"more {number}")
+    state = await asked(service)
+    assert (state.calls, state.unpriced, state.why_not) == (2, 2, "its calls are used up")
+    await agree(service, ANA, PAIR, (await begin(service)).leaves, 0, **TERMS)
+    await ask(service, "too late")
+    assert (await asked(service)).why_not == "its time is over"
+    assert len(await own(service)) == 5
+
+
+async def test_no_spending_limit_counts_it(service: MemoryService, fake: type[FakeAdapter]) -> None:
+    fake.usage = (COSTLY,)
+    limit = SpendingLimit(
+        target_type=LimitTarget.COMPANY, target_id="", measure=LimitMeasure.USD,
+        amount=Decimal("0.1"), period=LimitPeriod.MONTH,
+    )  # fmt: skip
+    await service.limits.set(ANA, limit)
+    await begin(service)
+    await ask(service, "when deploy")
+    assert (await asked(service)).cost_usd == Decimal("0.4")
+    [status] = await service.limits.check(ANA)
+    assert status.spent == 0
+    await ask(service, "when deploy", binding_key="outside")
+    await service.analysis.seal(ANA, everything=True)
+    with (
+        service.runtime.log("local")._sealed() as sealed,
+        service.runtime.database.write() as made,
+    ):
+        made.execute(delete(SPENDING))
+        assert sealed is not None
+        limits.add_up_sealed(made, "local", sealed)
+    [status] = await service.limits.check(ANA)
+    assert status.spent == Decimal("0.4")
+
+
+@pytest.mark.parametrize("fault", [down(), RuntimeError("boom")])
+async def test_a_shadow_that_fails_is_left_alone_and_harms_nobody(
+    service: MemoryService, fake: type[FakeAdapter], fault: Exception
+) -> None:
+    await write(service, DEPLOY)
+    shadow = await begin(service)
+    fake.fault = fault
+    for number in range(5):
+        await ask(service, f"deploy {number}")
+    state = await asked(service)
+    assert (state.calls, state.waiting) == (3, 2)
+    assert state.why_not == "outside failed 3 times, one after the other"
+    found = await report_shadow(service, ANA, shadow)
+    assert [bool(one.answers[1].error) for one in found.questions] == [True] * 3
+    assert found.both == []
+
+
+async def test_a_shadow_that_hangs_is_given_up(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    brief = service.settings.model_copy(update={"all_bindings_timeout_ms": 10})
+    service.settings = brief
+    await begin(service)
+    fake.delay = 60
+    question = ask(service, "when deploy")
+    await asyncio.wait_for(question, 30)
+    assert (await asked(service)).calls == 1
+    [one] = await own(service)
+    assert "did not answer" in (one.error_message or "")
+
+
+async def test_a_shadow_that_is_gone_is_not_asked(service: MemoryService) -> None:
+    await begin(service)
+    await ask(service, "when deploy")
+    await service.bindings.update(ANA, "outside", enabled=False)
+    assert "disabled" in (await asked(service)).why_not
+    await service.bindings.remove(ANA, "outside")
+    assert "no binding" in (await asked(service)).why_not
+    assert await own(service) == []
+
+
+async def test_nothing_is_asked_without_a_yes_to_this_address(service: MemoryService) -> None:
+    await ask(service, "when deploy")
+    assert await ask_shadows(service, ANA, {}) == []
+    await agree(service, ANA, PAIR, ["outside (fake, elsewhere)"], 14, **TERMS)
+    await ask(service, "when deploy")
+    assert "Nobody agreed that questions go to outside (fake)" in (await asked(service)).why_not
+    with pytest.raises(Denied, match="a person"):
+        await agree(service, agent("run-1"), PAIR, ["outside (fake)"])
+    assert await own(service) == []
+
+
+async def test_the_yes_is_asked_once_and_undo_takes_it_back(service: MemoryService) -> None:
+    await ask(service, "when deploy")
+    plan = await comparing.plan_comparison(service, ANA, PAIR, 500)
+    assert not plan.agreed
+    await comparing.compare_memories(service, ANA, plan, agreed=True)
+    for pair in (PAIR, PAIR[::-1]):
+        assert (await comparing.plan_comparison(service, ANA, pair, 500)).agreed
+    yes = await comparing.shadow_of(service, ANA, PAIR)
+    assert (yes.principal, yes.leaves, yes.until) == ("user:ana", ("outside (fake)",), None)
+    await service.undo(ANA)
+    assert not (await comparing.plan_comparison(service, ANA, PAIR, 500)).agreed
+    await begin(service, project_id="apollo")
+    assert not (await comparing.plan_comparison(service, ANA, PAIR, 500)).agreed
+
+
+async def test_a_private_question_is_asked_only_by_whom_it_belongs_to(
+    service: MemoryService,
+) -> None:
+    await service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
+    bob = ANA.model_copy(update={"principal": "user:bob"})
+    his = Scope(company_id="local", subject_id="bob")
+    await service.members.set(
+        ANA, Membership(principal="user:bob", role=Role.MEMBER, subject_id="bob")
+    )
+    shadow = await begin(service)
+    with pytest.raises(Denied):
+        await agree(service, bob, PAIR, shadow.leaves)
+    await ask(service, "his secret", bob, scope=his)
+    assert (await asked(service)).calls == 0
+    assert (await asked(service, bob)).calls == 1
+    found = await report_shadow(service, ANA, shadow)
+    assert (found.questions, found.left_out) == ((), 1)
+    assert len((await report_shadow(service, bob, shadow)).questions) == 1
+
+
+async def test_a_purge_erases_the_ids_of_what_it_found(service: MemoryService) -> None:
+    name = await write(service, DEPLOY, "outside")
+    await begin(service)
+    await ask(service, "when deploy")
+    await asked(service)
+    assert (await own(service))[0].request["record_ids"] == [name]
+    handle = (await service.get(ANA, name, APOLLO, binding_key="outside")).record.handle
+    await service.forget(ANA, ForgetRequest(scope=APOLLO, handles=(handle,), binding_key="outside"))
+    await service.purging.apply(ANA, PurgeRequest(record_id=name, binding_key="outside"))
+    assert (await own(service))[0].request["record_ids"] == [None]
+
+
+async def test_figures_support_a_cut_over_or_they_do_not(service: MemoryService) -> None:
+    await write(service, DEPLOY)
+    await write(service, DEPLOY, "outside")
+    await begin(service)
+    endpoints = await open_endpoints(service, ANA, *PAIR, moves=False)
+    _, why = await plan_by_shadow(endpoints)
+    assert why[0] == "Both answered 0 questions; 30 are the fewest."
+    for number in range(comparing.FEWEST):
+        await ask(service, f"when deploy pipeline {number}")
+    await asked(service)
+    found, why = await plan_by_shadow(endpoints)
+    assert (found.agreement, why) == (1.0, ())
+    await switch(endpoints, service.paths.data, force=True)
+    assert (await service.resolve(ANA, APOLLO)).binding_key == "outside"
+    await service.undo(ANA)
+    assert (await service.resolve(ANA, APOLLO)).binding_key == "default"
+    views = {one.key: one for one in await service.bindings.all(ANA)}
+    assert not views["default"].read_only
+
+
+async def test_a_server_is_asked_over_http(paths: Paths, settings: Settings) -> None:
+    server = Minimal("fts")
+    providers = {one.key: one for one in (PluginAdapter, VaultAdapter)}
+    async with serve(talk(server)) as url:
+        service = await open_service(paths, settings, providers=providers)
+        config = {"url": url, "namespaces": ["workspace:apollo"]}
+        await service.bindings.add(ANA, "outside", PluginAdapter.key, config)
+        await write(service, DEPLOY)
+        await write(service, DEPLOY, "outside")
+        shadow = await begin(service)
+        assert shadow.leaves == (f"outside (plugin-v1, localhost:{url.rpartition(':')[2]})",)
+        await ask(service, "deploy")
+        assert (await asked(service)).calls == 1
+        [one] = (await report_shadow(service, ANA, shadow)).questions
+        assert one.agreement == 1.0
+    await ask(service, "deploy again")
+    await asked(service)
+    found = await report_shadow(service, ANA, shadow)
+    assert all(one.answers[1].error for one in found.questions)
+    await service.close()
+
+
+def ask_and_die(home: Path) -> None:
+    """Ask a shadow, and be killed while it answers."""
+
+    async def dying(_self: VaultAdapter, _request: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def run() -> None:
+        paths = find_paths(home)
+        service = await open_service(paths, load_settings(paths, principal="user:ana"))
+        VaultAdapter.query = dying  # type: ignore[assignment, method-assign]
+        await ask_shadows(service, ANA, {})
+
+    asyncio.run(run())
+
+
+async def test_a_kill_in_between_loses_and_doubles_nothing(
+    paths: Paths, settings: Settings
+) -> None:
+    pair = "default", "other"
+    service = await open_service(paths, settings)
+    await service.bindings.add(ANA, "other", "vault", {})
+    await begin(service, pair)
+    await ask(service, "when deploy")
+    process = prepared_processes().Process(target=ask_and_die, args=(paths.data,))
+    process.start()
+    await asyncio.to_thread(process.join)
+    assert process.exitcode == -signal.SIGKILL
+    assert await own(service) == []
+    assert (await asked(service)).calls == 1
+    assert (await asked(service)).calls == 1
+    await service.close()
