@@ -68,6 +68,7 @@ _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
 _LATER_SECONDS = 2
+_SHADOW_SECONDS = 60
 _GAP_SECONDS = 0.1
 """Idle time before another step is prepared."""
 _IDLE_SECONDS = 0.5
@@ -312,6 +313,7 @@ class MemtuiApp(App[None]):
         if not self._unseen:
             self.set_interval(_EMBED_SECONDS, self.controller.embed)
             self.set_interval(_LATER_SECONDS, self.controller.ask_later)
+            self.set_interval(_SHADOW_SECONDS, self.controller.ask_shadows)
             self.set_interval(self.RISKS_SECONDS, self.controller.check_risks)
             self.controller.watch_demo()
         if self._prepares:

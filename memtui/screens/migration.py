@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
+from memtui.presenters import comparison
 from memtui.presenters import format as fmt
 from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from memtui.migration.planning import MigrationPlan
     from memtui.migration.verifying import Verified
     from memtui.service.answers import BindingView
+    from memtui.service.usecases.comparing import MemoryComparison
 
 _Step = Callable[["Endpoints"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
+_COMPARED = 500
+"""How many of the log's newest questions a comparison looks at."""
 _STOPPED = "Stopped; r makes the dry run again."
-_STEPS = "plan apply verify cut_over back"
+_STEPS = "plan apply verify compare cut_over back"
 
 
 class Migration(StepScreen):
@@ -251,6 +255,37 @@ class Migration(StepScreen):
         )
         if await self.ask(question):
             self._switch(back=True, force=False)
+
+    async def action_compare(self) -> None:
+        """Show what the destination answered as a shadow, else ask both the log's questions."""
+        from memtui.service.usecases import comparing
+
+        service, caller = self.session.service, self.session.caller
+        keys = self._source.key, self._destination.key
+        shadow = await self.change(partial(comparing.shadow_of, service, caller, keys))
+        work = partial(comparing.report_shadow, service, caller, shadow)
+        if shadow.until is None:
+            plan = await self.change(
+                partial(comparing.plan_comparison, service, caller, keys, _COMPARED)
+            )
+            question = Confirm(
+                f"Ask both bindings {fmt.counted(len(plan.asked), 'question')} of the log?",
+                verb="ask",
+                detail="Without secrets they may leave this machine, to "
+                f"{' and '.join(plan.leave)}.\nSome providers count or bill searches. The yes is stored for these two.",
+                otherwise="leave it",
+            )
+            if not (plan.agreed or await self.ask(question)):
+                return
+            work = partial(comparing.compare_memories, service, caller, plan, agreed=True)
+
+        def show(found: MemoryComparison) -> None:
+            rows = (StepRow(name, None, f"{keys[0]}: {here} · {keys[1]}: {there}")
+                    for name, here, there in comparison.figures(found))  # fmt: skip
+            said = " ".join(comparison.sentences(found))
+            self.list_found(rows, display(said, limit=600, style=OK))
+
+        self._take(lambda _: work(), show, display("… comparing answers", style=WARN))
 
     def _switch(self, *, back: bool, force: bool) -> None:
         from memtui.migration.cutover import switch

@@ -322,6 +322,9 @@ class StateController:
         self._planning = Background(app, "prune-figures")
         self._changes = 0
         """How often memories were seen to have changed."""
+        self._shadowing = Background(app, "shadows")
+        self._shadowed: dict[str, dict[tuple[str, str], int]] = {}
+        """By company, up to which operation shadows were asked."""
         self._embedding = Background(app, "embedding")
         self._embedding_shown_at = 0.0
         self._purging = Background(app, "purge")
@@ -738,6 +741,18 @@ class StateController:
         self._embedding.latest(
             lambda: catch_up(session.caller, went, failed), lambda _done: None, self._tell_once
         )
+
+    def ask_shadows(self) -> None:
+        """Ask shadows in the background what waits for them."""
+        session = self.state.session
+        shadowed = any(one.shadows for one in self.state.bindings)
+        if session is None or not shadowed or self._shadowing.busy:
+            return
+        from memtui.service.usecases.comparing import ask_shadows
+
+        seen = self._shadowed.setdefault(session.company.company_id, {})
+        ask = partial(ask_shadows, session.service, session.caller, seen)
+        self._shadowing.latest(ask, lambda _states: None, self._tell_once)
 
     def watch_demo(self) -> None:
         """Update the demo's progress while another process makes the demo."""

@@ -15,7 +15,7 @@ from memtui.channels.cli.migrate import switched_lines
 from memtui.channels.cli.options import Yes, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, jsonable, table, ticker
 from memtui.channels.cli.session import Session
-from memtui.contract import Json
+from memtui.contract import Json, NotFound
 from memtui.presenters import comparison as words
 from memtui.presenters import format as shown
 from memtui.presenters.spending import parse_amount
@@ -123,6 +123,8 @@ async def compare_shadow_stop(session: Session, a: Key, b: Key, *, withdraw: boo
     from memtui.service.usecases.comparing import shadow_of
 
     shadow = await shadow_of(session.service, session.caller, (a, b))
+    if shadow.until is None and not withdraw:
+        raise NotFound(f"{b} is no shadow of {a}; --withdraw takes back the yes to asking both.")
     until = min(session.now, shadow.until) if shadow.until else None
     ended = None if withdraw else shadow.model_copy(update={"until": until})
     await session.service.bindings.set_shadow(session.caller, (a, b), ended)
@@ -146,6 +148,8 @@ async def compare_shadow_status(session: Session, a: Other = None, b: Other = No
     states = await comparing.shadow_states(service, caller)
     found = [one for one in states if a in {None, one.shadow.binding_key}]
     session.out.answer({"shadows": found}, _states(session, found))
+    if not found:
+        session.out.say("There is no shadow; `memtui compare shadow start A B` makes B one of A.")
 
 
 async def compare_shadow_ask(session: Session) -> None:

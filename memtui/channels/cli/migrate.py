@@ -257,6 +257,6 @@ def switched_lines(done: Switched) -> Iterator[Line]:
     for target in done.left:
         yield f"{target.target_type} {target.target_id} is served by a third binding, and stays"
     if done.closed:
-        yield "the old binding is read-only now; the same command with --back opens it again"
+        yield "the old binding is read-only now; memtui migrate cutover --back opens it again"
     if done.opened:
         yield "the binding can be written again"

@@ -44,6 +44,8 @@ DOOR = "mcp"
 CONTEXT_URI = "memory://context"
 _RECORD_URI = "memory://record/"
 _LOOK_SECONDS = 1.0
+SHADOW_SECONDS = 60.0
+"""How often shadows are asked what waits for them."""
 _CLIENT_CHARACTERS = 100
 _CHARACTERS_OF = {"claude-code": 24_000}
 """Longest answer in characters, for clients that show their model more than the default."""
@@ -116,13 +118,27 @@ class MemoryServer:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """While open, check for changes of the tools and notify the clients."""
-        task = asyncio.create_task(self._watch())
+        tasks = [asyncio.create_task(one) for one in (self._watch(), self._ask_shadows())]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _ask_shadows(self) -> None:
+        """Ask shadows what waits for them, of the questions that the agents see."""
+        seen: dict[object, dict[tuple[str, str], int]] = {}
+        while True:
+            await asyncio.sleep(SHADOW_SECONDS)
+            for key, one in list(self._listeners.items()):
+                service, caller = one.agent.service, one.agent.caller
+                with suppress(MemtuiError):  # nobody waits for it, and the log says why
+                    if any(view.shadows for view in await service.bindings.all(caller)):
+                        from memtui.service.usecases.comparing import ask_shadows
+
+                        await ask_shadows(service, caller, seen.setdefault(key, {}))
 
     async def _watch(self) -> None:
         while True:

@@ -49,7 +49,7 @@ def test_dry_run_then_apply_then_verify_then_cutover(vaults: Run) -> None:
     assert "--seed 9" in sample.out
     assert vaults("migrate", "cutover", "default", "second").out == (
         "company local is served by second\n"
-        "the old binding is read-only now; the same command with --back opens it again\n"
+        "the old binding is read-only now; memtui migrate cutover --back opens it again\n"
     )  # fmt: skip
     assert vaults("bindings", "resolve").out.startswith("second")
     assert vaults("migrate", "cutover", "default", "second", "--back", "--json").code == 0

@@ -20,6 +20,7 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
     Denied,
     Filter,
+    ForgetRequest,
     Scope,
     Usage,
 )
@@ -33,6 +34,7 @@ from memtui.service.operations.feedback import Verdict
 from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 from memtui.service.usecases import comparing
 from memtui.service.usecases.comparing import ShadowState, agree, ask_shadows, report_shadow
+from memtui.store.limits import add_up_sealed
 from memtui.store.operation import Operation
 from memtui.store.tables import SPENDING
 from tests.backends.plugin_v1.servers.loopback import serve, talk
@@ -203,7 +205,7 @@ async def test_no_spending_limit_counts_it(service: MemoryService, fake: type[Fa
     ):
         made.execute(delete(SPENDING))
         assert sealed is not None
-        limits.add_up_sealed(made, "local", sealed)
+        add_up_sealed(made, "local", sealed)
     [status] = await service.limits.check(ANA)
     assert status.spent == Decimal("0.4")
 
