@@ -272,7 +272,8 @@ class Migration(StepScreen):
                 f"Ask both bindings {fmt.counted(len(plan.asked), 'question')} of the log?",
                 verb="ask",
                 detail="Without secrets they may leave this machine, to "
-                f"{' and '.join(plan.leave)}.\nSome providers count or bill searches. The yes is stored for these two.",
+                f"{' and '.join(plan.leave)}.\nSome providers count or bill searches. The yes is "
+                "stored for these two.",
                 otherwise="leave it",
             )
             if not (plan.agreed or await self.ask(question)):

@@ -50,6 +50,7 @@ from memtui.service import (
     RuleTest,
     open_service,
 )
+from memtui.service.answers import Shadow
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.context.impact import ImpactRequest
 from memtui.service.context.pruning import PruneRequest
@@ -569,6 +570,9 @@ MANAGERS: dict[str, Call] = {
     "bindings.remove": lambda h, c: h.service.bindings.remove(c, "default"),
     "embedding.agree": lambda h, c: h.service.embedding.agree(c, "default", "https://x.example"),
     "bindings.set_target": lambda h, c: h.service.bindings.set_target(c, "project", "x", "default"),
+    "bindings.set_shadow": lambda h, c: h.service.bindings.set_shadow(
+        c, ("default", "second"), Shadow(binding_key="default", shadow_key="second")
+    ),
     "bindings.cut_over": lambda h, c: h.service.bindings.cut_over(c, "default", [], "second"),
     "bindings.clear_target": lambda h, c: h.service.bindings.clear_target(c, "company", "local"),
     "members.set": lambda h, c: h.service.members.set(

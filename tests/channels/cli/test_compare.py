@@ -81,3 +81,68 @@ def test_hostile_texts_are_shown_and_not_obeyed(asked: Run) -> None:
     assert_harmless(ran.out)
     number = next(line.split()[0] for line in ran.out.splitlines()[1:] if "pipeline" in line)
     assert_harmless(asked("compare", "default", "other", "--question", number).out)
+
+
+def test_a_shadow_from_its_beginning_to_the_cut_over_and_back(asked: Run) -> None:
+    assert "There is no shadow" in asked("compare", "shadow", "status").err
+    made = asked("compare", "shadow", "start", "default", "other", "--share", "1", "--days", "2")
+    assert (made.code, made.out) == (
+        0, "other is asked what default is asked; nobody gets its answers\n",
+    )  # fmt: skip
+    for number in range(30):
+        ran = asked("query", f"when deploy pipeline {number}", "--project", "apollo")
+        assert ran.code == 0
+    few = asked("compare", "cutover", "default", "other", "--yes")
+    assert few.code == 1
+    assert "Both answered 0 questions; 30 are the fewest." in few.err
+    ran = asked("compare", "shadow", "ask", "--json")
+    [state] = ran.document["shadows"]
+    assert (state["calls"], state["waiting"], state["why_not"]) == (30, 0, "")
+    assert state["shadow"]["principal"].startswith("user:")
+    ran = asked("compare", "shadow", "status", "default", "other")
+    assert "30 questions answered by both; 100.0% of the records alike." in ran.err
+    assert ran.out.splitlines()[1].split() == ["answered", "30", "30"]
+    assert "30 of 1,000" in asked("compare", "shadow", "status").out
+    done = asked("compare", "cutover", "default", "other", "--yes")
+    assert (done.code, done.out.splitlines()[0]) == (0, "company local is served by other")
+    assert asked("undo").code == 0
+    assert "served by default" not in asked("bindings", "list").out
+    assert asked("compare", "shadow", "stop", "default", "other").code == 0
+    assert "its time is over" in asked("compare", "shadow", "status").out
+    assert asked("compare", "shadow", "stop", "default", "other", "--withdraw").code == 0
+    assert "There is no shadow" in asked("compare", "shadow", "status").err
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_yes_is_asked_once(here: Run) -> None:
+    assert here("bindings", "add", "vault", "vault").code == 0
+    assert here("query", "when deploy", "--binding", "vault").code == 0
+    start = "compare", "shadow", "start", "vault", "default"
+    ran = here(*start)
+    assert ran.code == 2
+    assert "20.0% of the questions of everybody, without secrets, may leave this machine" in ran.err
+    assert here("compare", "vault", "default", "--yes").code == 0
+    assert here("compare", "vault", "default").code == 0
+    assert here("undo").code == 0
+    assert here("compare", "vault", "default").code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("start", "default", "default"), 2, "name two"),
+        (("start", "default", "nope"), 1, "no binding nope"),
+        (("start", "default", "other", "--share", "2"), 2, "at most 1"),
+        (("start", "default", "other", "--budget", "0"), 2, "more than 0"),
+        (("start", "default", "other", "--calls", "0"), 2, "at least 1"),
+        (("stop", "default", "other"), 1, "other is no shadow of default"),
+        (("stop", "default", "other", "--withdraw"), 1, "Nobody said yes"),
+        (("status", "default", "nope"), 1, "no binding nope"),
+    ],
+)
+def test_bad_input_of_a_shadow_is_one_sentence(
+    asked: Run, given: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = asked("compare", "shadow", *given)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1)
+    assert said in ran.err
