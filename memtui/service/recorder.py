@@ -166,6 +166,12 @@ class RunningOperation:
         """Whether its answer reaches a model: no person calls, or a context is delivered."""
         return not self.caller.by_person or bool(self.request.get("delivered"))
 
+    @property
+    def has_held(self) -> bool:
+        """Whether records of its binding are held for review, and hidden from it."""
+        key = self.binding.key if self.binding else ""
+        return self.visibility is not None and self.visibility.holds_in(key)
+
     def refuse_held(self, before: Iterable[Snapshot]) -> None:
         """Raise `Denied` where it would change a record that is held for review."""
         key = self.binding.key if self.binding else ""

@@ -85,6 +85,11 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
         def forget(self, **asked: Any) -> None:
             self.world.forget(**asked)
 
+        @rule(at=placed, nths=st.lists(nths, min_size=1, max_size=3), who=whos)
+        def hold(self, **asked: Any) -> None:
+            if known.key != LaterAdapter.key:
+                self.world.hold(**asked)
+
         @rule(company=companies, nth=st.integers(0, 3), part=st.lists(nths, max_size=2))
         def undo(self, **asked: Any) -> None:
             self.world.undo(**asked)

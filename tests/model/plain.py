@@ -92,6 +92,8 @@ class Operation:
     scope: Scope
     source: SourceRef | None = None
     ids: list[str] = field(default_factory=list)
+    touched: set[Key] = field(default_factory=set)
+    """The records that the log names with it, also where it changed none."""
     steps: dict[Key, tuple[Record | None, Record | None]] = field(default_factory=dict)
     undoes: Operation | None = None
     settings: Settings = field(default_factory=dict)
@@ -126,6 +128,8 @@ class Waiting:
     base: dict[Key, Record]
     """What it would change, as it was when it was asked for."""
     times: int = 1
+    is_hold: bool = False
+    """Whether a person held what is stored, and so no agent gets it."""
 
 
 @dataclass
@@ -352,8 +356,17 @@ class Company:
             return any(one.project in (None, scope.project_id) for one in roles)
         return not scope.subject_id or any(one.subject == scope.subject_id for one in roles)
 
+    def held_from(self, who: Who) -> set[Key]:
+        """Return the records that are held from somebody, by each id that they had."""
+        held = {key for one in self.queue if one.is_hold for key in one.base}
+        held |= {new for old, new in self.links.items() if old in held}
+        held |= {old for old, new in self.links.items() if new in held}
+        return held if who.is_agent else set()
+
     def sees(self, who: Who, done: Operation) -> bool:
         """Whether an operation is in the log for somebody."""
+        if not self.held_from(who).isdisjoint(done.touched):
+            return False
         roles = self.roles(who)
         if not self.members or done.who.principal == who.person:
             return True

@@ -89,6 +89,37 @@ def waits_for_a_person(world: World) -> None:
     world.check()
 
 
+def held_from_agents(world: World) -> None:
+    """Several records, held once and again, by whom who may; changed, decided on, taken back."""
+    for at in (OPEN, ONE):
+        world.write(at, "web", "Never on Fridays")
+        world.write(at, "web", "port: 5432", who="scout")
+        world.write(at, "user cy", "port: 6000", who="cy")
+        world.wait(1)
+        world.hold(at, [0, 1], who="bo")
+        world.hold(at, [1, 2], who="cy")
+        world.hold(at, [0], who="coding")
+        world.hold(at, [0, 1, 2])
+        world.check()
+        for who in ("coding", "scout"):
+            world.correct(at, 0, who=who, text="Always on Fridays")
+            world.forget(at, [1, 2], who=who)
+            world.write(at, "web", "port: 7000", who=who)
+        world.wait(1)
+        world.correct(at, 0, text="Sometimes on Fridays")
+        for nth, how in enumerate(("accept", "refuse", "accept")):
+            world.decide(at[0], nth, how)
+            world.check()
+        for nth in range(4):
+            world.undo_setting(at[0], nth)
+            world.undo(at[0], nth)
+            world.check()
+        world.review(at[0], "one")
+        world.correct(at, 1, who="scout", text="We deploy from main")
+        world.forget(at, [0, 1], who="coding")
+        world.check()
+
+
 def owners_of_what_waits(world: World) -> None:
     """Who sees all owners of what waits, and may change the first alone, does not decide."""
     world.write(ONE, "web", "Never on Fridays")
@@ -261,7 +292,8 @@ def kept_in_sync(world: World) -> None:
 
 
 TOURS: list[Tour] = [
-    second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags,
+    second_of_each, every_field, waits_for_a_person, held_from_agents, owners_of_what_waits,
+    rules_read_tags,
     kept_in_sync, purged, limited, agreed_by_two, undone_in_parts,
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -439,6 +439,8 @@ class World:
                 here.may(PEOPLE[who], "delete", one) for one in owners
             )
             why = "conflict" if len(standing) > 1 and not refused else ""
+            if not (refused or why) and self._are_held(binding, who, here, standing):
+                refused, done.type = True, "correct"
         work = self.service.write(self.caller(company, who), request)
         answer = self._do(done, refused, work, why)
         if answer is not None and standing:
@@ -558,6 +560,7 @@ class World:
         refused = (
             not (seen and all(here.may(PEOPLE[who], "delete", one) for one in scopes))
             or here.stops("correct", PEOPLE[who], scopes, binding, self.now)
+            or (not gone and self._are_held(binding, who, here, [old]))
         )  # fmt: skip
         why = "conflict" if stale and not refused else ""
         refused = refused or gone
@@ -637,6 +640,7 @@ class World:
         refused = not there or not all(
             here.may(PEOPLE[who], "delete", one) for one in (asked, *(r.scope for r in there))
         )
+        refused = refused or self._are_held(binding, who, here, there)
         answer = self._do(done, refused, self.service.forget(self.caller(company, who), request))
         if answer is None or self._waits(done, answer, request, there):
             return
@@ -649,6 +653,49 @@ class World:
         self._changed(
             done, {(binding, one.handle.provider_record_id): (one, None) for one in there}
         )
+
+    def _are_held(
+        self, binding: str, who: str, here: Company, records: Sequence[Record]
+    ) -> bool:  # fmt: skip
+        """Whether one of the records is held from somebody."""
+        keys = {(binding, one.handle.provider_record_id) for one in records}
+        return not here.held_from(PEOPLE[who]).isdisjoint(keys)
+
+    def hold(self, at: At, nths: Sequence[int], *, who: str = "ana") -> None:
+        """Let forgetting one or more records wait, and keep them from agents until then."""
+        company, binding = at
+        here, person = self.companies[company], PEOPLE[who]
+        chosen = [one for one in (self._nth(here, binding, nth) for nth in nths) if one]
+        if not chosen:
+            return
+        asked = self._asked(chosen[0])
+        sees = self.providers[binding].sees
+        there = [one for one in chosen if sees(asked, one.scope) and not self._is_gone(one)]
+        handles = tuple(dict.fromkeys(one.handle for one in chosen))
+        request = ForgetRequest(scope=asked, handles=handles, binding_key=binding)
+        done = self._done(here, "review", who, binding, asked, None)
+        scopes = [one.scope for one in there]
+        refused = (
+            person.is_agent or not there or not here.may(person, "view", asked)
+            or not all(here.may(person, "delete", owner_scope(one)) for one in scopes)
+        )  # fmt: skip
+        work = self.service.review.hold(self.caller(company, who), request, "a trick")
+        if (answer := self._do(done, refused, work)) is None:
+            return
+        by_name = {one.handle.provider_record_id: one for one in there}
+        changes: Settings = {}
+        for change in answer.settings:
+            row = change.after or {}
+            [name] = (one["handle"]["provider_record_id"] for one in row["base"])
+            record, place = by_name.pop(name), ("pending", row["pending_id"])
+            before, owners = here.state(place), [owner_scope(record.scope)]
+            single = ForgetRequest.of([record], asked, binding)
+            held = Waiting(row["pending_id"], binding, "forget", person, {}, single, owners,
+                           {(binding, name): record}, is_hold=True)  # fmt: skip
+            after = replace(before, times=before.times + 1) if before else held
+            changes[place] = (before, after)
+        same(by_name, {}, "what was not held")
+        here.change(done, changes)
 
     def undo(self, company: str, nth: int = 0, *, part: Sequence[int] = ()) -> None:
         """Take back the nth newest change that was not refused, whether or not that can be.
@@ -1241,6 +1288,7 @@ class World:
             name: one
             for (key, name), one in state.items()
             if key == at[1]
+            and (key, name) not in here.held_from(PEOPLE[who])
             and sees(scope, one.scope)
             and here.reads(PEOPLE[who], one.scope)
             and holds(one, moment or self.now)
@@ -1603,6 +1651,7 @@ class World:
         same(types, [(one.type, one.status) for one in here.log], "the log")
         for found, done in zip(logged, here.log, strict=True):
             done.id, done.scope = found.operation_id, found.scope
+            done.touched = {found.place_of(one) for one in found.handles}
             by = (found.principal, found.started_at)
             same(by, (done.who.principal, done.at), "who and when")
             if done.steps and not (done.erased or done.event):

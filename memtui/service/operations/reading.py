@@ -114,7 +114,7 @@ class MemoryReads(ServiceModule):
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
-            if entry.visibility is not None and entry.visibility.holds_in(connection.binding.key):
+            if entry.visibility is not None and entry.has_held:
                 bundle = bundle.model_copy(update={"profile_summary": None})
             elif is_preamble:
                 bundle = await _with_profile(entry, connection, routed, bundle)
@@ -201,11 +201,10 @@ class MemoryReads(ServiceModule):
         async with self._runtime.connected(
             OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
         ) as (entry, connection):
-            key = connection.binding.key
-            if entry.visibility is not None and entry.visibility.holds_in(key):
+            if entry.has_held:
                 raise Denied(
-                    f"A summary of {key} may be made of records that are held for review; ask "
-                    "again once a person has decided on them."
+                    f"A summary of {connection.binding.key} may be made of records that are held "
+                    "for review; ask again once a person has decided on them."
                 )
             found = await connection.read(lambda: connection.adapter.profile(scope))
             entry.usage = found.usage
@@ -293,8 +292,12 @@ class MemoryReads(ServiceModule):
             entry.capped = page.at_least
             linked = await _links(entry, connection, records) if request.links else {}
         adapter = connection.adapter
-        is_owners = bool(scope.project_id or scope.subject_id) and (
-            adapter.capabilities.validity or adapter.only_facts  # list only that owner
+        is_owners = (
+            bool(scope.project_id or scope.subject_id)
+            and not entry.has_held
+            and (
+                adapter.capabilities.validity or adapter.only_facts  # list only that owner
+            )
         )
         is_all = request.cursor is None and page.next_cursor is None
         is_whole = entry.visibility is None or is_owners or is_all
