@@ -164,7 +164,7 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
 ) -> None:
     await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(30)])
     # The server does not answer until the test has gone elsewhere and come back.
-    settings = settings.model_copy(update={"provider_timeout_ms": 60_000})
+    settings = settings.model_copy(update={"provider_timeout_ms": 600_000})
     server = Reference()
     gate = asyncio.Event()
 
@@ -174,7 +174,9 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
         return await talk(server)(request, writer)
 
     async with serve(answer) as url:
-        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(
+            caller, "plugin", "plugin-v1", {"url": url, "timeout_seconds": 600}
+        )
         async with opened(paths, settings, "plugin", (80, 24)) as (app, pilot, screen):
             await pilot.press("a")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
