@@ -100,8 +100,14 @@ def seqs(found: Sequence[Operation]) -> list[int]:
     return [one.seq for one in found]
 
 
-@ON_BOTH
-@pytest.mark.parametrize(("seed", "sealed"), [(1, 0), (2, 31), (3, COUNT)])
+@pytest.mark.parametrize(
+    ("database_url", "seed", "sealed"),
+    [
+        ("sqlite", 1, 0), ("sqlite", 2, 31), ("sqlite", 3, COUNT),
+        ("postgresql", 1, 0), ("postgresql", 2, 31),
+    ],
+    indirect=["database_url"],
+)  # fmt: skip
 def test_pages_and_views_are_those_of_the_model(
     database: Database,
     root: Path,
@@ -120,16 +126,18 @@ def test_pages_and_views_are_those_of_the_model(
         operations = (
             None if sight is PAST else LogDatabase(database, root, "acme", visibility=sight)
         )
+        logged = {
+            internal: folded(log.page(Filter(internal=internal), limit=1_000).operations, sealed)
+            for internal in (False, True)
+        }
         for chosen in FILTERS:
             flat = log.page(chosen, limit=1_000)
             expected = folded(flat.operations, sealed)
             left_out += len(flat.operations) - len(expected)
-            every = Filter(internal=not chosen.excludes_internal)
-            logged = folded(log.page(every, limit=1_000).operations, sealed)
             asked = as_folded(chosen)
             pages, before = list[Operation](), None
             while True:
-                page = log.page(asked, limit=7, before=before)
+                page = log.page(asked, limit=17, before=before)
                 assert (page.total, page.left_out) == (len(expected), flat.left_out)
                 pages += page.operations
                 if (before := page.next_before) is None:
@@ -140,7 +148,7 @@ def test_pages_and_views_are_those_of_the_model(
             view = LogView(operations, asked)
             assert seqs(view.window(0, 1_000)) == seqs(expected)
             assert (view.count, view.left_out) == (len(expected), flat.left_out)
-            assert view.logged == len(logged)
+            assert view.logged == len(logged[not chosen.excludes_internal])
             assert view.count + view.folded_count == len(flat.operations)
             for one in flat.operations:
                 place = seqs(expected).index(one.seq) if one in expected else None
@@ -168,17 +176,25 @@ def test_the_tail_of_a_view_is_that_of_the_model(
     views = [LogView(logs[sight], as_folded(chosen), "seq") for sight, chosen in asked]
     append(database, drafts[35:])
     shown = 0
+    companies = {sight: CompanyLog(database, archive, "acme", sight) for sight in SIGHTS}
+    every = {
+        (sight, internal): folded(
+            log.page(Filter(internal=internal), limit=1_000).operations, sealed
+        )
+        for sight, log in companies.items()
+        for internal in (False, True)
+    }
     for (sight, chosen), view in zip(asked, views, strict=True):
-        log = CompanyLog(database, archive, "acme", sight)
-        expected = folded(log.page(chosen, limit=1_000).operations, sealed)
+        log = companies[sight]
+        flat = log.page(chosen, limit=1_000).operations
+        expected = folded(flat, sealed)
         tail = view.tail(view.last)
         newer = [one for one in expected if one.seq > view.last]
         assert seqs(tail.operations)[::-1] == seqs(newer)
         assert view.count + len(newer) == len(expected)
         parts = view.folded_count + tail.folded
-        assert len(expected) + parts == len(log.page(chosen, limit=1_000).operations)
-        every = Filter(internal=not chosen.excludes_internal)
-        logged = folded(log.page(every, limit=1_000).operations, sealed)
+        assert len(expected) + parts == len(flat)
+        logged = every[sight, not chosen.excludes_internal]
         assert view.logged + tail.logged == len(logged)
         shown += len(newer)
         view.close()
