@@ -21,7 +21,12 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 _SLOW = (
     "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
     "tests/analytics/test_stats", "tests/backends/mcp/", "tests/backends/mem0/",
-    "tests/backends/milvus/", "tests/backends/plugin_v1/",
+    "tests/backends/milvus/", "tests/backends/plugin_v1/", "tests/backends/facts_http/",
+    "tests/backends/hindsight/", "tests/backends/mcp_memory_service/", "tests/backends/tables/",
+    "tests/backends/test_every_writable", "tests/backends/test_gemini",
+    "tests/backends/test_hermes", "tests/backends/test_letta", "tests/backends/vault/test_search",
+    "tests/backends/vault/test_vectors", "tests/backends/files/test_git", "tests/model/",
+    "tests/service/test_as_of", "tests/service/test_foreign",
     "tests/conformance/", "tests/demo/", "tests/channels/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_backup",
     "tests/service/test_object_store", "tests/service/test_purge",

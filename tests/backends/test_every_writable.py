@@ -257,11 +257,7 @@ async def place(
 
 def over(*without: str) -> pytest.MarkDecorator:
     """Run a test over every provider but some."""
-    names = [
-        pytest.param(name, marks=pytest.mark.slow) if "milvus" in name else name
-        for name in PROVIDERS
-        if name not in without
-    ]
+    names = [name for name in PROVIDERS if name not in without]
     return pytest.mark.parametrize("place", names, indirect=True)
 
 

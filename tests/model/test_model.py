@@ -9,11 +9,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import machine_for
 from tests.model.world import PROVIDERS, Make
 
-FAST = ("vault", "facts", "claude-memory", "later", "mcp-memory")
-SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in PROVIDERS if one not in FAST]
 
-
-@pytest.mark.parametrize("provider", [*FAST, *SLOW])
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_whatever_is_done_ends_as_the_model_says(provider: str, make: Make) -> None:
     many = settings().max_examples  # of the profile
     is_quick = many <= 25  # the same programs each time, and what fails as it was drawn

@@ -298,15 +298,15 @@ TOURS: list[Tour] = [
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)
 """Its tours take the longest."""
+OF_THE_SERVICE = (limited, agreed_by_two)
+"""Tours of what is decided before a provider is asked: over a folder, a table and a server."""
 AT_ONCE = [one for one in PROVIDERS if one != LaterAdapter.key]
 RUNS = [
-    pytest.param(
-        tour, provider, id=f"{tour.__name__}-{provider}",
-        marks=() if provider == "vault" and tour is not purged else pytest.mark.slow,
-    )
+    pytest.param(tour, provider, id=f"{tour.__name__}-{provider}")
     for tour in TOURS
     for provider in AT_ONCE
     if provider != "milvus" or tour in OF_MILVUS
+    if provider in {"vault", "facts", "plugin-v1"} or tour not in OF_THE_SERVICE
 ]  # fmt: skip
 
 
@@ -342,7 +342,6 @@ def test_what_is_stored_later_ends_as_the_model_says(make: Make) -> None:
     test_a_tour_ends_as_the_model_says(stored_later, LaterAdapter.key, make)
 
 
-@pytest.mark.slow
 def test_nothing_is_left_in_a_sealed_log(make: Make) -> None:
     test_a_tour_ends_as_the_model_says(purged_when_sealed, "vault", make)
 
@@ -389,9 +388,6 @@ def gone_from_each_place(world: World) -> None:
     world.check()
 
 
-@pytest.mark.parametrize(
-    "provider",
-    [pytest.param(one, marks=() if one == "vault" else pytest.mark.slow) for one in AT_ONCE],
-)
+@pytest.mark.parametrize("provider", AT_ONCE)
 def test_the_past_is_seen_by_the_rule_of_now(provider: str, make: Make) -> None:
     test_a_tour_ends_as_the_model_says(gone_from_each_place, provider, make)

@@ -107,7 +107,6 @@ async def _live(
     return account
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["default", "table"])
 async def test_any_moment_is_what_was_seen_then(service: MemoryService, key: str) -> None:
     account = await _live(service, key, Random(4), 20)
@@ -148,7 +147,6 @@ def applied(state: State, differences: Sequence[Difference]) -> State:
     return state
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["default", "table"])
 async def test_moments_and_their_differences_tell_all_that_changed(
     service: MemoryService, key: str

@@ -506,7 +506,6 @@ async def test_a_row_that_cannot_be_read_is_shown_and_left_alone(tmp_path: Path)
     await adapter.close()
 
 
-@pytest.mark.slow
 async def test_a_long_read_may_take_longer_than_the_limit_while_it_goes_on(
     paths: Paths, settings: Settings, caller: Caller, where: str
 ) -> None:

@@ -211,7 +211,6 @@ async def ends(
     return await open_endpoints(service, caller, "old", "new")
 
 
-@pytest.mark.slow
 async def test_migrate_does_what_the_backfill_does(
     paths: Paths, caller: Caller, postgres_url: str
 ) -> None:
@@ -264,7 +263,6 @@ async def test_migrate_does_what_the_backfill_does(
     ]
 
 
-@pytest.mark.slow
 async def test_one_workspace_goes_into_a_plugin_of_ours_and_an_org_is_never_mistaken(
     paths: Paths, caller: Caller, postgres_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

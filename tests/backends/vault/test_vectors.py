@@ -135,7 +135,6 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
 async def test_a_killed_build_goes_on_where_it_was(
     open_vault: Open, root: Path, tmp_path: Path, server: Embeddings
 ) -> None:
