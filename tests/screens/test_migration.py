@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
-from memtui.contract import BrowseRequest, ForgetRequest, Scope
+from memtui.contract import BrowseRequest, ForgetRequest, QueryRequest, Scope
 from memtui.migration.envelope import Loss
 from memtui.migration.moving import Applied, Failure, MigrationProgress
 from memtui.migration.planning import MigrationPlan, Refusal, ScopeCount
@@ -23,6 +23,7 @@ from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
 from memtui.screens.migration import Migration
 from memtui.screens.steps import StepRow, columns, progress_content, row_content
 from memtui.service import Caller, MemoryService
+from memtui.service.usecases.comparing import agree, shadow_of
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.virtual_list import VirtualList
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
@@ -295,3 +296,24 @@ def test_hostile_names_are_harmless(text: str) -> None:
         for column in columns():
             assert_harmless(fit_cell(column.of(row).text, column.width))
         assert_content_harmless(row_content(row, 60))
+
+
+@pytest.mark.slow
+async def test_the_answers_of_both_are_compared_after_a_yes(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, ["Deploy from main"])
+    question = QueryRequest(scope=SCOPE, query="deploy", binding_key="default")
+    await service.query(caller, question)
+    async with serve(talk(Reference())) as url:
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+        async with opened(paths, settings, "plugin") as (app, pilot, screen):
+            await confirmed(pilot, screen, "t")
+            assert rows(screen)[0] == "answered"
+            assert "1 question answered by both" in screen_text(app)
+            leaves = (await shadow_of(service, caller, ("default", "plugin"))).leaves
+            assert [one.partition(" ")[0] for one in leaves] == ["plugin"]
+            await agree(service, caller, ("default", "plugin"), leaves, 1, share=1, most_calls=9)
+            await pilot.press("t")
+            await settled(pilot, screen)
+            await until(pilot, lambda: "0 questions answered by both" in screen_text(app))
