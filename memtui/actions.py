@@ -10,8 +10,6 @@ conditions it `needs`; the screen says which of them are `missing`, and why, so 
 checks nothing.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

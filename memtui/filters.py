@@ -1,7 +1,5 @@
 """Parses and formats filter lines: `agent:bob,eve -type:query since:7d cost>0.01 word`."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import shlex

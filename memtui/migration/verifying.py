@@ -3,8 +3,6 @@
 The reference compares only the texts of a workspace's first 100 rows; here every field counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

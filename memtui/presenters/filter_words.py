@@ -1,7 +1,5 @@
 """Completions of a filter line, and the filter in words."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo

@@ -3,8 +3,6 @@
 Foreign strings are returned unchanged; the caller makes them visible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 

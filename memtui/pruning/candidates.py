@@ -1,7 +1,5 @@
 """Candidates for pruning: records that could be forgotten, each with its reason and figures."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A limit is checked before an operation begins, so what runs already may still exceed it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal

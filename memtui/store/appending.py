@@ -1,7 +1,5 @@
 """Writes an operation's intent, its rows in the log, and its steps in the undo journal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from operator import attrgetter

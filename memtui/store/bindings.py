@@ -1,7 +1,5 @@
 """A company's settings: bindings and their targets, members, tokens, and routing."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Column types that hold the same value in SQLite and in PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal

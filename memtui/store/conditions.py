@@ -4,8 +4,6 @@ For the databases they are SQLAlchemy expressions over the tables, for DuckDB it
 columns of `memtui.analytics.source`, which have the sums per operation that a filter compares.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce

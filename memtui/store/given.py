@@ -1,7 +1,5 @@
 """The context texts that a run was given before, from the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

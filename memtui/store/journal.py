@@ -4,8 +4,6 @@ An irreversible change leaves a row too, so that undoing never reaches past it. 
 the ids that records had before an undo to those under which they came back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass

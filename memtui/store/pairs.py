@@ -3,8 +3,6 @@
 For each record: its id on both sides and salted hashes of its fields, without its text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

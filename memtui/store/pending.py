@@ -1,7 +1,5 @@
 """Pending changes: requested by agents, waiting for a person's decision."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime

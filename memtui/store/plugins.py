@@ -1,7 +1,5 @@
 """Data that a served memory plugin stores in memtui: namespaces, and the ids of memories."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 

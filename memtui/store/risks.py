@@ -1,7 +1,5 @@
 """What is known of the risks of records: reasons and salted digests, without texts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The tables of the control plane (seed 000, "Suggested Data Model Additions")."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Calls that another memory server got past the operation log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 

@@ -5,8 +5,6 @@ The formats are those of Claude Code (code.claude.com/docs/en/hooks), which Code
 (cursor.com/docs/agent/hooks). Each input names its event, which determines the format.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

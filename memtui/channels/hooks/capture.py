@@ -4,8 +4,6 @@ The binding's switches decide what is captured (seed 000, "Automatic hooks"). Wh
 captured, no provider is called, so the operation log gets no row.
 """
 
-from __future__ import annotations
-
 import asyncio
 from enum import StrEnum
 

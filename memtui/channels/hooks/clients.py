@@ -1,7 +1,5 @@
 """The clients whose hooks memtui can install, and the entries in their files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

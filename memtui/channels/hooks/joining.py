@@ -6,8 +6,6 @@ another session without restarting the server. A note is a private file in the h
 process's id and start time, and is removed once that process has ended.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ gives the same note. Transcripts of Claude Code and Codex are read (JSON lines);
 the note uses only the input of the hook call.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The screen, the command and the pre-run hook all use this module, so a person se
 that the model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Each hook is a separate process, so late reads are written to a file for the next one.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import datetime

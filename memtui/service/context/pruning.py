@@ -4,8 +4,6 @@ A plan changes nothing; forgetting its marked records applies it. Over all bindi
 read with a time limit: one that is slow or fails is named with the reason, the others have plans.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

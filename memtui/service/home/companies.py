@@ -3,8 +3,6 @@
 Removing such a company is the only way to remove an operation for good.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

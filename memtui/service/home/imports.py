@@ -1,7 +1,5 @@
 """Import another system's log as the log of a separate company."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Members, roles and tokens. Every change is an operation."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import secrets

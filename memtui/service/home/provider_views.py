@@ -3,8 +3,6 @@
 They come from the provider's class: its docstrings and the JSON schema of its config.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any, Literal

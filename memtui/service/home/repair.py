@@ -4,8 +4,6 @@ It is filled from the archive and the bindings' folders; its log begins with an 
 names what is lost. No memory is deleted: the old database file is moved aside.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

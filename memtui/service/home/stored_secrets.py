@@ -1,7 +1,5 @@
 """Search stored data for secrets, which earlier redaction rules may have missed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

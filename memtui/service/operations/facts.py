@@ -4,8 +4,6 @@ A key is looked up in the binding of each scope: the project's facts in the proj
 agent type's in the agent's, the company's in the company's.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Each verdict is an operation, about one record that one query or context returne
 verdict on the same result replaces the earlier one, which stays in the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Fields that a provider cannot store: reported at the write, then filled in from the log."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar

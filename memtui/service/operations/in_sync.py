@@ -1,7 +1,5 @@
 """State of two bindings that are kept in sync: the pairs of records (seed 002 §7)."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections import defaultdict

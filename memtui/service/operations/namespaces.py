@@ -4,8 +4,6 @@ The ledger has namespaces with kind, expiry and metadata, for providers without 
 memory ids to records. Changes of namespaces are logged as operations, changes of ids are not.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict

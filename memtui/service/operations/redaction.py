@@ -9,8 +9,6 @@ Each shape begins only at the start of a word, and has no unbounded repetition i
 so that the time is linear in the length of a text.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections import Counter

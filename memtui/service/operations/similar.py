@@ -5,8 +5,6 @@ provider searches by meaning and the model `static` is installed, else by words.
 merged automatically.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from functools import partial

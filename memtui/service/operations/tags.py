@@ -1,7 +1,5 @@
 """The tags of memories, over all scopes and bindings that a caller sees (seed 002 §7)."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Awaitable
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 A mutation of unknown outcome is first checked at the provider.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, nullcontext, suppress

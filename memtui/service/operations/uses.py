@@ -5,8 +5,6 @@ much is stored. Only for a filter on repeated records is the whole scope read fi
 cached for the further pages of the list.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
