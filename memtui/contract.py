@@ -302,17 +302,11 @@ class OperationType(StrEnum):
 
 _MUTATIONS = frozenset(
     {
-        OperationType.WRITE,
-        OperationType.FORGET,
-        OperationType.CORRECT,
-        OperationType.SYNC,
-        OperationType.UNDO,
-        OperationType.CONFIGURE,
-        OperationType.PURGE,
-        OperationType.REPAIR,
+        OperationType.WRITE, OperationType.FORGET, OperationType.CORRECT, OperationType.SYNC,
+        OperationType.UNDO, OperationType.CONFIGURE, OperationType.PURGE, OperationType.REPAIR,
         OperationType.REVIEW,
     }
-)
+)  # fmt: skip
 
 
 class OperationStatus(StrEnum):

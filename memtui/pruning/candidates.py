@@ -356,13 +356,10 @@ REPEATS = frozenset(_LIKE.values())
 """The reasons that mean a record repeats another."""
 _SAFE = frozenset(
     {
-        Reason.EXACT_DUPLICATE,
-        Reason.NEAR_DUPLICATE,
-        Reason.EXPIRED,
-        Reason.CONTRADICTED,
+        Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE, Reason.EXPIRED, Reason.CONTRADICTED,
         Reason.FORGOTTEN_BEFORE,
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,12 +102,8 @@ class RuleTest(StrEnum):
     def takes_value(self) -> bool:
         """Whether the test needs a value, as in `per-run 5`."""
         return self in {
-            RuleTest.PER_RUN,
-            RuleTest.AGENT,
-            RuleTest.DOOR,
-            RuleTest.TEXT,
-            RuleTest.SUBJECT,
-        }
+            RuleTest.PER_RUN, RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT,
+        }  # fmt: skip
 
 
 class ReviewRule(Model):

@@ -78,33 +78,16 @@ _MEASURED = {
 SORTS = {
     name: name
     for name in (
-        "seq",
-        "started_at",
-        "operation_type",
-        "status",
-        "binding_key",
-        "provider_key",
-        "agent_id",
-        "project_id",
-        "issue_id",
-        "run_id",
-        "subject_id",
-        "source_kind",
-        "principal",
-        "channel",
-        "result_count",
-        "latency_ms",
-        "input_tokens",
-        "output_tokens",
-        "embedding_tokens",
-        "best_score",
-        "error_kind",
+        "seq", "started_at", "operation_type", "status", "binding_key", "provider_key", "agent_id",
+        "project_id", "issue_id", "run_id", "subject_id", "source_kind", "principal", "channel",
+        "result_count", "latency_ms", "input_tokens", "output_tokens", "embedding_tokens",
+        "best_score", "error_kind",
     )
 } | {
     "cost_usd": "cost_pico",
     "tokens": _TOKENS,
     "what": f"lower(coalesce({_WHAT}))",
-}
+}  # fmt: skip
 """The sort keys of operations, each with its column, sum or text in SQL."""
 
 READ = {
@@ -367,14 +350,8 @@ def _nearly_has(word: str) -> ColumnElement[bool]:
 def _searched(*also: Column[str]) -> ColumnElement[str]:
     columns = OPERATIONS.c
     searched = (
-        cast(columns.request, String),
-        columns.error_message,
-        columns.principal,
-        columns.issue_id,
-        columns.run_id,
-        columns.source_issue_id,
-        columns.source_run_id,
-        *also,
-    )
+        cast(columns.request, String), columns.error_message, columns.principal, columns.issue_id,
+        columns.run_id, columns.source_issue_id, columns.source_run_id, *also,
+    )  # fmt: skip
     # One text per row, because SQLite calls Python to lowercase each text.
     return reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))

@@ -98,14 +98,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     config_model = McpMemoryConfig
     holds = "file"
     capabilities = Capabilities(
-        browse=True,
-        correction=True,
-        restore=True,
-        full_text=True,
-        agents_search=True,
-        watch=True,
+        browse=True, correction=True, restore=True, full_text=True, agents_search=True, watch=True,
         links=True,
-    )
+    )  # fmt: skip
 
     def __init__(self, context: BindingContext, config: McpMemoryConfig) -> None:
         super().__init__(context, config)

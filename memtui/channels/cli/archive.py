@@ -119,16 +119,12 @@ def _sealed(segments: Sequence[Segment], did: str = "sealed") -> Iterator[Line]:
 def _listed(session: Session, segments: Sequence[Segment]) -> Iterator[Line]:
     rows = [
         [
-            shown.count(one.count),
-            str(one.first_seq),
-            str(one.last_seq),
-            shown.exact(one.started_from, session.zone),
-            shown.exact(one.started_to, session.zone),
-            shown.count(one.bytes),
-            shown.digest(one.last_digest),
+            shown.count(one.count), str(one.first_seq), str(one.last_seq),
+            shown.exact(one.started_from, session.zone), shown.exact(one.started_to, session.zone),
+            shown.count(one.bytes), shown.digest(one.last_digest),
         ]
         for one in segments
-    ]
+    ]  # fmt: skip
     titles = ("operations>", "from", "to", "began", "until", "bytes>", "last digest")
     if rows:
         yield from table(columns(*titles), rows)

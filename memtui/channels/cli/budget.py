@@ -163,16 +163,11 @@ _NONE = "There are no spending limits; `memtui budget set` sets one."
 def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
     rows = [
         [
-            spending.mark(one),
-            spending.target(one),
-            spending.spent(one),
-            spending.amount(one),
-            spending.share(one),
-            spending.period(one, session.now, session.zone),
-            one.action,
+            spending.mark(one), spending.target(one), spending.spent(one), spending.amount(one),
+            spending.share(one), spending.period(one, session.now, session.zone), one.action,
         ]
         for one in found
-    ]
+    ]  # fmt: skip
     if rows:
         yield from table(
             columns("state", "target", "spent>", "limit>", "share>", "period", "then"), rows

@@ -246,14 +246,11 @@ async def companies_tokens_list(session: Session) -> None:
     tokens = await session.service.tokens.all(session.caller)
     rows = [
         [
-            t.label,
-            t.principal,
-            t.acts_for or "",
-            t.project_id or "any",
+            t.label, t.principal, t.acts_for or "", t.project_id or "any",
             shown.ago(t.created_at, session.now),
         ]
         for t in tokens
-    ]
+    ]  # fmt: skip
     titles = columns("label", "principal", "acts for", "project", "made>")
     session.out.answer({"tokens": tokens}, table(titles, rows))
 

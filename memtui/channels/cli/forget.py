@@ -344,11 +344,7 @@ def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> It
     for candidate in candidates:
         operation = candidate.operation
         yield [
-            operation.operation_id,
-            shown.ago(operation.started_at, session.now),
-            operation.operation_type.value,
-            shown.changed(candidate),
-            operation.principal,
-            operation.scope.project_id or "",
-            candidate.why_not or "",
-        ]
+            operation.operation_id, shown.ago(operation.started_at, session.now),
+            operation.operation_type.value, shown.changed(candidate), operation.principal,
+            operation.scope.project_id or "", candidate.why_not or "",
+        ]  # fmt: skip

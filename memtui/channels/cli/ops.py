@@ -400,15 +400,11 @@ def _detail(
 
 def _part(operation: Operation) -> list[str]:
     return [
-        str(operation.seq),
-        shown.outcome(operation.status).symbol,
-        operation.binding_key or "",
-        shown.count(operation.result_count),
-        shown.duration(operation.latency_ms),
-        shown.short_money(operation.cost_usd, unpriced=operation.unpriced),
-        operation.operation_id,
+        str(operation.seq), shown.outcome(operation.status).symbol, operation.binding_key or "",
+        shown.count(operation.result_count), shown.duration(operation.latency_ms),
+        shown.short_money(operation.cost_usd, unpriced=operation.unpriced), operation.operation_id,
         operation.error_message or "",
-    ]
+    ]  # fmt: skip
 
 
 _STDOUT = ("-", "/dev/stdout")

@@ -126,21 +126,12 @@ async def runs_show(
 
 def _cells(session: Session, run: Run) -> list[str]:
     return [
-        run.run_id,
-        shown.ago(run.last_at, session.now),
-        ", ".join(run.agents),
-        ", ".join(run.projects),
-        shown.count(run.contexts),
-        shown.count(run.tokens_given),
-        shown.count(run.queries),
-        shown.count(run.writes),
-        shown.count(run.corrections),
-        shown.count(run.forgets),
-        shown.count(run.pending),
-        shown.count(run.failures),
-        words.short_cost(run),
-        ", ".join(run.channels),
-    ]
+        run.run_id, shown.ago(run.last_at, session.now), ", ".join(run.agents),
+        ", ".join(run.projects), shown.count(run.contexts), shown.count(run.tokens_given),
+        shown.count(run.queries), shown.count(run.writes), shown.count(run.corrections),
+        shown.count(run.forgets), shown.count(run.pending), shown.count(run.failures),
+        words.short_cost(run), ", ".join(run.channels),
+    ]  # fmt: skip
 
 
 def _places(step: RunStep) -> list[Place]:

@@ -99,12 +99,8 @@ class HelperCall:
             return
         places = str(paths.data), str(paths.config_file)
         terms = (
-            self._code,
-            self._key,
-            *places,
-            str(settings.helper_idle_s),
-            settings.context_model,
-        )
+            self._code, self._key, *places, str(settings.helper_idle_s), settings.context_model,
+        )  # fmt: skip
         command = [sys.executable, "-P", "-m", "memtui.channels.helper.server", *terms]
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)

@@ -22,12 +22,8 @@ from memtui.contract import Json
 _KINDS = ("fact", "summary", "checkpoint")
 _SOURCES = ("agent", "runtime", "user")
 _EDGES = (
-    "  both ends  ",
-    "\n\nlines around\n",
-    "tab\tand\r\nCRLF",
-    "a  double  space",
-    "\u00a0x\u2003",
-)
+    "  both ends  ", "\n\nlines around\n", "tab\tand\r\nCRLF", "a  double  space", "\u00a0x\u2003",
+)  # fmt: skip
 _SCRIPTS = (
     "Grüße, 世界 and 日本語 — naïve café",
     "e\u0301 is not \u00e9",

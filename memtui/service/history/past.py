@@ -44,12 +44,9 @@ from memtui.threads import in_thread
 _SHOWN = ("text", "title", "summary", "topic", "kind", "tags", "pinned", "expires_at")
 """The fields compared between two moments."""
 _CHANGING = (
-    OperationType.WRITE,
-    OperationType.CORRECT,
-    OperationType.FORGET,
-    OperationType.UNDO,
+    OperationType.WRITE, OperationType.CORRECT, OperationType.FORGET, OperationType.UNDO,
     OperationType.SYNC,
-)
+)  # fmt: skip
 _LONGEST = timedelta(minutes=10)
 """An operation that began longer than this before a moment is taken to have ended by then."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)

@@ -33,12 +33,9 @@ RECENT = timedelta(minutes=10)
 _DOORS = ("mcp", "wrap", "hook", "http")
 """The channels of agents, and of programs that act for a person."""
 _ANSWERS = (
-    OperationType.CONTEXT,
-    OperationType.QUERY,
-    OperationType.BROWSE,
-    OperationType.GET,
+    OperationType.CONTEXT, OperationType.QUERY, OperationType.BROWSE, OperationType.GET,
     OperationType.PROFILE,
-)
+)  # fmt: skip
 _MOST = 500
 """The most operations read: of the last minutes, and of each session."""
 
