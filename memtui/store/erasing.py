@@ -385,7 +385,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
             doom = aim.subject_id is not None and operation.scope.subject_id == aim.subject_id
         elif _ID.fullmatch(path):
             doom = _is_gone(operation, path, value, aim)
-        elif whole or (here and _repeats(operation, path, aim)):
+        elif whole or ((here or _is_blind(operation)) and _repeats(operation, path, aim)):
             doom = True
         else:
             doom = not is_others and aim.says_written(value)
@@ -402,6 +402,11 @@ def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
         rank = int(path.split(".")[1])
         key = next((h.binding_key or key for h in operation.handles if h.rank == rank), key)
     return json.loads(written) in aim.gone.get(key, frozenset())
+
+
+def _is_blind(operation: Operation) -> bool:
+    """Whether memtui asked for a purpose of its own, so that the log names no record."""
+    return bool(operation.request.get("purpose")) and not operation.handles
 
 
 def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
@@ -443,12 +448,13 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
     columns = OPERATIONS.c
     ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
     conditions: list[ColumnElement[bool]] = [false()]
-    if aim.subject_id is not None:
-        conditions.append(columns.subject_id == aim.subject_id)
-    if aim.project_id is not None:
-        conditions.append(columns.project_id == aim.project_id)
-    if aim.run_id is not None:
-        conditions.append(columns.run_id == aim.run_id)
+    if aim.words:
+        conditions.append(cast(columns.request, String).contains('"purpose"'))
+    conditions += [
+        columns[name] == wanted
+        for name in ("subject_id", "project_id", "run_id")
+        if (wanted := getattr(aim, name)) is not None
+    ]
     if aim.source is not None:
         conditions.append(columns.source_external_ref == aim.source)
     if aim.before is not None:

@@ -133,9 +133,9 @@ async def check_forgetting(
         before = dict(check.found)
         await check.forget()
         gone_after_s = await check.until(_LIVE, lambda found: found.isdisjoint(check.doomed))
-        await check.ask(_WAYS[len(_LIVE) :])
-        if resolved.capabilities.sync:
-            await check.until(_WAYS[-1:], check.is_calm)
+        await check.ask(["history"])
+        has_index = resolved.capabilities.sync
+        await check.until(["after re-index"], check.is_calm if has_index else lambda _found: True)
         probes = [check.probe(name, before[name]) for name in _WAYS]
         return GoneReport.like(
             resolved,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from memtui.config import find_paths
 from tests.channels.cli.conftest import Run
 from tests.channels.cli.test_audit import verified
+from tests.service.test_purge import places_of
 
 
 @pytest.fixture
@@ -127,3 +130,69 @@ def test_who_was_purged_before_is_known_by_that(here: Run) -> None:
         for words in ((), ("--yes",)):
             again = here("purge", *option, *words)
             assert (again.code, "memtui keeps no copy of it." in again.out) == (0, True)
+
+
+def test_of_a_run_no_byte_is_left_in_a_home_that_did_everything_with_it(
+    here: Run, home: Path, tmp_path: Path
+) -> None:
+    """The log hot and sealed, checks, views, statements, comparisons, plans, risks, error logs."""
+    said = "The zirconium kettle of the old observatory whistles at nine on Monday mornings."
+    apollo = ("--project", "apollo")
+    assert here("bindings", "add", "other", "vault").code == 0
+    assert here("note", said, *apollo, "--run", "r1").code == 0
+    assert here("query", "zirconium kettle", *apollo, "--run", "r2").code == 0
+    assert here("ops", "archive", "seal", "--all").code == 0
+    learned = here("note", f"Learned: {said}", *apollo, "--binding", "other", "--run", "r2")
+    assert learned.code == 0
+    for words in (
+        ("query", "where is the zirconium kettle", *apollo, "--binding", "other"),
+        ("context", *apollo, "--prompt", "zirconium kettle", "--delivered", "--run", "r3"),
+        ("trace", "run:r1"), ("trace", "run:r1", "--then", "impact"),
+        ("compare", "default", "other", "--yes"), ("doctor", "--risks"), ("facts", "prune"),
+        ("views", "save", "kettles", f'"{said}"'), ("stats",), ("audit", "verify"),
+        ("sql", "SELECT count(*) FROM operations WHERE request LIKE '%zirconium kettle%'"),
+        ("bindings", "conformance", "--forgetting", "other", "--yes"),
+        ("ops", "archive", "seal", "--all"),
+    ):  # fmt: skip
+        here(*words)
+    assert here("query", "zirconium kettle", *apollo).code == 0
+    [asked, *_] = here("ops", "list", "type:query", "--json").document["operations"]
+    assert here("check", "record", asked["operation_id"]).code == 0
+    (home / "memtui.log").write_text(f"one\nRuntimeError: {said!r}\ntwo\n")
+    (home / "queries.json").write_text(json.dumps([f"SELECT '{said}'", "SELECT 1"]))
+    (home / "draft-1").mkdir()
+    (home / "draft-1" / "record.md").write_text(said)
+    paths = find_paths(home)
+    before = places_of(("zirconium kettle",), paths, "")
+    assert any("parquet" in one for one in before)
+    assert any("checks.toml" in one for one in before)
+    plan = here("purge", "--run", "r1", "--forget")
+    assert (plan.code, "came of it" in plan.out) == (0, True)
+    done = here("purge", "--run", "r1", "--forget", "--yes", "--json")
+    assert done.code == 0, done.out
+    assert [(one["written"], one["came_of_it"]) for one in done.document["reached"]] == [
+        (1, 0),
+        (0, 1),
+    ]
+    left = places_of(("zirconium", "observatory"), paths, "")
+    assert left == [], left
+    assert here("audit", "verify").code == 0
+    assert here("audit", "export", "--to", str(tmp_path / "proof.jsonl")).code == 0
+    assert verified(tmp_path / "proof.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--run", "r1", "--source", "x"), 2, "one of them only"),
+        (("--run", "nowhere"), 1, "There is no such run"),
+        (("--source", "https://x.example/1"), 1, "There is no such document"),
+        (("--run", "r1", "--through", "4"), 2, "through"),
+        (("--subject", "ana", "--through", "2"), 2, "more or less certain"),
+    ],
+)
+def test_a_run_that_is_named_badly_is_one_sentence(
+    here: Run, told: str, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    ran = here("purge", *arguments)
+    assert (ran.code, sentence in ran.err, "Traceback" in ran.err) == (code, True, False), ran.err
