@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui.config import find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -30,7 +31,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, MemoryService, Operation, open_service
 from tests.backends.facts_http.server import Server
 from tests.backends.hindsight.server import StandIn as Hindsight
 from tests.backends.mcp.conftest import MAPPING
@@ -39,7 +40,6 @@ from tests.backends.mcp_memory_service.server import StandIn
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
-from tests.homes import furnish
 
 ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", subject_id="ana")
@@ -134,14 +134,25 @@ class Place:
     service: MemoryService
     cut: Cut
     handles: list[RecordHandle] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)
 
     @property
     def old(self) -> RecordHandle:
         return self.handles[1]
 
     async def texts(self) -> list[str]:
+        """Return the texts that are there; `handles` are those of the first two from now on."""
         page = await self.service.browse(ANA, BrowseRequest(scope=SCOPE, binding_key="far"))
+        found = {one.text: one.handle for one in page.records}
+        self.handles = [found[text] for text in (KEPT, OLD) if text in found]
         return sorted(one.text for one in page.records)
+
+    async def newly_unknown(self) -> list[Operation]:
+        """Return the operations with an unknown outcome that were not returned before."""
+        found = (await self.service.log.page(ANA, UNKNOWN)).operations
+        new = [one for one in found if one.operation_id not in self.unknown]
+        self.unknown |= {one.operation_id for one in new}
+        return new
 
     async def write(self) -> Any:
         return await self.service.write(ANA, WriteRequest(
@@ -168,10 +179,10 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(
-    provider: str, paths: Paths, settings: Settings, begun: Path
-) -> AsyncIterator[Place]:
-    furnish(paths, settings, begun)
+async def opened(provider: str, home: Path, begun: Path) -> AsyncIterator[Place]:
+    shutil.copytree(begun, home)
+    paths = find_paths(home)
+    settings = load_settings(paths, principal="user:ana")
     async with SERVERS[provider]() as (url, config):
         cut = Cut(int(url.rpartition(":")[2]))
         proxy = await asyncio.start_server(cut, "127.0.0.1", 0)
@@ -183,7 +194,8 @@ async def opened(
             asked = WriteRequest(
                 scope=SCOPE, source=SOURCE, content=text, kind="fact", binding_key="far"
             )
-            place.handles += (await service.write(ANA, asked)).handles
+            await service.write(ANA, asked)
+        assert await place.texts() == sorted((KEPT, OLD))
         yield place
         await service.close()
         proxy.close()
@@ -212,13 +224,10 @@ async def test_what_broke_off_is_unknown_until_it_is_checked(
     monkeypatch.setenv("T", "t0ken")
     before, after = (sorted(one) for one in MUTATIONS[mutation])
     what, _, of = mutation.partition(" a ")
-    for at in range(1, 10):
-        paths = find_paths(tmp_path / f"home{at}")
-        paths.create()
-        settings = load_settings(paths, principal="user:ana")
-        async with opened(provider, paths, settings, begun) as place:
-            if of:
-                await getattr(place, of)()
+    async with opened(provider, tmp_path / "home", begun) as place:
+        if of:
+            await getattr(place, of)()
+        for at in range(1, 10):
             assert await place.texts() == before
             place.cut.calls, place.cut.at, place.cut.applied = 0, at, where == "after a change"
             place.cut.at_reads, place.cut.changed = where == "at a read after it", False
@@ -229,22 +238,22 @@ async def test_what_broke_off_is_unknown_until_it_is_checked(
                 told = str(error)
             place.cut.at = 0
             now = await place.texts()
-            if not told:
-                assert now == after
-                if place.cut.calls < at:  # all its calls have had their turn
-                    return
-                continue
-            [unknown] = (await place.service.log.page(ANA, UNKNOWN)).operations
-            assert f"ops check {unknown.operation_id}" in told
-            assert now in (before, after)
-            found = await place.service.check_outcome(ANA, unknown.operation_id)
-            assert found.happened is (now == after), found.sentence
-            if found.happened:
-                await place.service.undo(ANA, unknown.operation_id)
-                assert await place.texts() == before
-            else:
+            if told:
+                [unknown] = await place.newly_unknown()
+                assert f"ops check {unknown.operation_id}" in told
+                assert now in (before, after)
+                found = await place.service.check_outcome(ANA, unknown.operation_id)
+                assert found.happened is (now == after), found.sentence
+                if found.happened:
+                    await place.service.undo(ANA, unknown.operation_id)
+                    assert await place.texts() == before
+                    continue
                 await getattr(place, what)()
-                assert await place.texts() == after
+                now = await place.texts()
+            assert now == after
+            if not told and place.cut.calls < at:  # all its calls have had their turn
+                return
+            await getattr(place, of or "undo")()
     pytest.fail("the mutation makes more and more calls")
 
 
@@ -258,11 +267,8 @@ async def test_what_broke_off_in_the_middle_is_had_back(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("K", "k3y")
     monkeypatch.setenv("T", "t0ken")
-    for at in range(1, 10):
-        paths = find_paths(tmp_path / f"home{at}")
-        paths.create()
-        settings = load_settings(paths, principal="user:ana")
-        async with opened(provider, paths, settings, begun) as place:
+    async with opened(provider, tmp_path / "home", begun) as place:
+        for at in range(1, 10):
             gone = ""
             if mutation == "undo":
                 gone = (await place.forget_all()).operation_id
@@ -275,7 +281,7 @@ async def test_what_broke_off_in_the_middle_is_had_back(
             place.cut.at = 0
             there = len(await place.texts())
             done = there if mutation == "undo" else 2 - there
-            for one in (await place.service.log.page(ANA, UNKNOWN)).operations:
+            for one in await place.newly_unknown():
                 found = await place.service.check_outcome(ANA, one.operation_id)
                 assert (found.happened, "in part" in found.sentence) == (done > 0, done == 1)
                 gone = gone or one.operation_id
