@@ -174,10 +174,11 @@ class Interrupted(Unavailable):
 
 
 class Stop:
-    """Stops the work of another thread, which then raises `Interrupted`."""
+    """Stops the work of another thread, which then raises `Interrupted`, or ends its search."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
+        self.search_ended = False
         self._cursor: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -190,6 +191,10 @@ class Stop:
         self._stopped.set()
         if self._cursor is not None:
             self._cursor.interrupt()
+
+    def end_search(self) -> None:
+        """End a search after the part of the log that it reads now; what it found stays."""
+        self.search_ended = True
 
     def check(self) -> None:
         """Raise `Interrupted` if it was stopped."""

@@ -34,6 +34,8 @@ UNFINISHED = re.compile(r"\.new-\d+-\d+")
 SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
 _READABLE = re.compile(r"[^A-Za-z0-9_-]")
 _CHUNK = 1 << 20
+_READ: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
+"""The last read state of each manifest, and what it said."""
 
 
 class SegmentFile(Model):
@@ -183,6 +185,11 @@ class ArchiveFolder:
         """
         file = self.waiting_file if waiting else self.manifest_file
         try:
+            # Each state of the file is parsed once: that of a long log takes milliseconds.
+            found = file.stat()
+            state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+            if (known := _READ.get(file)) and known[0] == state:
+                return known[1]
             text = file.read_text(encoding="utf-8")
             manifest = Manifest.model_validate(json.loads(text))
         except FileNotFoundError:
@@ -200,6 +207,7 @@ class ArchiveFolder:
                 f"The archive's manifest {self.manifest_file} is of another company or of a newer "
                 "memtui; restore the right one or upgrade memtui."
             )
+        _READ[file] = state, manifest
         return manifest
 
     def write(self, manifest: Manifest, *, waiting: bool = False) -> None:

@@ -17,7 +17,7 @@ from memtui.analytics import reading
 from memtui.analytics import rows as copying
 from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.layout import ArchiveFolder
-from memtui.analytics.reading import LogView
+from memtui.analytics.reading import LogView, Progress
 from memtui.analytics.rows import LogDatabase
 from memtui.analytics.stats import Rollups
 from memtui.contract import Comparison, Filter, Measure
@@ -165,17 +165,21 @@ def test_the_newest_are_told_of_before_all_are_found(
     append(database, [draft(n, channel="a" if n % 2 else "b") for n in range(1, 121)])
     cut = NOW + timedelta(seconds=61 * 81)
     seal(database, root, "acme", before=cut, segment_rows=10)
-    told: list[list[int]] = []
-    view = LogView(
-        operations, Filter(channel="a"), early=lambda found: told.append([one.seq for one in found])
-    )
+    monkeypatch.setattr(reading, "_AT_ONCE", 3)
+    told: list[Progress] = []
+    view = LogView(operations, Filter(channel="a"), early=told.append)
     newest = list(range(119, 0, -2))
     assert [one.seq for one in view.window(0, 100)] == newest
-    assert told == [newest[:5], newest[:20], newest[:25]]
+    shown = [[one.seq for one in progress.newest] for progress in told]
+    assert shown == [newest[:5], newest[:20], newest[:25], newest[:25]]
+    assert [one.matches for one in told] == [5, 20, 35, 50]
+    assert [round(120 * one.searched) for one in told] == [10, 40, 70, 100]
     told.clear()
-    LogView(operations, Filter(channel="c"), early=lambda _found: told.append([]))
-    LogView(operations, early=lambda _found: told.append([]))
-    assert not told
+    LogView(operations, Filter(channel="c"), early=told.append)
+    assert [len(one.newest) for one in told] == [0] * 9
+    told.clear()
+    LogView(operations, early=told.append)
+    assert [[one.seq for one in progress.newest] for progress in told] == [[*range(120, 110, -1)]]
 
 
 def searched(one: Operation) -> tuple[str | None, ...]:

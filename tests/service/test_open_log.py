@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
+from memtui.analytics.reading import Progress
 from memtui.contract import Filter, Invalid, OperationType, WriteRequest
 from memtui.service import Caller, MemoryService
 from memtui.service.history.analysis import Analysis
-from memtui.store.operation import Operation
 
 
 @pytest.mark.parametrize("sort", ["-seq", "-cost_usd"])
@@ -51,7 +51,7 @@ async def test_the_newest_are_told_of_in_the_loop_and_not_after_a_cancelling(
     await service.analysis.seal(caller, everything=True)
     await service.write(caller, note)
     writes = Filter(operation_type=OperationType.WRITE)
-    told: list[tuple[Operation, ...]] = []
+    told: list[Progress] = []
 
     async def opened() -> None:
         view = await service.analysis.open_log(caller, writes, early=told.append)
@@ -59,15 +59,15 @@ async def test_the_newest_are_told_of_in_the_loop_and_not_after_a_cancelling(
         view.close()
 
     await opened()
-    assert [len(found) for found in told] == [1]
-    assert told[0][0].seq > 1
+    assert [found.matches for found in told] == [1]
+    assert told[0].newest[0].seq > 1
     opening = asyncio.create_task(opened())
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
     await opened()
-    assert [len(found) for found in told] == [1, 1]
+    assert [found.matches for found in told] == [1, 1]
 
 
 async def test_closing_frees_the_engines_that_another_module_started(

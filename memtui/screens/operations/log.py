@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from memtui.analytics.engine import Stop
 from memtui.contract import Filter, MemtuiError
 from memtui.presenters import format as fmt
 from memtui.screens.list_screen import ListScreen
@@ -25,7 +26,7 @@ from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import WindowRows
 
 if TYPE_CHECKING:
-    from memtui.analytics.reading import Appended, LogView
+    from memtui.analytics.reading import Appended, LogView, Progress
 
 NEWEST_FIRST = ("when", True)
 _PAGE_ROWS = 64
@@ -72,6 +73,9 @@ class LogFeed:
         """The order of the shown rows; differs from `order` until the new rows come."""
         self._view: LogView | None = None
         """None: none is open yet, or only the newest matches are shown so far."""
+        self._progress: Progress | None = None
+        """How far the search for matches has come; None: no part of the log was searched yet."""
+        self._stop = Stop()
         self._arrived: list[Operation] = []
         """Operations newer than the view; collected only in the natural order."""
         self._came_since = 0
@@ -113,8 +117,11 @@ class LogFeed:
 
     # Opening.
 
-    def load(self, chosen: Filter) -> None:
-        """Open the log with a filter, in `order`; cancels an opening under way."""
+    def load(self, chosen: Filter, *, on: bool = False) -> None:
+        """Open the log with a filter, in `order`; cancels an opening under way.
+
+        `on`: where the search with this filter was stopped, it goes on instead.
+        """
         for work in (self._tail, self._windows, self._looking):
             work.forget()
         if not self.rows.count:
@@ -122,9 +129,11 @@ class LogFeed:
         again = chosen == self.chosen
         self.chosen, order = chosen, self.order
         self._screen.rows_list.sort = order
-        early = self._show_early if order == NEWEST_FIRST and not again else None
+        self._progress, self._stop = None, Stop()
+        early, stop, view = partial(self._tell, again=again), self._stop, self._view
+        search_on = view if on and again and view and view.searched_from > 1 else None
         self._screen.reads.latest(
-            lambda: self._open(chosen, order, early),
+            lambda: self._open(chosen, order, early, stop, search_on),
             lambda opened: self._show(opened, again=again),
             lambda error: self._broken(error, again=again),
         )
@@ -135,14 +144,20 @@ class LogFeed:
         self,
         chosen: Filter,
         order: tuple[str, bool],
-        early: Callable[[Sequence[Operation]], None] | None = None,
+        early: Callable[[Progress], None] | None = None,
+        stop: Stop | None = None,
+        search_on: LogView | None = None,
     ) -> _Opened:
         session = self._screen.session
         if order == NEWEST_FIRST:
             # This view is oldest first, as there no operation ever changes its place.
-            view = await session.service.analysis.open_log(
-                session.caller, chosen, "seq", early=early, folded=True
-            )
+            if search_on and early and stop:
+                work = session.service.analysis.search_on(search_on, early=early, stop=stop)
+            else:
+                work = session.service.analysis.open_log(
+                    session.caller, chosen, "seq", early=early, stop=stop, folded=True
+                )
+            view = await work
             page = max(0, (view.count - 1) // _PAGE_ROWS)
             if view.count - page * _PAGE_ROWS < self._screen.app.size.height:
                 page = max(0, page - 1)  # the last may hold a row alone
@@ -154,7 +169,7 @@ class LogFeed:
 
     def _replace(self, view: LogView | None) -> Operation | None:
         """Replace the view; return the operation under the cursor, unless that is at the top."""
-        if self._view is not None:
+        if self._view is not None and self._view is not view:
             close = partial(to_thread, self._view.close)
             self._screen.acts.every(close, lambda _: None, self._screen.fail)
         self._view, self._arrived, self._came_since = view, [], 0
@@ -188,12 +203,28 @@ class LogFeed:
         self._left_out, self._logged, self._last_seq = view.left_out, view.logged, view.last
         self._folded = view.folded_count
 
-    def _show_early(self, found: Sequence[Operation]) -> None:
-        """Show the newest matches while older ones are being searched."""
-        was = self._replace(None)
-        self._fill(NEWEST_FIRST, len(found), 0, found[::-1])
-        self._find(was)
+    def _tell(self, progress: Progress, *, again: bool) -> None:
+        """Show how far a search has come; with another filter, the newest matches so far too."""
+        self._progress, found = progress, progress.newest
+        shown = self._screen.rows_list
+        if not again and (self._view or self.rows.count != len(found)):
+            was = self._replace(None)
+            shown.notice = ("Searching …",)
+            self._fill(NEWEST_FIRST, len(found), 0, found[::-1])
+            self._find(was)
         self.look()
+
+    def stop(self) -> bool:
+        """End the search, whose matches stay, or the sorting; False: there is none."""
+        if not self._screen.reads.busy:
+            return False
+        if self.order == NEWEST_FIRST:
+            self._stop.end_search()
+        elif self._view is not None:
+            self._screen.reads.forget()
+            self.order = self._screen.rows_list.sort = self._shown_order
+            self.look()
+        return True
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
         was, before = self._replace(opened.view), self._shown_order
@@ -428,17 +459,32 @@ class LogFeed:
             self._added_up = named, f" {words}" if costs or unpriced else ""
         return self._added_up[1]
 
+    def _found_words(self) -> list[str]:
+        """Return how many match, and of how many."""
+        if self._progress and self._view and self._view.searched_from > 1:
+            return self._so_far(self._progress)
+        count, logged = self.count, self._logged
+        is_all = count == logged or self._screen.state.as_of is not None
+        return [fmt.count(count) if is_all else fmt.of_total(count, logged)]
+
+    def _so_far(self, progress: Progress) -> list[str]:
+        """Return how many matches a search found, how far it is, and the key that ends it."""
+        busy = self._screen.reads.busy
+        key = self._screen.state.keymap.label("operations.stop" if busy else "app.refresh")
+        count = fmt.count(progress.matches if busy else self.count)
+        action = "stops" if busy else "searches on"
+        return [f"{count} so far", f"{progress.searched:.0%} searched", f"{key} {action}"]
+
     def look(self) -> None:
         """Update the count: matches, marks, cost, live state, new and hidden operations."""
-        count, logged, shown = self.count, self._logged, self._screen.rows_list
-        if self._view is None and count:
-            self._screen.show_count(f"{fmt.count(count)} so far  looking further …")
+        count, shown = self.count, self._screen.rows_list
+        if self._progress and self._screen.reads.busy:
+            self._screen.show_count("  ".join(self._so_far(self._progress)))
             return
         if self._natural and shown.scroll_offset.y == 0:
             self._seen = count
         as_of = self._screen.state.as_of
-        is_all = count == logged or as_of is not None
-        words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
+        words = self._found_words()
         if marks := shown.selection.marks:
             words.append(f"{fmt.count(len(marks))} marked{self._cost_of(marks)}")
         if as_of is not None:

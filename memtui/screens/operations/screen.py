@@ -260,7 +260,7 @@ class OperationsScreen(ListScreen[Operation]):
         fixed = (column for column, known in values.items() if len(known) == 1)
         self.rows_list.fixed = frozenset(fixed)
         if self.typed is None or chosen != self._feed.chosen:
-            self._feed.load(chosen)
+            self._feed.load(chosen, on=True)
         if self._summed_up != (self.state.scope, self.state.as_of):
             self.call_after_refresh(self._sum_up)
 
@@ -595,6 +595,11 @@ class OperationsScreen(ListScreen[Operation]):
         if (run_id := self.row.scope.run_id) is None:
             raise NotFound("This operation belongs to no run.")
         await self.visit(ReplayScreen(self.state, run_id))
+
+    def action_stop(self) -> None:
+        """End the search of the log, or its sorting."""
+        if not self._feed.stop():
+            self.toast("Nothing is being searched.")
 
     def action_same_run(self) -> None:
         """Narrow every screen to the run of this operation."""

@@ -16,18 +16,18 @@ from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.details import SettingDetails
-from memtui.store.operation import Operation
 from memtui.store.visibility import Visibility
 from memtui.threads import in_thread
 
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
     from memtui.analytics.audit import AuditCheck, Watch
+    from memtui.analytics.engine import Stop
     from memtui.analytics.export import Exported, ExportFormat
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import ArchiveFolder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import LogView
+    from memtui.analytics.reading import LogView, Progress
     from memtui.analytics.rows import LogDatabase
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer
@@ -83,7 +83,8 @@ class Analysis(ServiceModule):
         chosen: Filter | None = None,
         sort: str = "-seq",
         *,
-        early: Callable[[tuple[Operation, ...]], None] | None = None,
+        early: Callable[[Progress], None] | None = None,
+        stop: Stop | None = None,
         folded: bool = False,
     ) -> LogView:
         """Open a view of the log; cancelling the task that waits for it stops the work.
@@ -95,9 +96,9 @@ class Analysis(ServiceModule):
             caller: Whose company's log.
             chosen: The filter; None: everything.
             sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
-            early: Called in this event loop while a filter still searches older operations: with
-                the matches so far, newest first, each time there are more, up to a screenful.
-                Only called in the log's default order.
+            early: Called in this event loop while older operations are still searched, with the
+                matches so far; in the log's default order only.
+            stop: Ends the search, so that the view has what was found (`search_on`).
             folded: As in `operations_asked`, in the log's order only.
 
         Raises:
@@ -108,14 +109,8 @@ class Analysis(ServiceModule):
         from memtui.analytics.reading import LogView
         from memtui.analytics.rows import LogDatabase
 
-        stop, loop = Stop(), asyncio.get_running_loop()
-
-        def show(found: tuple[Operation, ...]) -> None:
-            if early is not None and not stop.stopped:
-                early(found)
-
-        def tell(found: tuple[Operation, ...]) -> None:
-            loop.call_soon_threadsafe(show, found)
+        stop = stop or Stop()
+        report = _in_this_loop(early, stop)
 
         def open_view() -> LogView:
             visibility = self._runtime.visibility(caller)
@@ -126,7 +121,6 @@ class Analysis(ServiceModule):
                     raise Denied("What you may see has changed; open the operations again.")
 
             duck = self._engine(LogDatabase, caller.company_id, visibility)
-            report = None if early is None else tell
             return LogView(duck, asked, sort, stop=stop, early=report, check=check)
 
         opening = asyncio.ensure_future(asyncio.to_thread(open_view))
@@ -136,6 +130,17 @@ class Analysis(ServiceModule):
             stop.stop()
             opening.add_done_callback(_let_go)
             raise
+
+    async def search_on(
+        self, view: LogView, *, early: Callable[[Progress], None], stop: Stop
+    ) -> LogView:
+        """Search on where a view's search was ended, as in `open_log`, and update the view."""
+        try:
+            await asyncio.to_thread(view.search_on, stop, _in_this_loop(early, stop))
+        finally:
+            stop.stop()
+        view.update()
+        return view
 
     @in_thread
     def stats(
@@ -479,6 +484,24 @@ class Analysis(ServiceModule):
         """Free the resources of DuckDB."""
         for engine in self._engines.values():
             engine.close()
+
+
+def _in_this_loop(
+    early: Callable[[Progress], None] | None, stop: Stop
+) -> Callable[[Progress], None] | None:
+    """Return what calls `early` in this event loop from any thread, until it is stopped."""
+    if early is None:
+        return None
+    loop, report = asyncio.get_running_loop(), early
+
+    def show(progress: Progress) -> None:
+        if not stop.stopped:
+            report(progress)
+
+    def tell(progress: Progress) -> None:
+        loop.call_soon_threadsafe(show, progress)
+
+    return tell
 
 
 def _let_go(opening: asyncio.Future[LogView]) -> None:
