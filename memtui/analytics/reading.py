@@ -33,7 +33,7 @@ EARLY = 60
 
 _RECENT = 10_000
 """How many of the newest hot rows are filtered in the database, without the copy."""
-_AT_ONCE = 8
+_AT_ONCE = 4
 """Segments that one query filters, once a match was found; ending a search waits for it."""
 _FIRST = 512
 """How many operations are found of another order before all are sorted."""

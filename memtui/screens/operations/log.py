@@ -75,7 +75,8 @@ class LogFeed:
         """None: none is open yet, or only the newest matches are shown so far."""
         self._progress: Progress | None = None
         """How far the search for matches has come; None: no part of the log was searched yet."""
-        self._stop = Stop()
+        self._stop: Stop | None = None
+        """Ends the opening under way; None: there is none."""
         self._arrived: list[Operation] = []
         """Operations newer than the view; collected only in the natural order."""
         self._came_since = 0
@@ -129,8 +130,8 @@ class LogFeed:
         again = chosen == self.chosen
         self.chosen, order = chosen, self.order
         self._screen.rows_list.sort = order
-        self._progress, self._stop = None, Stop()
-        early, stop, view = partial(self._tell, again=again), self._stop, self._view
+        self._progress, self._stop = None, (stop := Stop())
+        early, view = partial(self._tell, again=again), self._view
         search_on = view if on and again and view and view.searched_from > 1 else None
         self._screen.reads.latest(
             lambda: self._open(chosen, order, early, stop, search_on),
@@ -216,17 +217,19 @@ class LogFeed:
 
     def stop(self) -> bool:
         """End the search, whose matches stay, or the sorting; False: there is none."""
-        if not self._screen.reads.busy:
+        if self._stop is None:
             return False
         if self.order == NEWEST_FIRST:
             self._stop.end_search()
         elif self._view is not None:
+            self._stop = None
             self._screen.reads.forget()
             self.order = self._screen.rows_list.sort = self._shown_order
             self.look()
         return True
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
+        self._stop = None
         was, before = self._replace(opened.view), self._shown_order
         # Same filter and order again: each operation is as far from the oldest as before.
         same = again and self._natural and before == opened.order and self.rows.count > 0
@@ -308,7 +311,7 @@ class LogFeed:
             self._screen.rows_list.go_to(line, in_the_middle=True)
 
     def _broken(self, error: MemtuiError, *, again: bool) -> None:
-        self._sought = None
+        self._sought = self._stop = None
         if again and self._view is not None and self.order != self._shown_order:
             self.order = self._screen.rows_list.sort = self._shown_order
             self._screen.fail(error)
@@ -469,16 +472,16 @@ class LogFeed:
 
     def _so_far(self, progress: Progress) -> list[str]:
         """Return how many matches a search found, how far it is, and the key that ends it."""
-        busy = self._screen.reads.busy
-        key = self._screen.state.keymap.label("operations.stop" if busy else "app.refresh")
-        count = fmt.count(progress.matches if busy else self.count)
-        action = "stops" if busy else "searches on"
-        return [f"{count} so far", f"{progress.searched:.0%} searched", f"{key} {action}"]
+        label, count = self._screen.state.keymap.label, self.count
+        hint = f"{label('app.refresh')} searches on"
+        if self._stop:
+            hint, count = f"{label('operations.stop')} stops", progress.matches
+        return [f"{fmt.count(count)} so far", f"{progress.searched:.0%} searched", hint]
 
     def look(self) -> None:
         """Update the count: matches, marks, cost, live state, new and hidden operations."""
         count, shown = self.count, self._screen.rows_list
-        if self._progress and self._screen.reads.busy:
+        if self._progress and self._stop:
             self._screen.show_count("  ".join(self._so_far(self._progress)))
             return
         if self._natural and shown.scroll_offset.y == 0:
