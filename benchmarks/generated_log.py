@@ -10,6 +10,8 @@ demands, is computed where `exact` is asked for and takes Python 60 µs an opera
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -143,6 +145,23 @@ def generate(
     _put_head(home, sealed, manifest.last_digest)
     if hot:
         add_hot(home, sealed + 1, sealed + hot, exact=exact, plant=plant)
+
+
+def begin_like(home: Path, source: Path, segments: int) -> int:
+    """Make a log of the first segments of another; return its last operation's number.
+
+    The files are hard links.
+    """
+    Database.open(home / "memtui.db").close()
+    whole, folder = (ArchiveFolder(one / "archive", COMPANY) for one in (source, home))
+    folder.create()
+    found = whole.read()
+    manifest = found.model_copy(update={"segments": found.segments[:segments]})
+    for one in manifest.segments:
+        shutil.copytree(whole.segment(one), folder.segment(one), copy_function=os.link)
+    folder.write(manifest)
+    _put_head(home, manifest.sealed_through, manifest.last_digest)
+    return manifest.sealed_through
 
 
 def add_hot(

@@ -20,13 +20,16 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import log_appends, log_figures, log_filters, log_views
-from benchmarks.generated_log import COMPANY, add_hot, generate
+from benchmarks.generated_log import COMPANY, add_hot, begin_like, generate
 from benchmarks.table import Line, show
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.seal import seal
 from memtui.store.database import Database
 
 PARTS = ("figures", "views", "filters", "appends", "sealing")
 HOT = 10_000
+_LONG = 10_000_000
+"""From here on, totals are compared with those of a tenth."""
 _EXACT = 100_000
 _SEALED = 100_000
 
@@ -52,9 +55,10 @@ def main() -> int:
             )
         if "views" in parts:
             generate(Path(name) / "small", 500, 500)
+            tenth = _tenth(home) if asked.rows >= _LONG else None
             lines += _shown(
                 f"The log on screen, {asked.rows:,} operations sealed and {HOT:,} hot",
-                log_views.compare(home / "viewed", Path(name) / "small"),
+                log_views.compare(home / "viewed", Path(name) / "small", tenth),
             )
         if "filters" in parts:
             lines += _shown(
@@ -96,6 +100,16 @@ def _with_hot(home: Path, viewed: Path, rows: int) -> None:
         shutil.copytree(home / "archive", viewed / "archive", copy_function=os.link)
         shutil.copy(home / "memtui.db", viewed)
         add_hot(viewed, rows + 1, rows + HOT)
+
+
+def _tenth(home: Path) -> Path:
+    """Return the home of a log with the first tenth of the segments, and as many hot."""
+    tenth, viewed = home / "tenth", home / "viewed"
+    if not tenth.exists():
+        segments = ArchiveFolder(viewed / "archive", COMPANY).read().segments
+        last = begin_like(tenth, viewed, len(segments) // 10)
+        add_hot(tenth, last + 1, last + HOT)
+    return tenth
 
 
 def _shown(title: str, lines: list[Line]) -> list[Line]:

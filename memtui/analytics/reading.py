@@ -180,7 +180,7 @@ class LogView:
             self._filter()
             return
         if self._early is not None:
-            first = max(manifest.sealed_through, self.last - _RECENT) + 1
+            first = max(manifest.sealed_through, self.last - 10 * EARLY) + 1
             self._recent = self._matching(first)
             self._show(first)
         self._has_parts = self.folded and duck.has_parts()
@@ -281,7 +281,10 @@ class LogView:
                 numbers = "CREATE TEMP TABLE folded AS SELECT unnest($1::BIGINT[]) AS seq"
                 cursor.execute(numbers, [folded.tolist()])
                 less = "ANTI JOIN folded USING (seq) "
+            table.searched_from = min(through, manifest.sealed_through) + 1
             for first, part in self._to_search(manifest, through):
+                if self._stop.search_ended and first < table.searched_from:
+                    return  # what is not sealed is always searched: it may be sealed meanwhile
                 with self._stop.reaching(cursor):
                     cursor.execute(f"CREATE OR REPLACE TEMP TABLE part AS {part}")
                     [(internal,)] = cursor.execute(
@@ -294,8 +297,6 @@ class LogView:
                     table.searched(first, found, internal)
                 if first > 1:
                     self._show(first)
-                    if self._stop.search_ended:
-                        return
         table.searched_from = 1
 
     def _to_search(self, manifest: Manifest, through: int) -> Iterator[tuple[int, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from textual.strip import Strip
 
+from memtui.analytics.reading import LogView
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.presenters import format as fmt
@@ -289,3 +290,49 @@ async def test_views_are_renamed_replaced_and_deleted(
         await until(pilot, lambda: "Delete the view b?" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: not views())
+
+
+async def test_a_search_is_stopped_and_goes_on(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    log: tuple[Operation, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_go_on = threading.Event()
+    show = LogView._show
+
+    def show_and_wait(view: LogView, searched_from: int) -> None:
+        show(view, searched_from)
+        if view._early is not None:
+            may_go_on.wait()
+
+    dear = [one.seq for one in log if (one.cost_usd or 0) > Decimal("0.5")]
+    newest = [seq for seq in dear if seq > SEALED]
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        monkeypatch.setattr(LogView, "_show", show_and_wait)
+        try:
+            await pilot.press("slash")
+            await press(pilot, "cost>0.5")
+            await pilot.press("enter")
+            words = f"{len(newest):,} so far  {1 - SEALED / log[0].seq:.0%} searched  "
+            await until(pilot, lambda: f"{words}ctrl+c stops" in screen_text(app))
+            assert shown(app, 20) == newest[:20]
+            await pilot.press("ctrl+c")
+        finally:
+            may_go_on.set()
+        await until(pilot, lambda: f"{words}r searches on" in screen_text(app))
+        assert shown(app, 20) == newest[:20]
+        assert listed(app).rows.count == len(newest)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: toasts(app)[-1] == "Nothing is being searched.")
+
+        await write_notes(service, caller, ["one"])
+        await pilot.press("r")
+        await until(pilot, lambda: f"{len(dear):,} of" in screen_text(app))
+        assert shown(app, 20) == dear[:20]
+        await pilot.press("G")
+        await until(pilot, lambda: listed(app).current is not None)
+        assert current(app).seq == dear[-1]

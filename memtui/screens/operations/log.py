@@ -206,11 +206,10 @@ class LogFeed:
 
     def _tell(self, progress: Progress, *, again: bool) -> None:
         """Show how far a search has come; with another filter, the newest matches so far too."""
-        self._progress, found = progress, progress.newest
-        shown = self._screen.rows_list
-        if not again and (self._view or self.rows.count != len(found)):
+        before, self._progress, found = self._progress, progress, progress.newest
+        if not again and (before is None or before.newest is not found):
             was = self._replace(None)
-            shown.notice = ("Searching …",)
+            self._screen.rows_list.notice = ("Searching …",)
             self._fill(NEWEST_FIRST, len(found), 0, found[::-1])
             self._find(was)
         self.look()
