@@ -179,6 +179,7 @@ class Stop:
     def __init__(self) -> None:
         self._stopped = threading.Event()
         self.search_ended = False
+        """Set, it ends a search after the part that is read now; what was found stays."""
         self._cursor: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -191,10 +192,6 @@ class Stop:
         self._stopped.set()
         if self._cursor is not None:
             self._cursor.interrupt()
-
-    def end_search(self) -> None:
-        """End a search after the part of the log that it reads now; what it found stays."""
-        self.search_ended = True
 
     def check(self) -> None:
         """Raise `Interrupted` if it was stopped."""

@@ -118,7 +118,7 @@ class LogView:
             duck: The database of the log.
             chosen: The filter; None: everything.
             sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
-            stop: Stops the opening, or ends only its search (`Stop.end_search`).
+            stop: Stops the opening, or ends only its search (`Stop.search_ended`).
             early: Called from this thread while older operations are still searched, in the log's
                 order only: with the matches so far, after each part of the log.
             check: Called before operations are read; raises if they may no longer be read.
@@ -146,7 +146,6 @@ class LogView:
         self._recent: Sequence[int] = ()
         self._pending = 0
         """How many stand before those of `_recent`."""
-        self._hot_internal = 0
         self.last = 0
         """The log's newest `seq` when the view was opened; `tail(last)` returns newer ones."""
         self.left_out = 0
@@ -167,8 +166,7 @@ class LogView:
             self._drop()
             raise
         self.update()
-        is_whole = self.searched_from == 1
-        self.logged = self._logged() if self._narrows and is_whole else self.count
+        self.logged = self._logged() if self._narrows and self.searched_from == 1 else self.count
         """Their number without the filter, which still says whether memtui's own reads count."""
 
     def _open(self) -> None:
@@ -194,8 +192,7 @@ class LogView:
         if (table := self._table) is not None:
             self._pending = table.take_in()
         if table is not None and not self._order:
-            self.left_out = self._hot_internal + table.internal
-            self.searched_from = table.searched_from
+            self.left_out, self.searched_from = table.internal, table.searched_from
         self.count = self._pending + len(self._recent)
 
     @property
@@ -239,10 +236,12 @@ class LogView:
                 self._table = _Numbers(duck, newest_first=True)
                 self._search(self._table, manifest, through, folded)
             with duck.database.read() as connection:
-                self._hot_internal = duck.store(connection, through).left_out(self._chosen, last)
+                self.left_out = duck.store(connection, through).left_out(self._chosen, last)
             # Otherwise a seal moved rows, or the copy was started again: all is read once more.
             if duck.stood_still(manifest) and duck.begun == begun:
-                self.left_out, self.folded_count = self._hot_internal, len(folded)  # and `update`
+                self.folded_count = len(folded)
+                if self._table is not None:
+                    self._table.internal += self.left_out
                 return
             self._drop()
 

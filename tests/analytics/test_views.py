@@ -39,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def _end(stop: Stop, told: list[Progress], progress: Progress) -> None:
     told.append(progress)
     if progress.searched > 0.5:
-        stop.end_search()
+        stop.search_ended = True
 
 
 def _interrupt(stop: Stop, _progress: Progress) -> None:

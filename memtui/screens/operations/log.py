@@ -219,7 +219,7 @@ class LogFeed:
         if self._stop is None:
             return False
         if self.order == NEWEST_FIRST:
-            self._stop.end_search()
+            self._stop.search_ended = True
         elif self._view is not None:
             self._stop = None
             self._screen.reads.forget()
