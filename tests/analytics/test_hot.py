@@ -179,7 +179,7 @@ def test_the_newest_are_told_of_before_all_are_found(
     assert [len(one.newest) for one in told] == [0] * 9
     told.clear()
     LogView(operations, early=told.append)
-    assert [[one.seq for one in progress.newest] for progress in told] == [[*range(120, 110, -1)]]
+    assert [[one.seq for one in progress.newest] for progress in told] == [[*range(120, 95, -1)]]
 
 
 def searched(one: Operation) -> tuple[str | None, ...]:
