@@ -325,9 +325,10 @@ class LogView:
         if self._early is None:
             return
         count, found = len(self._recent), list(self._recent[-EARLY:][::-1])
-        if self._table is not None:
-            count += self._table.found
-            found += self._table.newest(EARLY - len(found))
+        if (table := self._table) is not None:
+            count += table.found
+            if len(self._passed_on) < EARLY:
+                found += table.newest(EARLY - len(found))
         if len(found) > len(self._passed_on):
             self._passed_on = self._log.by_seqs(found)
         searched = 1 - (searched_from - 1) / self.last if self.last else 1.0
