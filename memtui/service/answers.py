@@ -514,11 +514,11 @@ class Shadow(Model):
     principal: str = ""
     """Who said yes; empty: nobody did."""
     agreed_at: UtcDatetime | None = None
-    share: Annotated[float, Field(gt=0, le=1)] = 1
+    share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1
     """The share of the questions that it is asked unheard."""
     project_id: str | None = None
     """The only project whose questions it is asked; None: any."""
-    budget_usd: Decimal = Decimal(0)
+    budget_usd: Annotated[Decimal, Field(le=1_000_000)] = Decimal(0)
     """It is asked no more once its answers have cost so much."""
     most_calls: int = 0
     """Most calls, as one without a price does not count in the budget."""

@@ -77,7 +77,7 @@ async def compare_shadow_start(
     share: Annotated[float, typer.Option(min=0.001, max=1)] = 0.2,
     budget: Annotated[str, typer.Option(metavar="USD")] = "1",
     calls: Annotated[int, typer.Option(min=1, max=1_000_000)] = 1_000,
-    days: Annotated[float, typer.Option(min=0.01, max=365)] = 14,
+    days: Annotated[int, typer.Option(min=1, max=365)] = 14,
     project: str | None = None,
     yes: Yes = False,
 ) -> None:
@@ -103,7 +103,7 @@ async def compare_shadow_start(
         whose = f"of {project}" if project else "of everybody"
         confirm(
             f"{shown.share(share, share)} of the questions {whose}, without secrets, may leave "
-            f"this machine for {days:g} days, to {' and '.join(leave)}. {_BILL} Agree?"
+            f"this machine for {days} days, to {' and '.join(leave)}. {_BILL} Agree?"
         )
     made = await comparing.agree(
         service, caller, keys, leave, days,

@@ -25,6 +25,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from memtui.analytics.company_log import CompanyLog
 from memtui.context.cost import TokenCounter
@@ -59,6 +60,7 @@ from memtui.store.limits import SHADOW, last_seq
 from memtui.store.operation import Operation, Place
 from memtui.store.visibility import Visibility
 from memtui.text_analysis import words_in_order
+from memtui.wording import misfit
 
 _AT_ONCE = 4
 _MOST_WRITES = 1_000
@@ -476,7 +478,7 @@ async def agree(
 
     Raises:
         Denied: the caller is no person, or may not change settings.
-        Invalid: the bindings are one.
+        Invalid: the bindings are one, or a term does not fit.
     """
     if bindings[0] == bindings[1]:
         raise Invalid("A binding is the shadow of another; name two.")
@@ -485,7 +487,12 @@ async def agree(
     if days is not None:
         yes["since_seq"] = await service.runtime.ask(last_seq, caller.company_id)
         yes["until"] = now + timedelta(days=days)
-    shadow = (await shadow_of(service, caller, bindings)).model_copy(update=yes)
+    known = await shadow_of(service, caller, bindings)
+    try:
+        shadow = Shadow.model_validate({**dict(known), **yes})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Invalid(f"{first['loc'][0]}: {misfit(first)}.") from error
     await service.bindings.set_shadow(caller, bindings, shadow)
     return shadow
 

@@ -135,6 +135,8 @@ def test_the_yes_is_asked_once(here: Run) -> None:
         (("start", "default", "other", "--share", "2"), 2, "at most 1"),
         (("start", "default", "other", "--budget", "0"), 2, "more than 0"),
         (("start", "default", "other", "--calls", "0"), 2, "at least 1"),
+        (("start", "default", "other", "--share", "nan"), 2, "share"),
+        (("start", "default", "other", "--budget", "1e9"), 2, "it takes at most 1000000"),
         (("stop", "default", "other"), 1, "other is no shadow of default"),
         (("stop", "default", "other", "--withdraw"), 1, "Nobody said yes"),
         (("status", "default", "nope"), 1, "no binding nope"),
