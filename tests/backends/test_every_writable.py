@@ -219,6 +219,8 @@ async def place(
     for name, few in SMALL.items():
         monkeypatch.setattr(f"memtui.backends.{name}", few)
     monkeypatch.setattr("memtui.provider_kit.server_provider._LEAST_HITS", 1)
+    for one in (GeminiAdapter, MemsearchAdapter):
+        monkeypatch.setattr(one, "settle_seconds", 0.0)  # no other program writes there
     async with AsyncExitStack() as stack:
         config: Json = {}
         if adapter_type is VaultAdapter:

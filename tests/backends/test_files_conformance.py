@@ -43,7 +43,9 @@ class TestMemsearch(AdapterContract):
         program.write_text(_MEMSEARCH)
         program.chmod(0o700)
         config = {"path": str(memory), "command": str(program)}
-        return await MemsearchAdapter.open(self.context(tmp_path, **config))
+        adapter = await MemsearchAdapter.open(self.context(tmp_path, **config))
+        adapter.settle_seconds = 0.0  # no other program writes here
+        return adapter
 
 
 class TestReadOnlyMemsearch(AdapterContract):
@@ -200,7 +202,9 @@ class TestGemini(AdapterContract):
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         folder = tmp_path / ".gemini"
         folder.mkdir(exist_ok=True)
-        return await GeminiAdapter.open(self.context(tmp_path, path=str(folder)))
+        adapter = await GeminiAdapter.open(self.context(tmp_path, path=str(folder)))
+        adapter.settle_seconds = 0.0
+        return adapter
 
 
 @pytest.mark.parametrize(
