@@ -159,6 +159,11 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
             else:
                 self.world.purge(at[0], at=at, nth=nth)
 
+        @rule(company=companies, issue=st.sampled_from(("I-1", "I-2")))
+        def purge_source(self, **asked: Any) -> None:
+            if known.key != LaterAdapter.key:
+                self.world.purge_source(**asked)
+
         @rule(company=companies)
         def sync(self, company: str) -> None:
             self.world.sync(company)

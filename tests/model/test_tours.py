@@ -268,6 +268,23 @@ def purged(world: World, *, is_sealed: bool = False) -> None:
     world.check()
 
 
+def purged_of_an_issue(world: World) -> None:
+    """What was written or corrected from an issue goes from both bindings, and no other record."""
+    for at in (OPEN, OTHER):
+        for number, issue in enumerate(("I-1", "I-2", None)):
+            world.write(at, "web", f"quokka number {number}", issue=issue)
+    world.correct(OPEN, 1, text="quokka corrected", issue="I-1")
+    world.forget(OTHER, [0])
+    world.wait(1)
+    world.purge_source("bolt", "I-1")
+    world.check()
+    assert not any("number 0" in one.text for one in world.companies["bolt"].records.values())
+    assert len(world.companies["bolt"].records) == 3
+    world.purge_source("bolt", "I-1")
+    world.purge_source("bolt", "I-2")
+    world.check()
+
+
 def purged_when_sealed(world: World) -> None:
     """Each purge writes the segments of the log anew; what reads them is slow."""
     purged(world, is_sealed=True)
@@ -294,7 +311,7 @@ def kept_in_sync(world: World) -> None:
 TOURS: list[Tour] = [
     second_of_each, every_field, waits_for_a_person, held_from_agents, owners_of_what_waits,
     rules_read_tags,
-    kept_in_sync, purged, limited, agreed_by_two, undone_in_parts,
+    kept_in_sync, purged, purged_of_an_issue, limited, agreed_by_two, undone_in_parts,
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)
 """Its tours take the longest."""

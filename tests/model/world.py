@@ -278,8 +278,13 @@ def source_of(company: str, issue: str | None) -> SourceRef:
     if issue is None:
         return SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=company)
     return SourceRef(
-        kind=SourceKind.ISSUE_COMMENT, company_id=company, issue_id=issue, comment_id="1"
-    )
+        kind=SourceKind.ISSUE_COMMENT, company_id=company, issue_id=issue, comment_id="1",
+        external_ref=address_of(issue),
+    )  # fmt: skip
+
+
+def address_of(issue: str) -> str:
+    return f"https://issues.example/{issue}"
 
 
 def same(found: object, wanted: object, what: str) -> None:
@@ -1042,16 +1047,66 @@ class World:
             each.erased = True
         owned = ("subject_id", subject or "") if subject else ("project_id", project or "")
         here.queue = [one for one in here.queue if owned not in map(owner_of, one.owners)]
-        page = self.service.runtime.log(company).page(Filter(), limit=1000, after=last)
-        for one in reversed(page.operations):
-            done = self._done(
-                here, str(one.operation_type), "ana", one.binding_key, one.scope, None
-            )
-            done.erased = True
+        self._note_purge(company, last)
         if living:
             here.changed(self.now)
         for text in gone:
             self._refuse_traces(text)
+
+    def purge_source(self, company: str, issue: str) -> None:
+        """Erase what was written from an issue, where all of it still says so and may be forgotten.
+
+        No text of the model is long enough to come back in another.
+        """
+        here, ref = self.companies[company], address_of(issue)
+        seeds = [
+            one for one in here.log
+            if one.type in {"write", "correct"} and one.status == "ok" and not one.erased
+            and one.source and one.source.external_ref == ref
+        ]  # fmt: skip
+        request = PurgeRequest(source=ref, forget=True)
+        if not seeds or not here.manages(PEOPLE["ana"]):
+            return
+        plan = self.run(self.service.purging.plan(self.caller(company, "ana"), request))
+        self._done(here, "browse", "ana", None, Scope(company_id=company), None)
+        going = {(one.binding_key, one.record_id) for one in plan.living}
+        keys = {self._now(here, key) for one in seeds for key in one.steps}
+        said = {
+            self._now(here, key): after.text
+            for one in seeds for key, (_, after) in one.steps.items() if after
+        }  # fmt: skip
+        same({key for key in keys if key in here.records}, going, "what would go of an issue")
+        if any(one.stays for one in plan.living):
+            changed = [key for key in going if said[key] not in here.records[key].text]
+            expect(changed or here.members, "a record stays that nothing changed")
+            return
+        last = self._newest(company).seq
+        answer = self.run(self.service.purging.apply(self.caller(company, "ana"), request))
+        same(answer.left, (), "what a purge of an issue left")
+        for key in going:
+            here.records.pop(key)
+        here.purge(keys | {key for one in seeds for key in one.steps})
+        for one in here.log:
+            one.erased = one.erased or bool(one.source and one.source.external_ref == ref)
+        here.queue = [
+            one for one in here.queue
+            if not (one.request.source and one.request.source.external_ref == ref)
+        ]  # fmt: skip
+        self._note_purge(company, last)
+        if going:
+            here.changed(self.now)
+
+    @staticmethod
+    def _now(here: Company, key: Key) -> Key:
+        return here.links.get(key, key)
+
+    def _note_purge(self, company: str, last: int) -> None:
+        """Note the operations that a purge logged after the number `last`."""
+        here = self.companies[company]
+        page = self.service.runtime.log(company).page(Filter(), limit=1000, after=last)
+        for one in reversed(page.operations):
+            kind, key = str(one.operation_type), one.binding_key
+            self._done(here, kind, "ana", key, one.scope, None).erased = True
 
     def _refuse_traces(self, text: str) -> None:
         for path in (*self.folder.rglob("*"), *self.theirs.rglob("*")):
