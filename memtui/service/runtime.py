@@ -227,7 +227,9 @@ class ServiceRuntime:
         if caller.by_person:
             return visibility
         with self.database.read() as database:
-            return without(visibility, bindings.held(database, caller.company_id))
+            held = bindings.held(database, caller.company_id)
+            requested = bindings.requested(database, caller.company_id, held)
+        return without(visibility, held, requested)
 
     def memberships(self, caller: Caller) -> Sequence[Membership] | None:
         """Return a caller's memberships; None: it may see and do everything. Blocking.

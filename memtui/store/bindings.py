@@ -1,5 +1,6 @@
 """A company's settings: bindings and their targets, members, tokens, and routing."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from memtui.store.rows import (
     TargetRow,
     TokenRow,
 )
+from memtui.store.settings import PENDING
 from memtui.store.statements import Taken
 
 EXPLICIT_KEY = "because you chose it"
@@ -108,6 +110,20 @@ def held(connection: DatabaseConnection, company_id: str) -> frozenset[Place]:
         found |= {(key, new) for old, new in links if (key, old) in found}
         found |= {(key, old) for old, new in links if (key, new) in found}
     return frozenset(found)
+
+
+def requested(
+    connection: DatabaseConnection, company_id: str, places: Iterable[Place]
+) -> frozenset[str]:
+    """Return the operations by which agents asked for what a person then let into records."""
+    changes = (
+        before.get("changed") or {}
+        for key, record_id in places
+        for (before,) in statements.DECIDED_FOR.rows(
+            connection, company_id=company_id, binding_key=key, record_id=record_id
+        )
+    )
+    return frozenset(one["key"]["pending_id"] for one in changes if one.get("setting") == PENDING)
 
 
 def companies(connection: DatabaseConnection) -> list[CompanyRow]:

@@ -355,6 +355,14 @@ COUNT_PENDING = Statement(
     "WHERE company_id = :company_id AND binding_key = :binding_key AND hold_id IS NULL",
     "plain",
 )
+DECIDED_FOR = Statement(
+    "SELECT decided.before FROM memory_undo_journal AS step "
+    "JOIN memory_undo_journal AS decided ON decided.company_id = step.company_id "
+    "AND decided.operation_id = step.operation_id AND decided.provider_record_id = '' "
+    "WHERE step.company_id = :company_id AND step.binding_key = :binding_key "
+    "AND step.provider_record_id = :record_id",
+    "json",
+)
 HELD = Statement(
     "SELECT pending.binding_key, pending.request FROM memory_pending AS pending "
     "JOIN memory_bindings AS binding ON binding.company_id = pending.company_id "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, FromClause, Select
 
 _WRITE = str(OperationType.WRITE)
-_NAMES = ("seq", "principal", "project_id", "subject_id", "operation_type")
+_NAMES = ("seq", "operation_id", "principal", "project_id", "subject_id", "operation_type")
 
 
 class _Owned(Protocol):
@@ -56,10 +56,14 @@ class Visibility:
     """Operations that began later are hidden; None: no limit."""
     held: frozenset[Place] = frozenset()
     """The records that are held for review; empty for a person."""
+    requested: frozenset[str] = frozenset()
+    """The operations by which agents asked for these records, while that waited for review."""
 
     def sees(self, operation: OperationDraft) -> bool:
         """Return whether this person may see an operation; `condition` is the same in SQL."""
         if self.until is not None and operation.started_at > self.until:
+            return False
+        if operation.operation_id in self.requested:
             return False
         if self.held and any(operation.place_of(one) in self.held for one in operation.handles):
             return False
@@ -103,9 +107,10 @@ class Visibility:
         in_time = true() if self.until is None else of["started_at"] <= self.until
         if self.held:
             in_time = and_(in_time, of["seq"].not_in(self._on_held(of, handles)))
+            in_time = and_(in_time, of["operation_id"].not_in(sorted(self.requested)))
         if self.everything:
             return in_time
-        principal, project, subject, kind = (of[name] for name in _NAMES[1:])
+        principal, project, subject, kind = (of[name] for name in _NAMES[2:])
         own = subject.in_(sorted(self.subjects)) if self.subjects else false()
         if self.projects is None:
             member: ColumnElement[bool] = project.is_not(None)
@@ -149,9 +154,16 @@ def until(visibility: Visibility | None, moment: datetime | None) -> Visibility 
     return replace(visibility or EVERYTHING, until=moment)
 
 
-def without(visibility: Visibility | None, held: frozenset[Place]) -> Visibility | None:
-    """Return a visibility without the records that are held for review, if any are."""
-    return replace(visibility or EVERYTHING, held=held) if held else visibility
+def without(
+    visibility: Visibility | None, held: frozenset[Place], requested: frozenset[str] = frozenset()
+) -> Visibility | None:
+    """Return a visibility without the records that are held for review, if any are.
+
+    `requested`: the operations by which agents asked for them.
+    """
+    if not held:
+        return visibility
+    return replace(visibility or EVERYTHING, held=held, requested=requested)
 
 
 def plain_condition(visibility: Visibility, handles: str) -> ColumnElement[bool]:

@@ -318,6 +318,41 @@ async def test_another_process_holds_at_once(service: MemoryService, paths: Path
     assert POISON not in await found(service)
 
 
+@ON_BOTH
+async def test_what_a_person_let_in_is_hidden_as_it_was_asked_for_too(
+    service: MemoryService, paths: Paths, database_url: str
+) -> None:
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(ANA, "default", rule)
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    request = WriteRequest(scope=APOLLO, source=source, content=POISON)
+    asked = await service.write(AGENT, request)
+    [bad] = (await service.review.accept(ANA, asked.operation_id)).handles
+    if not database_url:
+        await service.analysis.seal(ANA, everything=True)
+    reads = ("log", "sql", "open log", "export", "replay", "trace of a run")
+    assert EVIL in await texts(READS["log"](service, AGENT, bad, paths))
+    await hold(service, bad)
+    for name in reads:
+        assert EVIL not in await texts(READS[name](service, AGENT, bad, paths)), name
+    assert EVIL in await texts(READS["log"](service, ANA, bad, paths))
+
+
+async def test_a_read_only_binding_is_held_too(service: MemoryService) -> None:
+    bad, fact, _ = await poisoned(service)
+    await service.bindings.update(ANA, "default", read_only=True)
+    await hold(service, bad, fact)
+    assert EVIL not in await found(service)
+    waiting = await service.review.waiting(ANA)
+    kept = await decide(service, ANA, waiting, RuleAction.ACCEPT)
+    assert {str(error).partition(";")[0] for _, error in kept.failed} == {
+        "The binding default is read-only"
+    }
+    await service.bindings.update(ANA, "default", read_only=False)
+    assert not (await decide(service, ANA, waiting, RuleAction.ACCEPT)).failed
+    assert EVIL not in await found(service, ANA)
+
+
 async def test_only_its_binding_holds_it(service: MemoryService) -> None:
     await service.bindings.add(ANA, "other", "vault", {})
     same = "projects/apollo/note.md"

@@ -220,7 +220,9 @@ class Bindings(ServiceModule):
         else:
             row = await self._new(caller, key, provider_key, config, starts)
         await refuse_shared(runtime, row)
-        return await runtime.connections.trial(row, read_only=read_only)
+        found = await runtime.connections.trial(row, read_only=read_only)
+        # An agent could be shown records that are held for review.
+        return found if caller.by_person else found.model_copy(update={"first": ()})
 
     async def to_agree(
         self, caller: Caller, key: str, provider_key: str, config: Json

@@ -441,12 +441,19 @@ class Review(ServiceModule):
         """
         runtime, reason = self._runtime, redact(reason)[0]
         asked = ChangeDetails(decision="hold", reason=reason, records=len(request.handles))
-        async with runtime.connected(
-            OperationType.REVIEW, caller, request.scope, grouped(asked, together),
-            request.binding_key,
-        ) as (entry, connection):  # fmt: skip
+        async with runtime.recorder.recorded(
+            OperationType.REVIEW, caller, request.scope, grouped(asked, together)
+        ) as entry:
             if not caller.by_person:
                 raise Denied("Only people hold what is stored for review; let a person do it.")
+            await runtime.refuse_changes(caller.company_id)
+            await runtime.may_change(caller, [request.scope])
+            # Also where the binding is read-only, since nothing in it is changed.
+            routed = await runtime.resolve(caller, request.scope, request.binding_key)
+            entry.binding = routed.binding
+            connection = await runtime.open(
+                routed.binding, company_read_only=routed.company_read_only
+            )
             found = (await runtime.found(connection, request.handles, request.scope)).values()
             there = [one.record for one in found if one.record is not None]
             if not there:
