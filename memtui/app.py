@@ -477,7 +477,7 @@ class MemtuiApp(App[None]):
                 for draft in drafts:
                     keep_draft(self._paths.data, draft)
         except (OSError, MemtuiError) as error:
-            _log.error("What was being written cannot be kept: %s", error)
+            _log.error("The draft cannot be saved: %s", error)
             return
         for folder in self._kept - self.state.left.keys():
             shutil.rmtree(folder, ignore_errors=True)

@@ -151,7 +151,7 @@ class EnterosAdapter(TablesAdapter[EnterosConfig]):
         try:
             self._namespace(row)
         except ValueError as error:
-            problem = f"Whose memory it is cannot be told: {error}."
+            problem = f"The owner of this memory is unknown: {error}."
         return {
             "text": row["content"],
             "kind": "memory",

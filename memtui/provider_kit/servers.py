@@ -142,7 +142,7 @@ _NO_REPLY = {
     "unreachable": "cannot be reached; check its url and whether it runs",
     "late": "did not answer within {0:g} s; try again",
     "broken": "broke off ({2}); try again",
-    "compressed": "answered something unreadable: it is compressed, and nobody asked for that",
+    "compressed": "answered something unreadable: it is compressed, which memtui did not request",
     "long": "answered something unreadable: it is larger than {1:,} bytes",
 }
 

@@ -85,7 +85,7 @@ class Conformance(RunScreen["CheckResult"]):
             "done": (f"in {fmt.duration(self._report.duration_ms)}" if self._report else "", DIM),
         }[self._state]
         if self.run.stopping:
-            words, style = "… stopping, and removing what it made", WARN
+            words, style = "… stopping, and removing its namespaces", WARN
         title = display(f"{self._binding.key} at {self._place}", limit=200, style=STRONG)
         head = [
             line("conformance of", title),

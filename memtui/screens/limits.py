@@ -24,7 +24,7 @@ from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 
-_ABOUT = "A passed limit warns, or refuses what it says. Days and months follow your time zone."
+_ABOUT = "A passed limit warns, or refuses calls. Days and months follow your time zone."
 _TONES: dict[str, Tone] = {"ok": "success", "near": "warning", "passed": "error"}
 
 

@@ -262,7 +262,7 @@ def row_content(one: Namespace, now: datetime, zone: tzinfo | None, width: int) 
     if metadata:
         metadata.insert(0, heading("Metadata"))
     name = display(one.name, limit=300, style=STRONG)
-    more = [display("It holds more than one list shows.", style=DIM)] if one.records is None else []
+    more = [display("It has more than one list shows.", style=DIM)] if one.records is None else []
     return joined([[name], about, metadata, more], width)
 
 

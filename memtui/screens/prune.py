@@ -220,7 +220,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
 
     def _done(self, review: ReviewedPlans, *nothing: str) -> None:
         self._doing = ""
-        said = nothing or ("Nothing could go.", "Every record says something of its own.")
+        said = nothing or ("Nothing could go.", "No record repeats another.")
         self._nothing = (*said, "esc goes back.")
         self._show_plans(review)
         self._key = ""

@@ -549,7 +549,7 @@ class StateController:
         if why != self.state.not_live:
             self._set(replace(self.state, not_live=why))
             if why:
-                self._failed(MemtuiError(f"What others do is not seen now: {why}"))
+                self._failed(MemtuiError(f"Changes of others are not shown now: {why}"))
 
     def resolve_again(self) -> None:
         """Read bindings and targets again."""

@@ -275,7 +275,7 @@ async def test_a_log_that_cannot_be_followed_is_said_until_it_can(
     async with running(paths, settings, "records") as (app, pilot):
         gate.error = Unavailable("The database is locked.")
         await until(pilot, lambda: "not live" in screen_text(app))
-        assert "What others do is not seen now: The database is locked." in toasts(app)
+        assert "Changes of others are not shown now: The database is locked." in toasts(app)
         gate.error = None
         await write_notes(service, AGENT, ["meanwhile"])
         await until(pilot, lambda: texts(app) == ["meanwhile"])

@@ -175,7 +175,7 @@ class StdioChannel:
                 env=self._environment, cwd=Path.home(), start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "it holds a character that it cannot have"
+            why = getattr(error, "strerror", None) or "it contains an invalid character"
             raise Unavailable(
                 f"{self._who} cannot be started ({why}); check the binding's command."
             ) from error

@@ -68,7 +68,7 @@ async def ops_archive_fetch(session: Session) -> None:
     session.out.answer(
         document,
         _sealed(found, "fetched"),
-        "" if found else "The object store holds nothing that is not here.",
+        "" if found else "The object store has no segment that is missing here.",
     )
 
 

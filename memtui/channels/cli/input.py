@@ -54,11 +54,11 @@ def read_stdin(most: int | None = None) -> str:
     if most is not None and len(content) > most:
         while stream.read(1 << 20):
             pass
-        raise Invalid(f"What came on stdin is longer than {most >> 20} MiB.")
+        raise Invalid(f"The input on stdin is longer than {most >> 20} MiB.")
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         return content.decode(
             "utf-16" if is_wide else "utf-8", "strict" if most is None else "replace"
         )
     except UnicodeDecodeError as error:
-        raise Invalid("What came on stdin is not UTF-8 text.") from error
+        raise Invalid("The input on stdin is not UTF-8 text.") from error

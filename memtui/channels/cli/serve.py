@@ -174,7 +174,7 @@ async def serve_web(
         invocation.out.answer(
             {"url": listener.url, "address": address, "read_only": settings.read_only},
             [address],
-            "Open it in a browser of this machine; it lets one in, once. ctrl+c ends it.",
+            "Open it in a browser of this machine; the address works once. ctrl+c ends it.",
         )
         sys.stdout.flush()
         await server.run()

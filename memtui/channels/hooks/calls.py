@@ -145,9 +145,9 @@ def json_object(text: str) -> Json:
         first = next(spliced_json(text.encode("utf-8", "replace")), None)
         if first is not None:
             return cast("Json", whole(first))
-        raise Invalid(f"What came on stdin is not JSON: {str(error)[:200]}.") from error
+        raise Invalid(f"The input on stdin is not JSON: {str(error)[:200]}.") from error
     if not isinstance(said, dict):
-        raise Invalid("What came on stdin is not a JSON object.")
+        raise Invalid("The input on stdin is not a JSON object.")
     return said
 
 

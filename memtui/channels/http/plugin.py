@@ -111,7 +111,7 @@ router = APIRouter(prefix="/v1")
 _HEALTH = _documented(s200=HealthBody)
 _HEALTH[200]["headers"] = {
     EXTENSIONS: {
-        "description": "What memtui's own server can do besides: a cursor and ids in a search.",
+        "description": "The extensions of memtui's own server: a cursor and ids in a search.",
         "schema": {"type": "string"},
     }
 }

@@ -99,7 +99,7 @@ class ServedBinding:
         if not can.browse or can.async_ingestion or can.provider_managed_extraction:
             raise Unsupported(
                 f"The provider {binding.provider_key} of {key} cannot be a memory plugin: a plugin "
-                "lists what it holds, and keeps what it is given as it is and at once."
+                "lists its records, and stores each text unchanged and at once."
             )
         provider = await asyncio.to_thread(served.service.bindings.provider, binding.provider_key)
         return cls(served.service, caller, binding, only_facts=provider.only_facts)

@@ -243,7 +243,7 @@ class BindingForm(Form[FormAnswer]):
         elif draft == self._passed:
             self.dismiss(FormAnswer(draft, config))
         else:
-            self.say(display("… opening it once, to see what is there", style=DIM), "check")
+            self.say(display("… opening it once, to look inside", style=DIM), "check")
             self._checking.latest(
                 lambda: self._check(draft.key, config, read_only=draft.read_only),
                 lambda health: self._found(draft, health),

@@ -526,7 +526,7 @@ def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
             target.flush()
             os.fsync(target.fileno())
         if left or digest.hexdigest() != known.sha256:
-            raise ValueError("a file that is not what it says")
+            raise ValueError("a file that differs from its checksum")
         path.chmod(known.mode & 0o700)
         os.utime(path, ns=(known.modified_ns, known.modified_ns))
 

@@ -127,16 +127,16 @@ async def test_a_place_that_cannot_be_told_is_not_guessed(
         connection.execute("ALTER TABLE agent_memories ALTER workspace_id DROP NOT NULL")
         connection.execute("INSERT INTO agent_memories (content, scope) VALUES ('?', 'LOCAL')")
         [lone] = [one for one in await everything(adapter) if one.text == "?"]
-        assert lone.problem == "Whose memory it is cannot be told: it names no workspace."
+        assert lone.problem == "The owner of this memory is unknown: it names no workspace."
         assert owner_of(lone.scope) == ("subject_id", "nobody")
         connection.execute("DELETE FROM agent_memories WHERE content = '?'")
         assert (circle.text, circle.scope.project_id) == ("Memory 8", WORKER)
         assert circle.handle.provider_record_id == memory_id(8)
         assert circle.problem == (
-            f"Whose memory it is cannot be told: the workspaces above it form a circle at {TEAM}."
+            f"The owner of this memory is unknown: the workspaces above it form a circle at {TEAM}."
         )
         assert missing.problem == (
-            f"Whose memory it is cannot be told: there is no workspace {gone}."
+            f"The owner of this memory is unknown: there is no workspace {gone}."
         )
         chain = [f"00000000-0000-4000-8000-000000001{n:03}" for n in range(60)]
         for name, parent in zip(chain, [None, *chain], strict=False):
