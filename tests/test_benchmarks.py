@@ -28,6 +28,7 @@ SMALL = [
     ("migration", "20"),
     ("opening", "home", "1", "help"),
     ("operation_log", "--rows", "20000"),
+    ("ranking", "records.jsonl", "queries.jsonl"),
     ("retrieval", "records.jsonl", "queries.jsonl"),
     ("service_overhead", "10"),
     ("startup", "1"),

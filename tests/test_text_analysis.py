@@ -73,3 +73,20 @@ def test_full_text_search_finds_a_text_by_each_of_its_terms(text: str) -> None:
 def test_text_without_spaces_is_pairs_beside_its_words() -> None:
     assert terms_of("Docker部署 好") == (["docker"], ["部署", "好"])
     assert take_apart("the 部署").kept == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "dates"),
+    [
+        ("What did we decide on 16 June, 2023?", ("d20230616",)),
+        ("the 5th of October and May 3rd, 2024", ("d1005", "d20240503")),
+        ("between 2023-06-16 and 2024-01", ("d20230616", "d202401")),
+        ("in May", ("d05",)),
+        ("since Sept. or Dec 2023", ("d09", "d202312")),
+        ("who may see this, and may it march on?", ()),
+        ("version 2023 has 3 marks", ()),
+        ("", ()),
+    ],
+)
+def test_a_query_names_days_and_months(query: str, dates: tuple[str, ...]) -> None:
+    assert take_apart(query).dates == dates

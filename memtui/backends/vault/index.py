@@ -32,7 +32,7 @@ from memtui.contract import (
 )
 from memtui.fuzzy import finds
 from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
-from memtui.text_analysis import TOKENIZER, indexed
+from memtui.text_analysis import DATED, TOKENIZER, indexed
 from memtui.text_analysis import folded as folded_text
 
 from . import changes, notes
@@ -56,7 +56,7 @@ from .layout import (
 from .markdown import link_name
 
 T = TypeVar("T")
-VERSION = 8
+VERSION = 9
 """Increment it whenever the tables or the analysis of their texts change."""
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
@@ -65,7 +65,7 @@ _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_FOUND = "title, shown, topic, tags, names, places"
+_FOUND = "title, shown, topic, tags, names, dates, places"
 # No SQLModel: this is a cache with a full-text table, and importing SQLAlchemy is slow for hooks.
 _SCHEMA = f"""
 CREATE TABLE files (
@@ -88,7 +88,10 @@ CREATE TABLE records (
   revision TEXT NOT NULL, created_by TEXT, source_kind TEXT, source TEXT, title TEXT,
   summary TEXT, names TEXT NOT NULL, places TEXT NOT NULL, metadata TEXT NOT NULL,
   problem TEXT, text TEXT NOT NULL,
-  shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
+  shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL,
+  dates TEXT GENERATED ALWAYS AS (
+    strftime('{DATED}', COALESCE(created, valid_from) / 1000000, 'unixepoch')
+  ) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
 CREATE INDEX records_id ON records (id);

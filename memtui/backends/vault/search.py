@@ -52,18 +52,19 @@ _FOUND = 128
 """Best matches by words that are fetched first; all are fetched if these are too few."""
 MEANING = 0.4
 """Weight of meaning where there are vectors; words have the rest."""
-_STANDS_OUT = 2.0
+STANDS_OUT = 1.0
 """A cosine counts from so many standard deviations above the mean of all texts."""
 _MOST_MEANT = 1_000
 _ALL = -1
 LIFT, _LIFTING = 0.3, 16
-"""Share of a neighbour's score that a record gets, and how many of the best give one."""
+"""Share of a neighbour's score that a record gets without a model (a model has its own,
+`Embedder.lift`), and how many of the best give one."""
 _RULES = ("rule", "rules", "guidance")
 """The kinds, topics and tags of records that tell an agent how to work."""
 _BYTES_OF_TOKEN = 4
 _CHOSEN = "SELECT value FROM json_each(?)"
 _MATCHED = (
-    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
+    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0) AS score FROM search "
     "WHERE search MATCH ?"
 )
 _RANKED = f"{_MATCHED} ORDER BY score DESC LIMIT ?"
@@ -302,6 +303,8 @@ class VaultHits:
     words: Words
     hits: list[_Hit]
     how: str
+    lift: float
+    """Share of a neighbour's score that a record gets."""
     model: str | None = None
     """The embedding model."""
     trouble: str = ""
@@ -397,6 +400,7 @@ class _Query:
         self._connection = connection
         self._words = take_apart(request.query)
         self._meaning = meaning
+        self._lift = LIFT if meaning is None else meaning.model.lift
         self._limit = request.top_k + 1
         self._intent = request.intent
         self._helped = request.helped
@@ -420,8 +424,8 @@ class _Query:
         if found is None or order is None:
             found = self._find(_ALL)
             order = self._intended(self._looked_at(found, None) or [])
-        model = self._meaning.model if self._meaning else None
-        return VaultHits(self._words, order[: self._limit], found.how, model)
+        model = self._meaning.model.name if self._meaning else None
+        return VaultHits(self._words, order[: self._limit], found.how, self._lift, model)
 
     def _intended(self, order: list[_Hit]) -> list[_Hit]:
         """Return all hits in the order of the query's intent, then by score."""
@@ -505,7 +509,8 @@ class _Query:
         return _Found(found, how, meaning, keys, cut if is_cut else None, at_most)
 
     def _expression(self, wanted: str) -> str:
-        """Return the full-text expression, limited to places that the scope sees."""
+        """Return the full-text expression with the query's dates, in places the scope sees."""
+        wanted = " OR ".join((wanted, *(f'dates : "{date}" *' for date in self._words.dates)))
         if not self._places:
             return wanted
         places = " OR ".join(f'"{word}"' for word in self._places)
@@ -523,7 +528,7 @@ class _Query:
         """Return the rows whose meaning is near the query, with their cosines."""
         if self._meaning is None:
             return {}
-        cosines = self._meaning.outstanding(_STANDS_OUT, _MOST_MEANT)
+        cosines = self._meaning.outstanding(STANDS_OUT, _MOST_MEANT)
         sql = f"SELECT rowid, meaning FROM records WHERE meaning IN ({_CHOSEN})"
         rows = self._connection.execute(sql, (json.dumps(list(cosines)),))
         return {n: cosines[digest] for n, digest in rows}
@@ -566,9 +571,11 @@ class _Query:
     def _beside(self, best: Mapping[int, float]) -> dict[int, float]:
         """Return the neighbours of the best rows, with the score that they get from those."""
         lifts: dict[int, float] = {}
+        if not self._lift:
+            return lifts
         for n, *beside in self._connection.execute(_BESIDE, (json.dumps(list(best)),)):
             for other in beside:
-                lifts[other] = max(lifts.get(other, 0.0), LIFT * best[n])
+                lifts[other] = max(lifts.get(other, 0.0), self._lift * best[n])
         return lifts
 
     def _holds(self, order: list[_Hit], found: _Found, unseen: Iterable[int]) -> bool:
@@ -610,7 +617,7 @@ def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
     stages = [
         ExplainStage(
             name="words",
-            detail=f"BM25 over title, text, topic, tags and names; matched {found.how}.",
+            detail=f"BM25 over title, text, topic, tags, names and date; matched {found.how}.",
             scores={hit.id: round(hit.words, 4) for hit in hits if hit.words},
         )
     ]
@@ -636,8 +643,8 @@ def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
     stages += [
         ExplainStage(
             name="neighbours",
-            detail=f"A record next to one of the best in its run or file gets {LIFT:.0%} of that "
-            "score.",
+            detail=f"A record next to one of the best in its run or file gets {found.lift:.0%} of "
+            "that score.",
             scores={hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
         ),
         ExplainStage(

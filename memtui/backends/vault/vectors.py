@@ -75,13 +75,10 @@ class Scores:
     The digest of a record's text is its row's `meaning` in the index.
     """
 
-    model: str
+    model: Embedder
     keys: NDArray[np.int64]
     values: NDArray[np.float32]
     usage: tuple[Usage, ...] = ()
-    least: float = 0.0
-    least_best: float = 0.0
-    """`Embedder.least_best` of the model."""
 
     def outstanding(self, deviations: float, most: int) -> dict[int, float]:
         """Return the digests and cosines of at most `most` outstanding texts, the best first.
@@ -93,7 +90,7 @@ class Scores:
 
         values = self.values
         is_known = len(values) >= _ENOUGH
-        least, least_best = (self.least, self.least_best) if is_known else (0.0, 0.0)
+        least, least_best = (self.model.least, self.model.least_best) if is_known else (0.0, 0.0)
         if not len(values) or float(values.max()) < least_best:
             return {}
         asked = min(deviations, len(values) ** 0.5 / 2)
@@ -333,8 +330,7 @@ class Vectors:
                 "embedded again."
             )
         cosines = serving.cosines(found.vectors[0])
-        model = serving.model
-        return Scores(model.name, serving.keys, cosines, found.usage, model.least, model.least_best)
+        return Scores(serving.model, serving.keys, cosines, found.usage)
 
     def _of_query(self, model: Embedder, query: str) -> Embeddings:
         """Embed a query; a model that was unavailable is not retried at once."""

@@ -158,6 +158,18 @@ async def test_notes_of_later_are_not_of_the_past(open_vault: Open) -> None:
     assert await ask(adapter, "ibex", as_of=moment) == ["Ibex early."]
 
 
+async def test_a_date_in_a_query_finds_what_is_of_that_time(open_vault: Open) -> None:
+    adapter = await open_vault()
+    days = {"first": (2025, 6, 16), "second": (2025, 6, 17), "third": (2024, 6, 16)}
+    for name, day in days.items():
+        await note(adapter, f"Tapir, {name}.", created_at=datetime(*day, tzinfo=UTC))
+    assert await ask(adapter, "news of 16 June 2025") == ["Tapir, first."]
+    assert set(await ask(adapter, "in June")) == {f"Tapir, {name}." for name in days}
+    assert (await ask(adapter, "a tapir on June 17th, 2025"))[0] == "Tapir, second."
+    assert set(await ask(adapter, "2025-06")) == {"Tapir, first.", "Tapir, second."}
+    assert await ask(adapter, "who may see it") == []
+
+
 async def test_namespaces_and_sorting(open_vault: Open) -> None:
     adapter = await open_vault()
     await note(adapter, "One.")

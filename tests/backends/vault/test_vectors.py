@@ -67,6 +67,22 @@ def fill(root: Path, count: int = 200) -> None:
         put(root, f"projects/web/notes/{number}.md", f"word{number} and nothing else")
 
 
+async def test_only_a_model_that_reads_no_sentences_lifts_neighbours(
+    open_vault: Open, server: Embeddings
+) -> None:
+    request = QueryRequest(scope=SCOPE, query="quokka leaves")
+    for embedding, is_lifted in (("static", True), (server.embedding, False)):
+        adapter = await open_vault(config={"embedding": embedding})
+        if not is_lifted:
+            await embed(adapter, 100)
+        else:
+            for text in ("The quokka came by.", "It ate leaves."):
+                await note(adapter, text, scope=SCOPE.model_copy(update={"run_id": "r"}))
+        stages = {stage.name for stage in (await adapter.explain(request)).stages}
+        assert ("neighbours" in stages) is is_lifted
+        await adapter.close()
+
+
 async def test_a_search_by_meaning_sees_what_was_just_written(open_vault: Open, root: Path) -> None:
     adapter = await open_vault(config=STATIC)
     assert adapter.capabilities.semantic
@@ -107,11 +123,11 @@ async def test_another_model_answers_when_it_has_seen_all(
     assert vectors_of(adapter).progress().serving == "static"
     progress = await embed(adapter, 100)
     assert (progress.embedded, progress.texts, progress.is_done) == (100, 200, False)
-    assert (await ask(adapter, "word7")).model == "static"
+    assert (await ask(adapter, "word7")).model.name == "static"
     progress = await embed(adapter, 100)
     assert (progress.is_done, progress.dimensions) == (True, 256)
     scores = await ask(adapter, "word7")
-    assert scores.model == server.embedding
+    assert scores.model.name == server.embedding
     assert len(scores.usage) == 1
     assert len(server.texts) == 201
     assert vectors_of(adapter).embed(100) == ()
