@@ -69,6 +69,7 @@ _PAGE = 1_000
 _MOST_CONDITIONS = 60
 _LONG = 5
 _WORD = re.compile(r"\w+")
+_ASKING = (OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT)
 _KEPT = frozenset(
     {OperationType.CONFIGURE, OperationType.SEAL, OperationType.PURGE, OperationType.NAMESPACES}
 )
@@ -449,7 +450,8 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
     ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
     conditions: list[ColumnElement[bool]] = [false()]
     if aim.words:
-        conditions.append(cast(columns.request, String).contains('"purpose"'))
+        has_purpose = cast(columns.request, String).contains('"purpose"')
+        conditions.append(has_purpose & columns.operation_type.in_(_ASKING))
     conditions += [
         columns[name] == wanted
         for name in ("subject_id", "project_id", "run_id")
