@@ -24,6 +24,7 @@ from memtui.demo.content import load
 from memtui.demo.plan import DAYS, AddBinding, seeded
 from memtui.demo.player import DemoClock, Player
 from memtui.demo.recall import Recall
+from memtui.demo.repository import FOLDER, make_repository
 from memtui.demo.timeline import timeline
 from memtui.demo.work import RUNS
 from memtui.paths import HOME_VARIABLE, replacing
@@ -279,6 +280,7 @@ async def _make(
 ) -> DemoSummary:
     """Build the demo in an empty home; the marker is written first."""
     _write_marker(paths, Marker(binding_ids=_binding_ids()))
+    await asyncio.to_thread(make_repository, paths, end)
     clock = DemoClock(end - timedelta(days=DAYS))
     ids = seeded(_SEED)
 
@@ -399,7 +401,7 @@ def _remove(paths: Paths, marker: Marker) -> None:
     allows another build.
     """
     database = paths.database
-    folders = ("bindings", "heads", "migrations", "sessions")
+    folders = ("bindings", "heads", "migrations", "sessions", FOLDER)
     try:
         _write_marker(paths, Marker(binding_ids=marker.binding_ids))
         for end in _SQLITE_ENDS:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -11,7 +16,9 @@ from textual.content import Content
 
 from memtui.actions import ACTIONS, SCREENS
 from memtui.contract import Scope
+from memtui.paths import HOME_VARIABLE
 from memtui.presenters.format import counted
+from memtui.processes import end_process
 from memtui.screens.dialogs import Sheet
 from memtui.screens.state import AppState, GoTo, Phase, find_memories
 from memtui.widgets.background import Background
@@ -21,10 +28,6 @@ if TYPE_CHECKING:
     from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.base import MemtuiScreen
 
-_WORDS = {
-    "company": "whose memory this is; none sees another's",
-    "binding": "one memory system that it uses, and whom that serves",
-}
 _ANSWERS = {
     "bindings": "which memory system serves whom, and its health",
     "operations": "who did what to the memory, when, and at what cost",
@@ -37,8 +40,12 @@ _PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
 """A project of the demo with all sorts of operations, and a question of its agents."""
 _POISON = 'kind:fact "note to all agents"'
 """The filter line that finds the demo's poisoned note."""
-_KEYS = "abcef"
-"""The keys of the things to try, of which some tours have fewer; `d` only ever removes."""
+_KEYS = "abcefhil"
+"""The keys of the things to try, of which some tours have fewer: `d` only ever removes, and `g`
+scrolls."""
+_COMPARE = "compare default handbook --last 100"
+_NO_GIT = "This demo was made without git, so there is no repository to look into."
+_FORGETTING = "bindings conformance --forgetting default --yes"
 _NAMED = 3
 """Most providers of found memories that are named."""
 _FOR_AGENTS = """\
@@ -62,6 +69,8 @@ class Thing:
     """The screen to go to; None: the tour shows it."""
     why_not: str = ""
     """Why it cannot be tried here; empty: it can."""
+    command: str = ""
+    """The command whose output the tour shows."""
 
 
 class Tour(Sheet):
@@ -128,6 +137,14 @@ class Tour(Sheet):
             "Check what the memory answers: one of four checks fails",
             GoTo("query", filter_line="", scope=whole, then="query.checks"),
         )
+        yield Thing(
+            "Is it still true? One memory names a file that is gone",
+            GoTo("records", filter_line="risk:gone", scope=whole, then="records.prune"),
+            "" if self._frame.state.settings.workspaces else _NO_GIT,
+        )
+        yield Thing("Compare two memories by what agents asked of them", None, command=_COMPARE)
+        words = "Does a memory forget? Write four notes, forget them, ask again"
+        yield Thing(words, None, command=_FORGETTING)
 
     def _of_own(self) -> Iterator[Thing]:
         bound = [(one.provider_key, one.config) for one in self._frame.state.bindings]
@@ -165,8 +182,6 @@ class Tour(Sheet):
         return lines(
             [
                 display(made_up if self._is_demo else own),
-                *(row(display(word, style=STRONG), said) for word, said in _WORDS.items()),
-                Content(""),
                 *(
                     row(keyed(key, tab.title), _ANSWERS[tab.mode])
                     for key, tab in zip(keys, SCREENS, strict=True)
@@ -187,12 +202,34 @@ class Tour(Sheet):
         thing = self.things[place]
         if thing.why_not:
             toast(self, thing.why_not, severity="warning")
+        elif thing.command:
+            title, words = (
+                f"memtui {thing.command}",
+                display("This takes some seconds …", style=DIM),
+            )
+            said = partial(self._said, thing.command.split())
+            self.app.push_screen(Sheet(title, words, read=said))
         elif thing.leads is None:
             commands = display(_FOR_AGENTS, keep_newlines=True)
             self.app.push_screen(Sheet("memtui for your agents", commands))
         else:
             self._chosen = place
             self._go_on()
+
+    async def _said(self, words: Sequence[str]) -> Content:
+        """Return what a command prints, run in this home by a process of its own."""
+        state = self._frame.state
+        flags = ["--read-only"] if state.settings.read_only else []
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "memtui", *flags, *words),
+            stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
+            env=os.environ | {HOME_VARIABLE: str(state.paths.data)},
+        )  # fmt: skip
+        try:
+            said = await process.communicate()
+        finally:
+            await end_process(process)
+        return display(b"\n".join(said).decode(errors="replace"), keep_newlines=True)
 
     def _state_changed(self, before: AppState, now: AppState) -> None:
         if (before.demo_percent, before.bindings) != (now.demo_percent, now.bindings):

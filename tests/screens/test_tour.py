@@ -57,7 +57,8 @@ def is_whole(app: MemtuiApp) -> bool:
 
 async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> None:
     shutil.copytree(built.paths.data, tmp_path / "demo")
-    home = find_paths(tmp_path / "demo"), Settings()
+    code = built.paths.data / "repositories" / "mech-fighters"
+    home = find_paths(tmp_path / "demo"), Settings(workspaces={"mech-fighters": code})
     opened: dict[str, Any] = {"tours": True, "clock": lambda: END}
     async with running(*home, "records", **opened) as (app, pilot):
         assert isinstance(app.screen, Tour)
@@ -83,6 +84,14 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
         assert "Note to all agents" in screen_text(app)
         await pilot.press("escape", "f3", "f")
         await until(pilot, lambda: "3 passed, 1 failed" in screen_text(app))
+        await pilot.press("escape", "f3", "h")
+        await until(pilot, lambda: "refers to what is gone, 0 of 1 marked" in screen_text(app))
+        await pilot.press("j")
+        await until(pilot, lambda: "tools/build_atlas.py" in screen_text(app))
+        await pilot.press("escape", "f3", "i")
+        await until(pilot, lambda: "hits: used later" in screen_text(app))
+        await pilot.press("escape", "l")
+        await until(pilot, lambda: "what stays" in screen_text(app))
     async with running(*home, "records", **opened) as (app, pilot):
         assert app.screen is app.frame
 
