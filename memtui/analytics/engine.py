@@ -16,7 +16,7 @@ from memtui.store.database import quoted
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_MB = 160
+MEMORY_MB = 152
 """Memory that DuckDB may use; beyond that it spills to a private folder."""
 POLL_SECONDS = 0.02
 """Interval of checking whether a stopped query has ended."""
