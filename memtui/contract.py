@@ -51,14 +51,7 @@ from typing import (
 )
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler

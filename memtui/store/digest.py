@@ -30,13 +30,7 @@ from pydantic_core import to_jsonable_python
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
 from memtui.paths import make_private
 from memtui.store.details import Details
-from memtui.store.operation import (
-    OWN_FIELDS,
-    Absent,
-    Operation,
-    OperationDraft,
-    OperationHandle,
-)
+from memtui.store.operation import OWN_FIELDS, Absent, Operation, OperationDraft, OperationHandle
 
 GENESIS = "0" * 64
 """The digest before a company's first operation."""

@@ -13,13 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Self
 
-from memtui.context.assembly import (
-    SectionKind,
-    assemble,
-    fact_tokens,
-    is_rule,
-    section_of_records,
-)
+from memtui.context.assembly import SectionKind, assemble, fact_tokens, is_rule, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
     Denied,

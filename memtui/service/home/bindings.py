@@ -12,16 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from memtui.contract import (
-    Adapter,
-    Conflict,
-    Denied,
-    Health,
-    Invalid,
-    Json,
-    MemtuiError,
-    NotFound,
-)
+from memtui.contract import Adapter, Conflict, Denied, Health, Invalid, Json, MemtuiError, NotFound
 from memtui.service.answers import (
     BindingHealth,
     BindingView,

@@ -47,9 +47,7 @@ from memtui.service.answers import (
 from memtui.service.connections import Connection
 from memtui.service.operations.redaction import redact_json
 from memtui.service.recorder import FanOut, RunningOperation, note_owner
-from memtui.service.runtime import (
-    ServiceModule,
-)
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import (
     Caller,
     R,
