@@ -6,7 +6,7 @@ from pathlib import Path
 from memtui.contract import Conflict, Model
 from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile
 from memtui.service import TargetView
-from memtui.service.usecases import comparing
+from memtui.service.usecases import comparing, shadowing
 
 _SERVES_NOTHING = "{} serves no company, project or agent, so there is nothing to switch."
 
@@ -61,8 +61,8 @@ async def plan_by_shadow(
         raise Conflict(_SERVES_NOTHING.format(endpoints.source.key))
     keys = endpoints.source.key, endpoints.destination.key
     shadow = await comparing.shadow_of(endpoints.service, endpoints.caller, keys)
-    found = await comparing.report_shadow(endpoints.service, endpoints.caller, shadow)
-    return found, comparing.objections(found)
+    found = await shadowing.report_shadow(endpoints.service, endpoints.caller, shadow)
+    return found, shadowing.objections(found)
 
 
 def _refuse_unverified(endpoints: Endpoints, state: MigrationState) -> None:

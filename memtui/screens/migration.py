@@ -258,12 +258,12 @@ class Migration(StepScreen):
 
     async def action_compare(self) -> None:
         """Show what the destination answered as a shadow, else ask both the log's questions."""
-        from memtui.service.usecases import comparing
+        from memtui.service.usecases import comparing, shadowing
 
         service, caller = self.session.service, self.session.caller
         keys = self._source.key, self._destination.key
         shadow = await self.change(partial(comparing.shadow_of, service, caller, keys))
-        work = partial(comparing.report_shadow, service, caller, shadow)
+        work = partial(shadowing.report_shadow, service, caller, shadow)
         if shadow.until is None:
             plan = await self.change(
                 partial(comparing.plan_comparison, service, caller, keys, _COMPARED)

@@ -748,7 +748,7 @@ class StateController:
         shadowed = any(one.shadows for one in self.state.bindings)
         if session is None or not shadowed or self._shadowing.busy:
             return
-        from memtui.service.usecases.comparing import ask_shadows
+        from memtui.service.usecases.shadowing import ask_shadows
 
         seen = self._shadowed.setdefault(session.company.company_id, {})
         ask = partial(ask_shadows, session.service, session.caller, seen)

@@ -21,7 +21,8 @@ from memtui.presenters import format as shown
 from memtui.presenters.spending import parse_amount
 
 if TYPE_CHECKING:
-    from memtui.service.usecases.comparing import ComparedQuestion, MemoryComparison, ShadowState
+    from memtui.service.usecases.comparing import ComparedQuestion, MemoryComparison
+    from memtui.service.usecases.shadowing import ShadowState
 
 _LISTED, _WIDE = 20, 400
 _BILL = "Some providers count or bill searches."
@@ -138,14 +139,14 @@ async def compare_shadow_status(session: Session, a: Other = None, b: Other = No
         a: The key of the binding that answers; left out: all.
         b: The key of its shadow: compare what both answered.
     """
-    from memtui.service.usecases import comparing
+    from memtui.service.usecases import comparing, shadowing
 
     service, caller = session.service, session.caller
     if a is not None and b is not None:
         shadow = await comparing.shadow_of(service, caller, (a, b))
-        _answer(session, await comparing.report_shadow(service, caller, shadow))
+        _answer(session, await shadowing.report_shadow(service, caller, shadow))
         return
-    states = await comparing.shadow_states(service, caller)
+    states = await shadowing.shadow_states(service, caller)
     found = [one for one in states if a in {None, one.shadow.binding_key}]
     session.out.answer({"shadows": found}, _states(session, found))
     if not found:
@@ -157,7 +158,7 @@ async def compare_shadow_ask(session: Session) -> None:
 
     The app and MCP servers do so every minute; from cron it serves hooks and scripts.
     """
-    from memtui.service.usecases.comparing import ask_shadows
+    from memtui.service.usecases.shadowing import ask_shadows
 
     found = await ask_shadows(session.service, session.caller, {})
     session.out.answer({"shadows": found}, _states(session, found))

@@ -136,7 +136,7 @@ class MemoryServer:
                 service, caller = one.agent.service, one.agent.caller
                 with suppress(MemtuiError):  # nobody waits for it, and the log says why
                     if any(view.shadows for view in await service.bindings.all(caller)):
-                        from memtui.service.usecases.comparing import ask_shadows
+                        from memtui.service.usecases.shadowing import ask_shadows
 
                         await ask_shadows(service, caller, seen.setdefault(key, {}))
 

@@ -2,29 +2,20 @@
 
 Records are matched by their text, word for word or nearly, as each memory has ids of its own. The
 questions are logged as memtui's own reads with the purpose `compare`.
-
-A shadow is a binding that is asked unheard, for a time, what another one is asked. Nothing more
-happens when somebody asks: the question stands in the log, and is asked of the shadow afterwards
-(purpose `shadow`). What the binding answered is what the log says, but for the prompt of a context,
-of which both are asked.
 """
 
 from __future__ import annotations
 
 from asyncio import gather, to_thread
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
-from decimal import Decimal
-from functools import partial
-from hashlib import sha256
-from itertools import groupby, islice, takewhile
+from datetime import timedelta
+from itertools import groupby, islice
 from math import comb
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from memtui.analytics.company_log import CompanyLog
@@ -36,27 +27,22 @@ from memtui.contract import (
     MemtuiError,
     Model,
     NotFound,
-    OperationStatus,
-    OperationType,
     QueryRequest,
     Record,
-    RecordHandle,
     Scope,
-    Unavailable,
     Usage,
 )
 from memtui.passages import Phrase, phrases_of, repeated
 from memtui.pruning.duplicates import DuplicateIndex, TextForm, compare, form_of
 from memtui.service.answers import Shadow
 from memtui.service.context.impact import AnsweredRecord, LoggedReads, NotTried, ask_again
-from memtui.service.history.asked import Given, scope_outside
-from memtui.service.history.runs import There
+from memtui.service.history.asked import Given
 from memtui.service.memory import MemoryService
 from memtui.service.recorder import FanOut
-from memtui.service.runtime import ServiceRuntime, find_binding
+from memtui.service.runtime import find_binding
 from memtui.service.usecases.checking import refuse_failures
 from memtui.service.visibility import Caller, without_prefix
-from memtui.store.limits import SHADOW, last_seq
+from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, Place
 from memtui.store.visibility import Visibility
 from memtui.text_analysis import words_in_order
@@ -68,12 +54,6 @@ _TAIL = 0.025
 """Of each side of an interval that holds the true share in 95 of 100 cases."""
 _OWN = {"purpose": "compare", "run_id": None}
 """How the caller of these questions differs."""
-FEWEST = 30
-"""Fewest questions answered by both that can support a cut-over."""
-_ALIKE, _MOST_FAILED, _HALF = 0.8, 0.05, 0.5
-_FAILURES = 3
-"""After so many failures one after the other a shadow is left alone until the next time."""
-_MOST_REPORTED = 500
 
 
 class ComparedAnswer(Model):
@@ -168,9 +148,9 @@ def _least(wins: int, of: int) -> float:
     return low
 
 
-_Asked = tuple[QueryRequest, list[Operation]]
+AskedQuestion = tuple[QueryRequest, list[Operation]]
 """A question, and the operations that asked it, the newest first."""
-_Found = tuple[Sequence[Record], tuple[Usage, ...], float]
+Answered = tuple[Sequence[Record], tuple[Usage, ...], float]
 """The records of an answer, best first, its usage, and its latency in milliseconds."""
 
 
@@ -178,7 +158,7 @@ class ComparisonPlan(NamedTuple):
     """Questions to ask two bindings, before anything is sent."""
 
     bindings: tuple[str, str]
-    asked: Sequence[_Asked]
+    asked: Sequence[AskedQuestion]
     left_out: int
     leave: Sequence[str]
     """The bindings whose questions may leave this machine, with the address where it is known."""
@@ -222,13 +202,13 @@ async def plan_comparison(
     return ComparisonPlan(bindings, asked, left_out, leave, agreed)
 
 
-def _questions(log: CompanyLog, last: int) -> tuple[list[_Asked], int]:
+def _questions(log: CompanyLog, last: int) -> tuple[list[AskedQuestion], int]:
     """Return the newest questions, each once, and how many cannot be asked again. Blocking."""
-    found: dict[str, _Asked] = {}
+    found: dict[str, AskedQuestion] = {}
     left_out, given = 0, Given(log)
     for one in islice(LoggedReads(log).read(Filter()), last):
         try:
-            request = _question_of(one, given)
+            request = question_of(one, given)
         except NotTried:
             left_out += 1
             continue
@@ -237,7 +217,7 @@ def _questions(log: CompanyLog, last: int) -> tuple[list[_Asked], int]:
     return list(found.values()), left_out
 
 
-def _question_of(one: Operation, given: Given) -> QueryRequest | None:
+def question_of(one: Operation, given: Given) -> QueryRequest | None:
     """Return what an operation asked, for any binding; None: a context without a prompt. Blocking.
 
     Raises `NotTried` where it cannot be asked again.
@@ -304,37 +284,38 @@ async def compare_memories(
         progress(start)
         some = plan.asked[start : start + _AT_ONCE]
         found += await gather(*(_ask_both(service, by, plan.bindings, one) for one in some))
-    return _comparison(plan.bindings, found, plan.left_out)
+    return comparison_of(plan.bindings, found, plan.left_out)
 
 
-def _comparison(
+def comparison_of(
     bindings: tuple[str, str], questions: list[ComparedQuestion], left_out: int
 ) -> MemoryComparison:
+    """Return a comparison of questions, the least alike first, then the newest."""
     questions.sort(key=lambda one: (one.agreement is None, one.agreement, -one.seq))
     return MemoryComparison(bindings=bindings, questions=tuple(questions), left_out=left_out)
 
 
 async def _ask_both(
-    service: MemoryService, by: Caller, bindings: tuple[str, str], asked: _Asked
+    service: MemoryService, by: Caller, bindings: tuple[str, str], asked: AskedQuestion
 ) -> ComparedQuestion:
     limit = service.settings.all_bindings_timeout_ms
     fan_out = FanOut(service.runtime.new_id(), limit, seen_only=True)
 
-    async def ask(key: str) -> _Found:
+    async def ask(key: str) -> Answered:
         own = asked[0].model_copy(update={"binding_key": key})
         found = await service.query(by, own, fan_out=fan_out)
         refuse_failures(found.problems)
         return found.snippets, found.usage, found.latency_ms
 
-    return await _compared(service, by, bindings, asked, ask)
+    return await compared(service, by, bindings, asked, ask)
 
 
-async def _compared(
+async def compared(
     service: MemoryService,
     by: Caller,
     bindings: tuple[str, str],
-    asked: _Asked,
-    ask: Callable[[str], Awaitable[_Found]],
+    asked: AskedQuestion,
+    ask: Callable[[str], Awaitable[Answered]],
 ) -> ComparedQuestion:
     """Compare the answers that `ask` returns by binding; it raises where there is none."""
     (request, operations), index = asked, DuplicateIndex()
@@ -347,7 +328,7 @@ async def _compared(
     written = await to_thread(_written, log, operations, visibility)
     count = TokenCounter(service.settings.context_model).tokens
 
-    def weighed(key: str, found: _Found) -> ComparedAnswer:
+    def weighed(key: str, found: Answered) -> ComparedAnswer:
         records, usage, latency_ms = found
         texts = [one.text for one in records]
         words = (words_in_order(without_prefix(text)) for text in texts)
@@ -418,32 +399,6 @@ def _helped(log: CompanyLog, operations: Sequence[Operation]) -> list[Place]:
     return [place for place, more in balance.items() if more > 0]
 
 
-class ShadowState(Model):
-    """How much a shadow was asked in its time, by everybody."""
-
-    shadow: Shadow
-    calls: int = 0
-    cost_usd: Decimal = Decimal(0)
-    """Of the calls with a price."""
-    unpriced: int = 0
-    """Calls without a price, or with one for a part."""
-    waiting: int = 0
-    """Questions that the caller sees and that still wait, after it was asked others."""
-    why_not: str = ""
-    """Why it is asked no more; empty: it is."""
-
-    def after(self, usage: Iterable[Usage]) -> ShadowState:
-        """Return the state after one more call."""
-        costs = [one.cost_usd for one in usage]
-        priced = [cost for cost in costs if cost is not None]
-        calls, cost = self.calls + 1, sum(priced, self.cost_usd)
-        why = "its budget is spent" if cost >= self.shadow.budget_usd else ""
-        why = "its calls are used up" if calls >= self.shadow.most_calls else why
-        unpriced = self.unpriced + (not costs or len(priced) < len(costs))
-        update = {"calls": calls, "cost_usd": cost, "unpriced": unpriced, "why_not": why}
-        return self.model_copy(update=update)
-
-
 async def shadow_of(service: MemoryService, caller: Caller, bindings: tuple[str, str]) -> Shadow:
     """Return on which terms the second binding may be asked what the first is; maybe on none.
 
@@ -495,180 +450,3 @@ async def agree(
         raise Invalid(f"{first['loc'][0]}: {misfit(first)}.") from error
     await service.bindings.set_shadow(caller, bindings, shadow)
     return shadow
-
-
-async def shadow_states(service: MemoryService, caller: Caller) -> list[ShadowState]:
-    """Return what each shadow of the company was asked, also those that have ended."""
-    found, now = [], service.runtime.clock()
-    for shadow in [one for view in await service.bindings.all(caller) for one in view.shadows]:
-        state = await to_thread(_asked, service, caller, shadow)
-        if shadow.until is None or shadow.until <= now:
-            why = "its time is over" if shadow.until else "there is only the yes"
-            state = state.model_copy(update={"why_not": why})
-        found.append(state)
-    return found
-
-
-def _asked(service: MemoryService, caller: Caller, shadow: Shadow) -> ShadowState:
-    """Return how much a shadow was asked. Blocking."""
-    state = ShadowState(shadow=shadow)
-    for one in _own(service.runtime.log(caller.company_id), shadow):
-        state = state.after(one.usage)
-    return state
-
-
-def _own(log: CompanyLog, shadow: Shadow) -> list[Operation]:
-    """Return what a shadow was asked in its time, and what was asked beside it. Blocking."""
-    kind, until = OperationType.QUERY, shadow.until
-    chosen = Filter(binding_key=shadow.shadow_key, operation_type=kind, internal=True, until=until)
-    each = log.each(chosen, after=shadow.since_seq) if until else ()
-    found = [one for one in each if one.request.get("purpose") == SHADOW]
-    return [*found, *log.by_ids([one.part_of for one in found if one.part_of], strict=False)]
-
-
-async def ask_shadows(
-    service: MemoryService, caller: Caller, seen: dict[tuple[str, str], int]
-) -> list[ShadowState]:
-    """Ask each shadow the questions that wait for it, of those that the caller sees in the log.
-
-    Args:
-        service: The open service.
-        caller: Who asks, with its rights.
-        seen: By pair of bindings the number of the last operation looked at; it is updated.
-    """
-    if not service.records or service.read_only or caller.as_of is not None:
-        return []
-    states = await shadow_states(service, caller)
-    for place, state in enumerate(states):
-        if not state.why_not:
-            shadow = state.shadow
-            pair = shadow.binding_key, shadow.shadow_key
-            head = await service.runtime.ask(last_seq, caller.company_id)
-            try:
-                states[place] = await _ask_shadow(service, caller, shadow, seen.get(pair, 0))
-            except MemtuiError as error:
-                states[place] = state.model_copy(update={"why_not": str(error)})
-            if not states[place].why_not:
-                seen[pair] = head
-    return states
-
-
-async def _ask_shadow(
-    service: MemoryService, caller: Caller, shadow: Shadow, after: int
-) -> ShadowState:
-    """Ask one question after the other, as far as the terms and the shadow's health allow."""
-    other, pair = shadow.shadow_key, (shadow.binding_key, shadow.shadow_key)
-    if not shadow.covers(leaves := await leaving(service, caller, pair)):
-        raise Denied(
-            f"Nobody agreed that questions go to {' and '.join(leaves)}; `memtui compare shadow "
-            f"start {' '.join(pair)}` asks for a yes."
-        )
-    limit, failures, asked = service.settings.all_bindings_timeout_ms, 0, 0
-    by = caller.model_copy(update={"purpose": SHADOW, "run_id": None})
-    lock = FileLock(service.paths.data / "shadow.lock", 0, mode=0o600, thread_local=False)
-    try:
-        with lock:
-            due = await to_thread(lambda: list(_due(service.runtime, caller, shadow, after)))
-            state = await to_thread(_asked, service, caller, shadow)
-            for request, [one] in due:
-                if state.why_not:
-                    break
-                fan_out = FanOut(one.operation_id, limit, seen_only=True)
-                is_context, failures = one.operation_type is OperationType.CONTEXT, failures + 1
-                for key in pair if is_context else (other,):
-                    own = request.model_copy(update={"binding_key": key})
-                    usage: Sequence[Usage] = ()
-                    with suppress(MemtuiError):  # its operation says why
-                        usage = (await service.query(by, own, fan_out=fan_out)).usage
-                        failures = 0 if key == other else failures
-                    state = state.after(usage)
-                asked += 1
-                if failures == _FAILURES:
-                    why = f"{other} failed {_FAILURES} times, one after the other"
-                    state = state.model_copy(update={"why_not": why})
-            return state.model_copy(update={"waiting": len(due) - asked})
-    except Timeout:
-        return ShadowState(shadow=shadow, why_not="another process asks it now")
-
-
-def _due(runtime: ServiceRuntime, caller: Caller, shadow: Shadow, after: int) -> Iterator[_Asked]:
-    """Yield the questions that wait for a shadow, the oldest first. Blocking."""
-    log, after = runtime.log_of(caller), max(after, shadow.since_seq)
-    done = {own.request.get("together") for own in _own(runtime.log(caller.company_id), shadow)}
-    asked = Filter(binding_key=shadow.binding_key, project_id=shadow.project_id)
-    fresh = takewhile(lambda one: one.seq > after, LoggedReads(log).read(asked))
-    for one in sorted(fresh, key=attrgetter("seq")):
-        drawn = int(sha256(one.operation_id.encode()).hexdigest()[:8], 16) < shadow.share * 16**8
-        # Of several bindings that are asked together, the shadow may be one.
-        if drawn and one.operation_id not in done and "together" not in one.request:
-            with suppress(NotTried):
-                if (request := _question_of(one, Given(log))) is not None:
-                    yield request, [one]
-
-
-async def report_shadow(service: MemoryService, caller: Caller, shadow: Shadow) -> MemoryComparison:
-    """Compare what a shadow answered with what the binding did, by the newest 500 questions.
-
-    Texts are read now, by the ids in the log. A record that was written after the question counts
-    for neither. `left_out` counts questions that the caller may not see, or that were erased.
-    """
-    pair = shadow.binding_key, shadow.shadow_key
-    log = await to_thread(service.runtime.log_of, caller)
-    answers = defaultdict[str, dict[str, Operation]](dict)
-    for own in await to_thread(_own, service.runtime.log(caller.company_id), shadow):
-        answers[str(own.request.get("together"))][own.binding_key or ""] = own
-    found = await to_thread(lambda: log.by_ids([*answers], strict=False))
-    newest = [one for one in found if one.binding_key == pair[0]][:_MOST_REPORTED]
-    sides = [{pair[0]: one} | answers[one.operation_id] for one in newest]
-    by = caller.model_copy(update={"purpose": SHADOW, "run_id": None})
-    wanted = defaultdict[tuple[str, Scope], set[RecordHandle]](set)
-    for key, one in [each for side in sides for each in side.items()]:
-        wanted[key, scope_outside(one)].update(_handles(one))
-    there: dict[Place, There] = {}
-    for (key, scope), handles in wanted.items():
-        there |= await service.runs.read(by, key, scope, [*handles], SHADOW) if handles else {}
-    questions, given = list[ComparedQuestion](), Given(log)
-    for one, side in zip(newest, sides, strict=True):
-        with suppress(NotTried):
-            if (request := await to_thread(_question_of, one, given)) is not None:
-                answer = partial(_logged, side, there, side[pair[0]].started_at)
-                questions.append(await _compared(service, by, pair, (request, [one]), answer))
-    left_out = len(answers) - len(found) + len(newest) - len(questions)
-    return _comparison(pair, questions, left_out)
-
-
-def _handles(one: Operation) -> list[RecordHandle]:
-    """Return the records of an answer, best first, without erased ones."""
-    ids = one.request.get("record_ids") or [own.provider_record_id for own in one.handles]
-    provider = one.provider_key or ""
-    return [RecordHandle(provider_key=provider, provider_record_id=name) for name in ids if name]
-
-
-async def _logged(
-    side: Mapping[str, Operation], there: Mapping[Place, There], at: datetime, key: str
-) -> _Found:
-    """Return a logged answer with the texts of now, of records that were there at a moment."""
-    one = side[key]
-    if one.status is not OperationStatus.OK:
-        raise MemtuiError(one.error_message or one.status)
-    states = [there[key, own.provider_record_id] for own in _handles(one)]
-    if why := next((own.why for own in states if own.why and not own.is_hidden), ""):
-        raise Unavailable(f"What it found cannot be read now: {why}")
-    records = [own.record for own in states if own.record]
-    old = [own for own in records if own.created_at is None or own.created_at <= at]
-    return old, one.usage, one.latency_ms or 0
-
-
-def objections(found: MemoryComparison) -> tuple[str, ...]:
-    """Return why a comparison does not support that the second binding serves; empty: it does."""
-    (here, there), both, of = found.bindings, len(found.both), len(found.questions)
-    low, high = found.interval
-    failed = sum(bool(one.answers[1].error) for one in found.questions)
-    said = {
-        f"Both answered {both:,} questions; {FEWEST} are the fewest.": both < FEWEST,
-        f"{there} failed {failed:,} of {of:,} questions.": failed > of * _MOST_FAILED,
-        f"{here} found more hits, by more than chance.": low > _HALF,
-        f"Less than {_ALIKE:.0%} of the records are alike, and {there} is not ahead by more than "
-        "chance.": high >= _HALF and (found.agreement or 0) < _ALIKE,
-    }
-    return tuple(sentence for sentence, holds in said.items() if holds)

@@ -32,8 +32,9 @@ from memtui.service.context.contexts import ContextRequest
 from memtui.service.home.survey import PurgeRequest
 from memtui.service.operations.feedback import Verdict
 from memtui.service.spending import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
-from memtui.service.usecases import comparing
-from memtui.service.usecases.comparing import ShadowState, agree, ask_shadows, report_shadow
+from memtui.service.usecases import comparing, shadowing
+from memtui.service.usecases.comparing import agree
+from memtui.service.usecases.shadowing import ShadowState, ask_shadows, report_shadow
 from memtui.store.limits import add_up_sealed
 from memtui.store.operation import Operation
 from memtui.store.tables import SPENDING
@@ -316,7 +317,7 @@ async def test_figures_support_a_cut_over_or_they_do_not(service: MemoryService)
     endpoints = await open_endpoints(service, ANA, *PAIR, moves=False)
     _, why = await plan_by_shadow(endpoints)
     assert why[0] == "Both answered 0 questions; 30 are the fewest."
-    for number in range(comparing.FEWEST):
+    for number in range(shadowing.FEWEST):
         await ask(service, f"when deploy pipeline {number}")
     await asked(service)
     found, why = await plan_by_shadow(endpoints)
