@@ -287,6 +287,9 @@ def _import(shell: Shell, person: Path) -> None:
 def _purge(shell: Shell, person: Path) -> None:
     for owner in ("--subject ana", "--project apollo"):
         shell.type(f"memtui note 'Likes tea' {owner}", "")
+    document = "--source external_document --external-ref https://forum.acme.example/t/7311"
+    for source in ("--run run-4409", document):
+        shell.type(f"memtui note 'The mirror of the build server is down.' {source}", "")
 
 
 def _impact(shell: Shell, person: Path) -> None:
