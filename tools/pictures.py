@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memtui.channels.cli.pictures import Picture, Shot, take
-from memtui.config import Paths, Settings, find_paths
+from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.demo.making import build_demo
 
 README = {
@@ -34,7 +34,7 @@ def take_readme(paths: Paths) -> dict[str, Picture]:
     taken = asyncio.run(
         take(
             paths,
-            Settings(timezone="UTC", principal="user:ana"),
+            load_settings(paths, timezone="UTC", principal="user:ana"),
             README.values(),
             size=README_SIZE,
             clock=lambda: README_END,
