@@ -755,15 +755,22 @@ def _refuse_unreviewed_settings(
 ) -> None:
     """Raise `Denied` where an agent changes the settings of a company that reviews agents.
 
-    For a binding's namespaces (clients of a memory plugin create them unasked) only the review of
-    that binding counts.
+    Nor does one where records are held, which it could read through another binding of the same
+    store. For a binding's namespaces (clients of a memory plugin create them unasked) only the
+    review of that binding counts.
     """
-    rows = () if caller.by_person else bindings.bindings(database, caller.company_id)
+    if caller.by_person:
+        return
+    rows = bindings.bindings(database, caller.company_id)
     about = (row for row in rows if namespaces_of in {None, row.key})
     if reviewed := next((row.key for row in about if row.review), None):
         raise Denied(
             f"What agents write to {reviewed} is reviewed, so an agent changes no settings here; "
             "let a person do it."
+        )
+    if namespaces_of is None and bindings.held(database, caller.company_id):
+        raise Denied(
+            "Records are held for review, so an agent changes no settings here; let a person do it."
         )
 
 

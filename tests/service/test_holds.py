@@ -31,6 +31,7 @@ from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.context.impact import ImpactRequest
 from memtui.service.history.patterns import PatternRequest
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.operations.facts import FactRequest
 from memtui.service.usecases.deciding import decide
 from memtui.service.usecases.forgetting import forget
@@ -85,7 +86,8 @@ async def hold(
 
 async def poisoned(service: MemoryService) -> tuple[RecordHandle, RecordHandle, RecordHandle]:
     """A poisoned note, a poisoned fact and a good note, all written and delivered in a run."""
-    bad, good = await write(service, POISON, AGENT), await write(service, GOOD)
+    bad = await write(service, POISON, AGENT, tags=(f"ask/{EVIL}",))
+    good = await write(service, GOOD)
     fact = await write(service, f"mirror: {EVIL}", AGENT, kind="fact")
     await service.query(AGENT, QueryRequest(scope=APOLLO, query="signing keys"))
     await service.context(
@@ -137,6 +139,7 @@ READS: dict[str, Read] = {
     "compare": lambda s, c, h, p: s.past.compare(
         c, APOLLO, s.runtime.clock() - timedelta(days=30)
     ),
+    "tags": lambda s, c, h, p: s.tags.counts(c, APOLLO),
     "facts": lambda s, c, h, p: s.facts.get(c, "mirror", FactRequest(scope=APOLLO)),
     "patterns": lambda s, c, h, p: s.patterns.find(c, PatternRequest(scope=APOLLO)),
     "log": lambda s, c, h, p: s.log.page(c),
@@ -336,6 +339,41 @@ async def test_what_a_person_let_in_is_hidden_as_it_was_asked_for_too(
     for name in reads:
         assert EVIL not in await texts(READS[name](service, AGENT, bad, paths)), name
     assert EVIL in await texts(READS["log"](service, ANA, bad, paths))
+
+
+@pytest.mark.parametrize("what", ["run", "project", "record", "age"])
+async def test_a_purge_lifts_no_hold_of_a_record_that_stays(
+    service: MemoryService, what: str
+) -> None:
+    bad, _, _ = await poisoned(service)
+    await hold(service, bad)
+    request = {
+        "run": PurgeRequest(run_id="run-1"),
+        "project": PurgeRequest(project_id="apollo"),
+        "record": PurgeRequest(record_id=bad.provider_record_id),
+        "age": PurgeRequest(before=service.runtime.clock()),
+    }[what]
+    await service.purging.apply(ANA, request)
+    assert len(await service.review.waiting(ANA)) == 1
+    assert POISON not in await found(service)
+    assert POISON in await found(service, ANA)
+    if what != "age":
+        request = request.model_copy(update={"forget": True})
+        planned = (await service.purging.plan(ANA, request)).copies
+        assert [one.count for one in planned if one.place == "held for review"] == [1]
+        await service.purging.apply(ANA, request)
+        assert not await service.review.waiting(ANA)
+
+
+async def test_no_agent_gets_at_it_through_the_settings(service: MemoryService) -> None:
+    bad, fact, _ = await poisoned(service)
+    await hold(service, bad, fact)
+    for caller in AGENTS:
+        with pytest.raises(Denied, match="are held for review, so an agent changes no settings"):
+            await service.bindings.add(caller, "twin", "vault", {})
+        with pytest.raises(Denied, match="are held for review, so an agent changes no settings"):
+            await service.bindings.remove(caller, "default")
+    await service.bindings.add(ANA, "twin", "vault", {})
 
 
 async def test_a_read_only_binding_is_held_too(service: MemoryService) -> None:

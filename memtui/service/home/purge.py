@@ -273,7 +273,7 @@ class Purging(ServiceModule):
             ("sealed log", doomed.count(True), "operations"),
             ("object store", copied, "operations"),
             ("undo journal", len(found.steps), "records before and after"),
-            ("held for review", len(found.pending), "writes"),
+            ("held for review", len(found.waiting()), "writes"),
             ("handle links", links, "ids"),
             ("ids beside providers", ids, "ids"),
             *(
@@ -432,7 +432,7 @@ class Purging(ServiceModule):
             with runtime.database.write() as database:
                 erasing.erase_steps(database, aim, found.steps, entry.operation_id)
                 erasing.names(database, aim, drop=True)
-                for row in found.pending:
+                for row in found.waiting():
                     pending.remove(database, row)
                 entry.handles = ()  # nothing is left to which they could lead
                 runtime.recorder.begin_anew(database, entry)

@@ -220,13 +220,22 @@ class Survey:
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     """For each writable binding the request to erase its remains, and the reply to a trial."""
     pending: list[PendingRow] = field(default_factory=list)
-    """Pending writes about the target."""
+    """Pending writes about the target, with holds of its records."""
     seen: frozenset[str] = frozenset()
     """Texts and ids of the target that the caller may see."""
 
     def going(self) -> list[tuple[Connection, Record]]:
         """Return the living records that can be forgotten."""
         return [one for one in self.living if place_of(*one) not in self.stays]
+
+    def waiting(self) -> list[PendingRow]:
+        """Return the pending writes to erase; a hold stays until its record is gone."""
+        return [
+            row
+            for row in self.pending
+            if row.hold_id is None
+            or self.aim.gone.get(row.binding_key, frozenset()).issuperset(held_ids(row))
+        ]
 
     def handles(self) -> tuple[OperationHandle, ...]:
         """Return the traced and derived records, for the log."""
@@ -596,6 +605,11 @@ def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
     above = runtime.log(aim.company_id).sealed_through
     with runtime.database.read() as database:
         yield from erasing.operations(database, aim, above=above)
+
+
+def held_ids(row: PendingRow) -> set[str]:
+    """Return the ids of the records that a pending change would change or forget."""
+    return {one["handle"]["provider_record_id"] for one in row.base}
 
 
 def pending_texts(row: PendingRow) -> Iterator[str]:

@@ -11,7 +11,7 @@ from memtui.service.connections import Connection
 from memtui.service.operations.everywhere import Everywhere, gather
 from memtui.service.recorder import FanOut, RunningOperation
 from memtui.service.runtime import ServiceModule
-from memtui.service.visibility import Caller, may_read
+from memtui.service.visibility import Caller, may_read, readable
 from memtui.store.details import BrowseDetails
 
 _PAGE = 1_000
@@ -92,7 +92,7 @@ class Tags(ServiceModule):
         async with self._runtime.connected(
             OperationType.BROWSE, caller, scope, asked, key, needs="browse", fan_out=fan_out
         ) as (entry, connection):
-            if connection.adapter.capabilities.tags:
+            if connection.adapter.capabilities.tags and not entry.has_held:
                 counted = await connection.read(partial(connection.adapter.tags, scope))
                 at_least = False
             else:
@@ -109,7 +109,7 @@ class Tags(ServiceModule):
 async def _read_through(
     entry: RunningOperation, connection: Connection, scope: Scope
 ) -> tuple[list[TagCount], bool]:
-    """Count the tags of a provider without `tags`, by reading every listed record, oldest first.
+    """Count the tags by reading every listed record, oldest first.
 
     Also returns whether there may be more.
     """
@@ -118,7 +118,8 @@ async def _read_through(
     while True:
         page = await connection.read(partial(connection.adapter.browse, request))
         entry.usage = (*entry.usage, *page.usage)
-        found += [record.model_copy(update={"text": ""}) for record in page.records if record.tags]
+        seen = readable(page.records, scope, entry.visibility, connection.binding.key)
+        found += [record.model_copy(update={"text": ""}) for record in seen if record.tags]
         if page.next_cursor is None:
             break
         request = request.model_copy(update={"cursor": page.next_cursor})
