@@ -637,6 +637,7 @@ class ServiceRuntime:
                     raise _Proposed(found)
                 refuse_alone(database, company_id)
                 _refuse_agents_limits(entry.caller, found)
+                _refuse_agents_yes(entry.caller, found)
                 if entry.caller.channel == SETUP_CHANNEL:
                     entry.irreversible = None
                 elif entry.irreversible is None:
@@ -780,6 +781,16 @@ def _refuse_agents_limits(caller: Caller, changes: Iterable[SettingChange]) -> N
             for row in (one.before, one.after) if row is not None)  # fmt: skip
     if not caller.by_person and any(row["action"] != "warn" for row in rows):
         raise Denied("An agent changes no limit that refuses operations; let a person do it.")
+
+
+def _refuse_agents_yes(caller: Caller, changes: Iterable[SettingChange]) -> None:
+    """Raise `Denied` where an agent lets a binding be asked what another is, as by undoing a no."""
+    if not caller.by_person and any(
+        one not in (change.before or {}).get("shadows", ())
+        for change in changes
+        for one in (change.after or {}).get("shadows", ())
+    ):
+        raise Denied("An agent lets no questions leave; let a person say yes.")
 
 
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:

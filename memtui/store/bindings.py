@@ -213,12 +213,18 @@ def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:
 def forget_namesake(connection: DatabaseConnection, company_id: str, binding_id: str) -> None:
     """Delete the data of a memory plugin, and the risks, of a removed binding of the same key.
 
-    They are kept until now, so that undoing the removal restores them.
+    They are kept until now, so that undoing the removal restores them. Nor does a yes to asking
+    the removed binding hold for the new one.
     """
     from memtui.store import plugins, risks  # plugins import SQLAlchemy, which few commands need
 
-    risks.forget_binding(connection, company_id, binding_id.removeprefix(f"{company_id}/"))
+    key = binding_id.removeprefix(f"{company_id}/")
+    risks.forget_binding(connection, company_id, key)
     plugins.forget_binding(connection, (company_id, binding_id))
+    for row in bindings(connection, company_id):
+        kept = [one for one in row.shadows if one["shadow_key"] != key]
+        if len(kept) < len(row.shadows):
+            update_binding(connection, row.binding_id, {"shadows": kept})
 
 
 def targets(connection: DatabaseConnection, company_id: str) -> list[TargetRow]:

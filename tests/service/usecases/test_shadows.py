@@ -278,6 +278,31 @@ async def test_the_yes_is_asked_once_and_undo_takes_it_back(service: MemoryServi
     assert not (await comparing.plan_comparison(service, ANA, PAIR, 500)).agreed
 
 
+async def test_no_agent_takes_a_no_back(service: MemoryService) -> None:
+    await begin(service)
+    await service.bindings.set_shadow(ANA, PAIR, None)
+    [stopped] = (await service.log.page(ANA, limit=1)).operations
+    with pytest.raises(Denied, match="let a person say yes"):
+        await service.undo(agent("run-1"), stopped.operation_id)
+    assert await ask_shadows(service, ANA, {}) == []
+    undone = await service.undo(ANA, stopped.operation_id)
+    assert len(await ask_shadows(service, ANA, {})) == 1
+    await service.undo(agent("run-1"), undone.operation_id)
+    assert await ask_shadows(service, ANA, {}) == []
+
+
+async def test_the_yes_is_not_for_another_binding_of_the_same_key(service: MemoryService) -> None:
+    await begin(service)
+    await service.bindings.remove(ANA, "outside")
+    await service.undo(ANA)
+    assert len(await ask_shadows(service, ANA, {})) == 1
+    await service.bindings.remove(ANA, "outside")
+    await service.bindings.add(ANA, "outside", "fake", {})
+    await ask(service, "when deploy")
+    assert await ask_shadows(service, ANA, {}) == []
+    assert await own(service) == []
+
+
 async def test_a_private_question_is_asked_only_by_whom_it_belongs_to(
     service: MemoryService,
 ) -> None:
