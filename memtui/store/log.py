@@ -242,6 +242,12 @@ class RecordText(NamedTuple):
     before: Record | None
     after: Record | None
 
+    @property
+    def is_same(self) -> bool:
+        """Whether the record had the same text before and after."""
+        then, now = self.before, self.after
+        return then is not None and now is not None and then.text == now.text
+
 
 def owners(
     connection: DatabaseConnection, operation_ids: Sequence[str]

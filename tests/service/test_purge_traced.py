@@ -128,6 +128,23 @@ async def test_what_was_corrected_stays_and_its_old_text_goes(
     assert "The pear grows beside the bridge." in said
 
 
+async def test_what_a_run_only_tagged_is_not_of_its_making(service: MemoryService) -> None:
+    quince = "The quince grows behind the old observatory and is watered on each Monday morning."
+    handle = await write(service, PERSON, quince)
+    tags = CorrectRequest(scope=COMPANY, handle=handle, tags=("tree",))
+    await service.correct(agent("run-1"), tags)
+    await give(service, agent("run-2"), "quince observatory")
+    await write(service, agent("run-2"), f"Noted: {quince}")
+    await write(service, agent("run-1"), "The pear grows beside the bridge.")
+    done = await service.purging.apply(PERSON, RUN)
+    assert done.reached == (
+        Reached(binding_key="default", written=1, came_of_it=0, derived=0, stay=0),
+    )
+    request = BrowseRequest(scope=COMPANY, binding_key="default")
+    left = (await service.browse(PERSON, request)).records
+    assert {one.text for one in left} == {quince, f"Noted: {quince}"}
+
+
 async def test_what_a_run_asked_and_what_waits_of_it_goes(
     service: MemoryService, paths: Paths
 ) -> None:

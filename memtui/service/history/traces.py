@@ -267,12 +267,19 @@ class _Closure:
         self._fresh.append(record)
 
     def left_by(self, one: Operation) -> list[TracedRecord]:
-        """Return the records that the caller may read as a write left them."""
+        """Return the records that the caller may read as a write left them.
+
+        Those of which it left the text, as where only tags were changed, are not of its making.
+        """
         if one.seq not in self._left:
             there = (handle for handle in one.handles if handle.provider_record_id)  # not erased
             places = {self.place(*one.place_of(handle)) for handle in there}
             states = self.states(places)
-            made = [self._left_at(one, place, states[place]) for place in sorted(places)]
+            made = [
+                self._left_at(one, place, states[place])
+                for place in sorted(places)
+                if not any(state.seq == one.seq and state.is_same for state in states[place])
+            ]
             self.unknown[Unknown.HIDDEN] += made.count(None)
             self._left[one.seq] = [record for record in made if record]
         return self._left[one.seq]
