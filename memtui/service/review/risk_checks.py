@@ -192,13 +192,20 @@ class RiskSearch:
         return BindingRisks(answer, len(seen), tuple(risky))
 
     def _reads(self, row: RiskCheckRow) -> bool:
-        return self.visibility is None or self.visibility.reads(row)
+        is_visible = self.visibility is None or self.visibility.reads(row)
+        return is_visible and not self._is_held(row.record_id)
+
+    def _is_held(self, record_id: str) -> bool:
+        """Whether a record is hidden from this caller as it is held for review."""
+        return self.visibility is not None and (self.key, record_id) in self.visibility.held
 
     def _stands(
         self, risk: _Found, *, alone: bool, outdated: bool, compared: bool, seen: Collection[str]
     ) -> bool:
         """Whether a known risk of a record was not searched for again."""
         reason, other, _ = risk
+        if self._is_held(other):
+            return True
         if reason == Reason.DISAGREES:  # of an owner whose records this caller does not see
             return self.visibility is not None and other not in seen
         if reason in {Reason.REFERS_TO_GONE, Reason.SOURCE_CHANGED}:
