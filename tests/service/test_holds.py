@@ -328,6 +328,16 @@ async def test_how_many_were_left_out_is_logged(service: MemoryService) -> None:
     assert bad.provider_record_id not in repr(logged)
 
 
+@pytest.mark.parametrize("topic", [None, "keys"])
+async def test_it_takes_no_place_of_an_answer(service: MemoryService, topic: str | None) -> None:
+    bad, fact, _ = await poisoned(service)
+    await hold(service, bad, fact)
+    asked = QueryRequest(scope=APOLLO, query=POISON, top_k=1, topic=topic)
+    answer = await service.query(AGENT, asked)
+    assert [one.text for one in answer.snippets] == [GOOD]
+    assert answer.withheld
+
+
 async def test_another_process_holds_at_once(service: MemoryService, paths: Paths) -> None:
     bad, _, _ = await poisoned(service)
     assert POISON in await found(service)

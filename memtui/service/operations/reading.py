@@ -102,8 +102,14 @@ class MemoryReads(ServiceModule):
             if is_preamble:
                 routed = await self._with_helped(caller, connection, routed)
             passing, unchecked = None, set[RecordHandle]()
+
+            async def seen(found: Sequence[Snippet]) -> Sequence[Snippet]:
+                return _readable(entry, found)
+
             if clean.filter.uses:  # risks; providers do not know them
                 passing = self._by_risk(entry, connection, clean.filter, unchecked)
+            elif entry.has_held:  # so that what is held takes no other record's place
+                passing = seen
             bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
                 bundle, all_topics = await _widened(connection, routed, bundle, passing)
