@@ -44,15 +44,17 @@ def figures(found: MemoryComparison) -> Iterator[tuple[str, str, str]]:
 def sentences(found: MemoryComparison) -> Iterator[str]:
     """Yield what the figures show, and what they do not."""
     (a, b), (more, less), both = found.bindings, found.more_hits, len(found.both)
-    alike = shown.share(found.agreement, found.agreement)
-    yield f"{shown.counted(both, 'question')} answered by both; {alike} of the records alike."
+    alike = found.agreement
+    known = "" if alike is None else f"; {shown.share(alike, alike)} of the records alike"
+    yield f"{shown.counted(both, 'question')} answered by both{known}."
     low, high = found.interval
     better = a if low > _HALF else b if high < _HALF else ""
-    yield (
-        f"{a} found more hits in {more:,} of {both:,}, {b} in {less:,}: "
-        f"{f'{better} is ahead by more than chance' if better else 'no difference shown'} "
-        f"({a} ahead in {shown.share(low, high)} of those that differ, at 95%)."
-    )
+    if both:
+        yield (
+            f"{a} found more hits in {more:,} of {both:,}, {b} in {less:,}: "
+            f"{f'{better} is ahead by more than chance' if better else 'no difference shown'} "
+            f"({a} ahead in {shown.share(low, high)} of those that differ, at 95%)."
+        )
     if more or less:
         yield "What helped or was used speaks for the memory that answered at the time."
     for place, key in enumerate(found.bindings):

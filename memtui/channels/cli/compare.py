@@ -144,6 +144,10 @@ async def compare_shadow_status(session: Session, a: Other = None, b: Other = No
     service, caller = session.service, session.caller
     if a is not None and b is not None:
         shadow = await comparing.shadow_of(service, caller, (a, b))
+        if shadow.until is None:
+            raise NotFound(
+                f"{b} is no shadow of {a}; `memtui compare shadow start {a} {b}` makes it one."
+            )
         _answer(session, await shadowing.report_shadow(service, caller, shadow))
         return
     states = await shadowing.shadow_states(service, caller)
@@ -183,23 +187,24 @@ async def compare_cutover(
     endpoints = await open_endpoints(session.service, session.caller, a, b, moves=False)
     found, why = await plan_by_shadow(endpoints)
     targets = ", ".join(f"{one.target_type} {one.target_id}" for one in endpoints.source.targets)
-    said = f"{b} would serve {targets}, and {a} would become read-only"
+    asked = f"{b} would serve {targets}, and {a} would become read-only"
     if why and not force:
-        _answer(session, found, *why, "This does not support a cut-over; --force does it anyway.")
+        said = (*words.sentences(found), *why, "This does not support a cut-over; --force does it.")
+        session.out.answer(_document(found) | {"objections": why}, _lines(found), *said)
         return 1
     if not yes:
         for sentence in (*words.sentences(found), *why):
             session.out.say(sentence)
-        confirm(f"{said}. Cut over?")
+        confirm(f"{asked}. Cut over?")
     done = await switch(endpoints, session.paths.data, force=True)
     session.out.answer(jsonable(done) | {"objections": why}, switched_lines(done))
     return 0
 
 
 def _states(session: Session, found: list[ShadowState]) -> Iterator[Line]:
-    titles = ("binding", "shadow", "share>", "calls>", "cost>", "waiting>", "ends>", "yes by")
+    titles = ("binding", "shadow", "project", "share>", "calls>", "cost>", "waiting>", "ends>", "yes by")
     rows = (
-        (own.binding_key, own.shadow_key, shown.share(own.share, own.share),
+        (own.binding_key, own.shadow_key, own.project_id or "all", shown.share(own.share, own.share),
          shown.of_total(one.calls, own.most_calls),
          f"{shown.money(one.cost_usd, unpriced=one.unpriced > 0)} of {shown.money(own.budget_usd)}",
          f"{one.waiting:,}", shown.since(own.until, session.now) if own.until else "–",
@@ -214,8 +219,8 @@ def _document(found: MemoryComparison) -> Json:
     return {**jsonable(found), **{name: getattr(found, name) for name in names}}
 
 
-def _answer(session: Session, found: MemoryComparison, *said: str) -> None:
-    session.out.answer(_document(found), _lines(found), *words.sentences(found), *said)
+def _answer(session: Session, found: MemoryComparison) -> None:
+    session.out.answer(_document(found), _lines(found), *words.sentences(found))
 
 
 def _lines(found: MemoryComparison) -> Iterator[Line]:

@@ -258,7 +258,7 @@ def objections(found: MemoryComparison) -> tuple[str, ...]:
     low, high = found.interval
     failed = sum(bool(one.answers[1].error) for one in found.questions)
     said = {
-        f"Both answered {both:,} questions; {FEWEST} are the fewest.": both < FEWEST,
+        f"Both answered {both:,} questions; a cut-over takes at least {FEWEST}.": both < FEWEST,
         f"{there} failed {failed:,} of {of:,} questions.": failed > of * _MOST_FAILED,
         f"{here} found more hits, by more than chance.": low > _HALF,
         f"Less than {_ALIKE:.0%} of the records are alike, and {there} is not ahead by more than "

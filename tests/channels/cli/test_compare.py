@@ -92,9 +92,11 @@ def test_a_shadow_from_its_beginning_to_the_cut_over_and_back(asked: Run) -> Non
     for number in range(30):
         ran = asked("query", f"when deploy pipeline {number}", "--project", "apollo")
         assert ran.code == 0
-    few = asked("compare", "cutover", "default", "other", "--yes")
+    few = asked("compare", "cutover", "default", "other", "--yes", "--json")
     assert few.code == 1
-    assert "Both answered 0 questions; 30 are the fewest." in few.err
+    assert few.document["objections"][0] == "Both answered 0 questions; a cut-over takes at least 30."
+    few = asked("compare", "cutover", "default", "other")
+    assert "Both answered 0 questions; a cut-over takes at least 30." in few.err
     ran = asked("compare", "shadow", "ask", "--json")
     [state] = ran.document["shadows"]
     assert (state["calls"], state["waiting"], state["why_not"]) == (30, 0, "")
@@ -140,6 +142,7 @@ def test_the_yes_is_asked_once(here: Run) -> None:
         (("stop", "default", "other"), 1, "other is no shadow of default"),
         (("stop", "default", "other", "--withdraw"), 1, "Nobody said yes"),
         (("status", "default", "nope"), 1, "no binding nope"),
+        (("status", "default", "other"), 1, "other is no shadow of default; `memtui compare shadow"),
     ],
 )
 def test_bad_input_of_a_shadow_is_one_sentence(

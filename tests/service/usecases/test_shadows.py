@@ -341,7 +341,7 @@ async def test_figures_support_a_cut_over_or_they_do_not(service: MemoryService)
     await begin(service)
     endpoints = await open_endpoints(service, ANA, *PAIR, moves=False)
     _, why = await plan_by_shadow(endpoints)
-    assert why[0] == "Both answered 0 questions; 30 are the fewest."
+    assert why[0] == "Both answered 0 questions; a cut-over takes at least 30."
     for number in range(shadowing.FEWEST):
         await ask(service, f"when deploy pipeline {number}")
     await asked(service)
