@@ -259,17 +259,18 @@ class _Check:
     async def _answers(self, name: str) -> list[Any]:
         """Return the records or versions that a way of asking finds."""
         service, able, at = self.service, self.able, dict[str, Any](binding_key=self.key)
+        by = self.caller.model_copy(update={"purpose": "forgetting"})
         questions = {"paraphrase": [*_PLANTED.values()], "neighbour": [_NEIGHBOUR.format("")]}
         found: list[Any] = []
         if name == "after re-index" and able.sync:
             await service.sync(self.caller, self.key)
             return [one for other in _LIVE for one in await self._answers(other)]
         if name == "list" and able.browse:
-            async for page in service.pages(self.caller, BrowseRequest(scope=self.scope, **at)):
+            async for page in service.pages(by, BrowseRequest(scope=self.scope, **at)):
                 found += page.records
         elif name == "id" or (name == "history" and able.history):
             for handle in self.written:
-                asked = self.caller, handle, self.scope
+                asked = by, handle, self.scope
                 with suppress(NotFound):
                     if name == "id":
                         found.append((await service.get(*asked, **at)).record)
@@ -279,7 +280,7 @@ class _Check:
             matching = Matching.AGENTS if name == "agents' search" else Matching.MEMTUI
             for text in questions.get(name, self.words):
                 request = QueryRequest(scope=self.scope, query=text, matching=matching, **at)
-                found += (await service.query(self.caller, request)).snippets
+                found += (await service.query(by, request)).snippets
         return found
 
     async def _there(self) -> list[Record]:

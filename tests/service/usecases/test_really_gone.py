@@ -17,10 +17,12 @@ from memtui.contract import (
     BrowseRequest,
     ContextBundle,
     Denied,
+    Filter,
     ForgetReply,
     ForgetRequest,
     Invalid,
     Json,
+    OperationType,
     QueryRequest,
     Record,
     Scope,
@@ -337,6 +339,8 @@ async def test_every_question_is_logged_in_the_scratch_project(service: MemorySe
     kinds = {one.operation_type.value for one in page.operations
              if one.scope.project_id == report.project_id}  # fmt: skip
     assert {"write", "forget", "query", "browse", "get", "history"} <= kinds
+    asked = await service.log.page(PERSON, Filter(operation_type=OperationType.QUERY))
+    assert not asked.operations  # nobody's questions
 
 
 async def test_the_command_says_what_it_found_and_how_to_erase_memtuis_copies(
