@@ -202,16 +202,16 @@ async def compare_cutover(
 
 
 def _states(session: Session, found: list[ShadowState]) -> Iterator[Line]:
-    titles = ("binding", "shadow", "project", "share>", "calls>", "cost>", "waiting>", "ends>", "yes by")
+    titles = ["binding", "shadow", "project", "share>", "calls>", "cost>", "waiting>", "ends>"]
     rows = (
-        (own.binding_key, own.shadow_key, own.project_id or "all", shown.share(own.share, own.share),
-         shown.of_total(one.calls, own.most_calls),
+        (own.binding_key, own.shadow_key, own.project_id or "all",
+         shown.share(own.share, own.share), shown.of_total(one.calls, own.most_calls),
          f"{shown.money(one.cost_usd, unpriced=one.unpriced > 0)} of {shown.money(own.budget_usd)}",
          f"{one.waiting:,}", shown.since(own.until, session.now) if own.until else "–",
          own.principal, one.why_not)
         for one in found for own in [one.shadow]
     )  # fmt: skip
-    yield from table(columns(*titles, "not now, because*"), rows)
+    yield from table(columns(*titles, "yes by", "not now, because*"), rows)
 
 
 def _document(found: MemoryComparison) -> Json:

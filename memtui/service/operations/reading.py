@@ -101,15 +101,8 @@ class MemoryReads(ServiceModule):
             is_preamble = request.intent is QueryIntent.AGENT_PREAMBLE
             if is_preamble:
                 routed = await self._with_helped(caller, connection, routed)
-            passing, unchecked = None, set[RecordHandle]()
-
-            async def seen(found: Sequence[Snippet]) -> Sequence[Snippet]:
-                return _readable(entry, found)
-
-            if clean.filter.uses:  # risks; providers do not know them
-                passing = self._by_risk(entry, connection, clean.filter, unchecked)
-            elif entry.has_held:  # so that what is held takes no other record's place
-                passing = seen
+            unchecked = set[RecordHandle]()
+            passing = self._passing(entry, connection, clean.filter, unchecked)
             bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
                 bundle, all_topics = await _widened(connection, routed, bundle, passing)
@@ -167,19 +160,27 @@ class MemoryReads(ServiceModule):
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
 
-    def _by_risk(
+    def _passing(
         self,
         entry: RunningOperation,
         connection: Connection,
         chosen: Filter,
         unchecked: set[RecordHandle],
-    ) -> Passing:
-        """Return the test of a filter's risks; visible records not checked go into `unchecked`."""
-        from memtui.service.review.known_risks import KnownRisks  # few filters name risks
+    ) -> Passing | None:
+        """Return the test of what providers do not know, risks and what is held; None: no test.
+
+        Visible records whose risks are not checked go into `unchecked`.
+        """
+        if not (chosen.uses or entry.has_held):
+            return None
 
         async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
-            known = self._runtime.module(KnownRisks)
-            seen, key = _readable(entry, found), connection.binding.key
+            seen = _readable(entry, found)
+            if not chosen.uses:
+                return seen
+            from memtui.service.review.known_risks import KnownRisks  # few filters name risks
+
+            known, key = self._runtime.module(KnownRisks), connection.binding.key
             passed, more = await known.passing(entry.caller, key, chosen, seen)
             unchecked.update(more)
             return passed

@@ -94,7 +94,9 @@ def test_a_shadow_from_its_beginning_to_the_cut_over_and_back(asked: Run) -> Non
         assert ran.code == 0
     few = asked("compare", "cutover", "default", "other", "--yes", "--json")
     assert few.code == 1
-    assert few.document["objections"][0] == "Both answered 0 questions; a cut-over takes at least 30."
+    assert (
+        few.document["objections"][0] == "Both answered 0 questions; a cut-over takes at least 30."
+    )
     few = asked("compare", "cutover", "default", "other")
     assert "Both answered 0 questions; a cut-over takes at least 30." in few.err
     ran = asked("compare", "shadow", "ask", "--json")
@@ -142,7 +144,11 @@ def test_the_yes_is_asked_once(here: Run) -> None:
         (("stop", "default", "other"), 1, "other is no shadow of default"),
         (("stop", "default", "other", "--withdraw"), 1, "Nobody said yes"),
         (("status", "default", "nope"), 1, "no binding nope"),
-        (("status", "default", "other"), 1, "other is no shadow of default; `memtui compare shadow"),
+        (
+            ("status", "default", "other"),
+            1,
+            "other is no shadow of default; `memtui compare shadow",
+        ),
     ],
 )
 def test_bad_input_of_a_shadow_is_one_sentence(
