@@ -96,7 +96,8 @@ class Checks(ModalListScreen["CheckedMemory"]):
         if report is None:
             return line(title, display(self._so_far, style=DIM), gap="  ")
         is_red = bool(self.lost) if self._now else report.exit_code
-        words = f"{report.words} without the records. {self.outcome}" if self._now else report.words
+        without = ". ".join(filter(None, (f"{report.words} without the records", self.outcome)))
+        words = without if self._now else report.words
         counts = display(words, style=BAD if is_red else OK)
         return line(title, counts, display(report.file, style=DIM), gap="  ")
 

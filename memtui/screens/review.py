@@ -206,7 +206,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         chosen = await self._chosen()
         if len(chosen) > 1:
             asked = Confirm(
-                f"Accept {fmt.counted(len(chosen), 'write')}?",
+                f"Accept {_counted(chosen)}?",
                 verb="accept",
                 detail="A write whose record has changed since then stays in the queue.",
                 otherwise="go back",
@@ -295,8 +295,7 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
         """Ask for a reason, and refuse the writes."""
         if not (chosen := await self._chosen()):
             return
-        what = fmt.counted(len(chosen), "write")
-        title = f"Why is this refused? ({what}; the reason may be empty)"
+        title = f"Why is this refused? ({_counted(chosen)}; the reason may be empty)"
         prompt = Prompt(title, placeholder="not ours, wrong, a trick …", go="refuse")
         reason = await self.ask(prompt)
         if reason is None:
@@ -316,11 +315,11 @@ class ReviewScreen(ModalListScreen[PendingWrite]):
             return False
         finally:
             self.action_read()
-        if done := len(found.writes.done):
+        if done := [one for one, _ in found.writes.done]:
             said = "Accepted" if how.get("text") is None else "Fixed and accepted"
             said = "Refused" if action is RuleAction.REFUSE else said
-            which = "it" if done == 1 else "them"
-            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes {which}.")
+            which = "it" if len(done) == 1 else "them"
+            self.toast(f"{said} {_counted(done)}; u undoes {which}.")
         for (key, rule), beware in found.rules.items():
             self._tell_rule(key, rule, beware)
         self.fail_each([error for _, error in found.failed])
@@ -488,6 +487,11 @@ def _with_rules(binding: BindingView) -> str:
 
 
 # Held writes in words.
+
+
+def _counted(some: list[PendingWrite]) -> str:
+    are_removals = all(one.operation_type is OperationType.FORGET for one in some)
+    return fmt.counted(len(some), "removal" if are_removals else "write")
 
 
 def _kept(pending_id: str, text: str) -> KeptDraft:

@@ -119,6 +119,12 @@ class TraceScreen(ModalListScreen["TracedRecord"]):
         """Let a person decide on each record in the queue, after a yes."""
         await self._change("hold", f"it came of {self._what[:_TEXT_CHARS]}")
 
+    async def action_review(self) -> None:
+        """Show the review queue."""
+        from memtui.screens.review import ReviewScreen
+
+        await self.visit(ReviewScreen(self.state))
+
     async def _change(self, verb: str, hold: str) -> None:
         from memtui.service.usecases.forgetting import forget
 
@@ -130,7 +136,8 @@ class TraceScreen(ModalListScreen["TracedRecord"]):
             work = partial(forget, self.service, self.caller, plan.records, hold=hold)
             done = await self.change(work)
             failed = (one.sentence for one in done.failed)
-            self.toast(" ".join([f"{verb}: {what}; u takes it back.", *failed]))
+            also = "Q decides on it, " if hold else ""
+            self.toast(" ".join([f"{verb}: {what}; {also}u takes it back.", *failed]))
             self.load()
 
     async def _planned(self) -> TracePlan | None:

@@ -245,12 +245,12 @@ async def test_what_was_held_together_is_decided_on_as_one(
         await pilot.press("escape")
         await shows(pilot, app, "3 writes")
         await pilot.press("a", "enter")
-        await shows(pilot, app, "Accept 2 writes?")
+        await shows(pilot, app, "Accept 2 removals?")
         await pilot.press("y")
-        await until(pilot, lambda: any("Accepted 2 writes" in one for one in toasts(app)))
+        await until(pilot, lambda: any("Accepted 2 removals" in one for one in toasts(app)))
         assert await texts(service) == ["A good note"]
         await shows(pilot, app, "1 write")
         await pilot.press("d", *"fine", "enter")
-        await until(pilot, lambda: any("Refused 1 write" in one for one in toasts(app)))
+        await until(pilot, lambda: any("Refused 1 removal" in one for one in toasts(app)))
         asked = BrowseRequest(scope=SCOPE)
         assert [one.text for one in (await service.browse(BOT, asked)).records] == ["A good note"]

@@ -12,6 +12,7 @@ from memtui.contract import QueryRequest, Scope, SourceRef, WriteRequest
 from memtui.screens.dialogs import Choose, Confirm
 from memtui.screens.impact import ImpactScreen
 from memtui.screens.records.screen import RecordsScreen
+from memtui.screens.review import ReviewScreen
 from memtui.screens.traces import TraceScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
@@ -68,6 +69,13 @@ async def test_what_came_of_a_record_is_seen_held_and_forgotten(
         await pilot.press("y")
         await until(pilot, lambda: any("takes it back" in one for one in toasts(app)))
         assert len(await service.review.waiting(caller)) == 2
+        await on_trace(app, pilot)
+        await pilot.press("Q")
+        await until(pilot, lambda: isinstance(app.screen, ReviewScreen))
+        await until(pilot, lambda: "2 writes" in screen_text(app))
+        await pilot.press("space", "j", "space", "a")
+        await until(pilot, lambda: "Accept 2 removals?" in screen_text(app))
+        await pilot.press("escape", "escape")
         await on_trace(app, pilot)
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, Choose))
