@@ -143,7 +143,7 @@ class Tour(Sheet):
             "" if self._frame.state.settings.workspaces else _NO_GIT,
         )
         yield Thing("Compare two memories by what agents asked of them", None, command=_COMPARE)
-        words = "Does a memory forget? Write four notes, forget them, ask again"
+        words = "Does a memory forget? Write four notes, forget three, ask again"
         yield Thing(words, None, command=_FORGETTING)
 
     def _of_own(self) -> Iterator[Thing]:
