@@ -288,7 +288,7 @@ def _sought_flag(flag: str) -> _Sought:
     return _Sought(names, _anywhere, lambda *at: _in_code(*at) and bool(given.search(at[1])))
 
 
-_SOURCE = re.compile(r"([^:#]+)(?:#([\w.-]+)|:(\d+)(?:-\d+)?)?")
+_SOURCE = re.compile(r"([^:#\0\ud800-\udfff]+)(?:#([\w.-]+)|:(\d{1,9})(?:-\d+)?)?")
 
 
 def changed_source(folder: Path, past: GitPast | None, record: Record) -> str | None:

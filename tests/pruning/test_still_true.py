@@ -285,6 +285,19 @@ def test_a_source_that_changed_is_told(made: Repository, tmp_path: Path) -> None
     assert changed_source(folder, past, own) is None
 
 
+def test_what_can_be_no_files_name_harms_nobody(
+    made: Repository, said: Said, tmp_path: Path
+) -> None:
+    made.commit(a_dot_md="x\n" * 3)
+    long = "a" * 300
+    assert said(f"See src/{long}.py and src/{'b/' * 2_100}c.py.") == ""
+    (tmp_path / "other").mkdir()
+    past = GitPast(made.folder, tmp_path / "other")
+    for ref in (long, f"{long}/b", "b/" * 2_100, "a\0.md", "\ud800.md", f"a.md:{'9' * 5_000}"):
+        assert changed_source(made.folder, past, _from(ref)) is None, ref
+        assert changed_source(made.folder, None, _from(ref)) is None, ref
+
+
 def test_a_source_in_a_folder_without_git_goes_by_its_time(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     (tmp_path / "link.md").symlink_to(tmp_path / "a.md")

@@ -228,10 +228,14 @@ class GitPast(GuardedGit):
 
 
 def leaves(folder: Path, path: str) -> bool:
-    """Whether a relative path leads through a link, or out of the folder."""
+    """Whether a relative path leads through a link or out of the folder, or can be no file's."""
     parts = Path(path).parts
-    above = [Path(folder, *parts[: end + 1]) for end in range(len(parts))]
-    return ".." in parts or Path(path).is_absolute() or any(one.is_symlink() for one in above)
+    if ".." in parts or Path(path).is_absolute():
+        return True
+    try:
+        return any(Path(folder, *parts[: end + 1]).is_symlink() for end in range(len(parts)))
+    except OSError:  # it is too long
+        return True
 
 
 def modified_at(path: Path) -> datetime | None:
