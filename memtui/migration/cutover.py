@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from memtui.contract import Conflict, Model
-from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile
+from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile, refuse_held
 from memtui.service import TargetView
 from memtui.service.usecases import comparing, shadowing
 
@@ -34,8 +34,8 @@ async def switch(
     is changed, so either direction is safe at any time.
 
     Raises:
-        Conflict: no verify has passed since the last migration (`force` skips this check), or
-            there is nothing to switch.
+        Conflict: no verify has passed since the last migration (`force` skips this check), records
+            of the source are held for review, or there is nothing to switch.
         AwaitsSecond: it waits until a second person agrees.
         Denied: memtui runs read-only, or the caller may not configure it.
     """
@@ -44,6 +44,7 @@ async def switch(
         state = await asyncio.to_thread(kept.read)
         if back:
             return await _give_back(endpoints, kept, state)
+        await refuse_held(endpoints)
         if not force:
             _refuse_unverified(endpoints, state)
         return await _take_over(endpoints, kept, state)

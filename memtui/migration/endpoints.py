@@ -22,6 +22,7 @@ from memtui.contract import (
 )
 from memtui.paths import make_private, replacing
 from memtui.service import BindingView, BrowseAnswer, Caller, MemoryService, TargetView
+from memtui.store import bindings
 
 _PAGE = 500
 
@@ -143,9 +144,10 @@ async def open_endpoints(
 
 
 async def check_writable(endpoints: Endpoints) -> None:
-    """Refuse a destination that cannot be written.
+    """Refuse a destination that cannot be written, or a source that has records held for review.
 
     Raises:
+        Conflict: records of the source are held.
         Denied: the binding, its company, its provider or memtui itself is read-only, or the caller
             views the past.
     """
@@ -156,6 +158,18 @@ async def check_writable(endpoints: Endpoints) -> None:
     if (await endpoints.service.companies.get(endpoints.caller)).read_only:
         raise Denied(f"The company {endpoints.caller.company_id} is read-only.")
     check_takes(endpoints.destination)
+    await refuse_held(endpoints)
+
+
+async def refuse_held(endpoints: Endpoints) -> None:
+    """Raise `Conflict` where records of the source are held, as agents would get their copies."""
+    key, company_id = endpoints.source.key, endpoints.caller.company_id
+    held = await endpoints.service.runtime.ask(bindings.held, company_id)
+    if any(of == key for of, _ in held):
+        raise Conflict(
+            f"Records of {key} are held for review, and agents would get their copies; decide on "
+            "them first, with `memtui review list`."
+        )
 
 
 def check_takes(binding: BindingView) -> None:

@@ -7,10 +7,11 @@ import stat
 import pytest
 
 from memtui.config import Paths
-from memtui.contract import Conflict, Denied, Scope, WriteRequest
+from memtui.contract import Conflict, Denied, ForgetRequest, Scope, WriteRequest
 from memtui.migration.cutover import switch
 from memtui.migration.endpoints import Endpoints, ProgressFile
 from memtui.migration.moving import MigrationProgress, apply
+from memtui.migration.syncing import sync
 from memtui.migration.verifying import verdict, verify
 from memtui.presenters.format import changed
 from memtui.service import Caller, Membership, MemoryService, Role
@@ -54,6 +55,31 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
     assert await serving(service, caller, project_id="p1") == "second"
     with pytest.raises(Conflict, match="nothing to give back"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
+
+
+async def test_no_copy_is_made_or_served_of_what_is_held(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 3)
+    ends = await ends_of(service, caller, "default", "memory")
+    await apply(ends, paths.data)
+    assert (await verify(ends, paths.data)).passed
+    [record, *_] = await held(service, caller, "default")
+    request = ForgetRequest(scope=record.scope, handles=(record.handle,), binding_key="default")
+    await service.review.hold(caller, request, "it came of the forum")
+    for refused in (
+        apply(ends, paths.data),
+        sync(ends, paths.data),
+        sync(await ends_of(service, caller, "memory", "default"), paths.data),
+        switch(ends, paths.data),
+        switch(ends, paths.data, force=True),
+    ):
+        with pytest.raises(Conflict, match="held for review, and agents would get their copies"):
+            await refused
+    [waiting] = await service.review.waiting(caller)
+    await service.review.refuse(caller, waiting.pending_id)
+    await switch(ends, paths.data)
+    assert await serving(service, caller) == "memory"
 
 
 async def test_a_sample_gives_no_leave_and_takes_none(
