@@ -57,7 +57,7 @@ def summary(trace: MemoryTrace) -> str:
     counts = Counter(one.certainty for one in trace.records if one.certainty)
     parts = [f"{fmt.count(counts[one])} {words}" for one, words in CERTAIN.items() if counts[one]]
     came = ": ".join(filter(None, [fmt.counted(counts.total(), "write"), ", ".join(parts)]))
-    return f"{came}. It was given to {fmt.counted(trace.runs, 'run')}."
+    return f"{came}. {fmt.counted(trace.runs, 'run')} got it or what came of it."
 
 
 def unknown(counts: Mapping[Unknown, int], gaps: Sequence[Operation] = ()) -> Iterator[str]:
