@@ -640,6 +640,7 @@ OTHERWISE = {
     "review.show": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.accept": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.hold": "test_traces: test_who_may_hold_follows_from_the_roles",
+    "analysis.search_on": "goes on with a view of `analysis.open_log`, which checks each time",
     "runs.read": "what `runs.replay` and a trace read with",
     "review.refuse": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.may_decide": "the service's own, behind undo",
