@@ -164,7 +164,7 @@ class RunningOperation:
     @property
     def is_for_model(self) -> bool:
         """Whether its answer reaches a model: no person calls, or a context is delivered."""
-        return not self.caller.by_person or bool(self.request.get("delivered"))
+        return self.caller.asks_for_model or bool(self.request.get("delivered"))
 
     @property
     def has_held(self) -> bool:

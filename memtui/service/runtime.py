@@ -224,7 +224,7 @@ class ServiceRuntime:
             Denied: the company has members, and the caller is none of them.
         """
         visibility = visibility_of(self.memberships(caller), caller)
-        if caller.by_person:
+        if not caller.asks_for_model:
             return visibility
         with self.database.read() as database:
             held = bindings.held(database, caller.company_id)

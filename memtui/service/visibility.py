@@ -51,6 +51,8 @@ USER_PREFIX = "user:"
 
 MODEL_DOOR = "mcp"
 """The channel that only models use."""
+PLUGIN_DOOR = "plugin"
+"""The channel of a memory plugin's host, which asks for its agents, whoever they act for."""
 
 
 def agent_of(principal: object) -> str | None:
@@ -107,6 +109,11 @@ class Caller(Model):
     def by_person(self) -> bool:
         """Whether a person calls: a `user:` principal, and not an AI."""
         return self.principal.startswith(USER_PREFIX) and not self.by_ai
+
+    @property
+    def asks_for_model(self) -> bool:
+        """Whether its answers reach a model: no person calls, or a memory plugin's host asks."""
+        return not self.by_person or self.channel == PLUGIN_DOOR
 
     def author(self, claimed: str | None) -> str:
         """Return the author of the records that this caller writes.

@@ -47,8 +47,8 @@ from memtui.contract import (
 )
 from memtui.service import BindingView, Caller, MemoryService, MutationAnswer, PendingChange
 from memtui.service.operations.namespaces import MemoryName, no_namespace
+from memtui.service.visibility import PLUGIN_DOOR
 
-DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"
 _FRESH_SECONDS = 2.0
 _AT_ONCE = 8
@@ -90,7 +90,7 @@ class ServedBinding:
             Invalid: the templates of its config are invalid.
             Unsupported: its provider cannot list records, or stores other texts or later.
         """
-        caller = Caller(company_id=served.company_id, principal=principal, channel=DOOR)
+        caller = Caller(company_id=served.company_id, principal=principal, channel=PLUGIN_DOOR)
         scope = Scope(company_id=served.company_id)
         resolved = await served.service.resolve(caller, scope, key)
         views = await served.service.bindings.all(caller)

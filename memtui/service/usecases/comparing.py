@@ -266,18 +266,20 @@ async def compare_memories(
         service: The open service.
         caller: Who asks.
         plan: The questions.
-        agreed: Somebody says yes to what the plan says may leave the machine; that is stored for
-            the pair where the caller may change settings, and not asked again.
+        agreed: The caller, a person, says yes to what the plan says may leave the machine; that is
+            stored for the pair where the caller may change settings, and not asked again.
         progress: Receives how many questions are done.
 
     Raises:
-        Denied: nobody agreed.
+        Denied: no person said yes.
     """
     if not plan.agreed:
+        if not caller.by_person:
+            raise Denied("An agent lets no questions leave; let a person say yes.")
         if not agreed:
             raise Denied(f"Nobody agreed that questions go to {' and '.join(plan.leave)}.")
         if (await shadow_of(service, caller, plan.bindings)).project_id is None:
-            with suppress(Denied):  # an agent's, or a member's, is for this time
+            with suppress(Denied):  # that of a member who may not change settings is for this time
                 await agree(service, caller, plan.bindings, plan.leave)
     by, found = caller.model_copy(update=_OWN), list[ComparedQuestion]()
     for start in range(0, len(plan.asked), _AT_ONCE):

@@ -178,6 +178,8 @@ async def test_nothing_leaves_before_a_yes(service: MemoryService) -> None:
     assert plan.leave == ["outside (fake)"]
     with pytest.raises(Denied, match="outside"):
         await compare_memories(service, ANA, plan)
+    with pytest.raises(Denied, match="let a person say yes"):
+        await compare_memories(service, agent("run-1"), plan, agreed=True)
     every = await service.log.page(ANA, Filter(binding_key="outside", internal=True), limit=10)
     assert {one.operation_type for one in every.operations} == {OperationType.CONFIGURE}
 
