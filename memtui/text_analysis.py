@@ -217,10 +217,14 @@ class Words:
         return self.kept + self.pieces
 
     def match(self, *, prefix: bool = False) -> str:
-        """Return a full-text expression for any of the terms, as words or as prefixes."""
+        """Return a full-text expression for any of the terms, as words or as prefixes.
+
+        The days and months are looked up in the column `dates`.
+        """
         words = (f'"{word}"{"*" * prefix}' for word in self.kept)
         pairs = (f'"{pair}"{"*" * (len(pair) == 1)}' for pair in self.pieces)
-        return " OR ".join((*words, *pairs))
+        dates = (f'dates : "{date}" *' for date in self.dates)
+        return " OR ".join((*words, *pairs, *dates))
 
 
 def take_apart(query: str) -> Words:

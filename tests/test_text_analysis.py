@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -90,3 +91,18 @@ def test_text_without_spaces_is_pairs_beside_its_words() -> None:
 )
 def test_a_query_names_days_and_months(query: str, dates: tuple[str, ...]) -> None:
     assert take_apart(query).dates == dates
+
+
+def test_records_without_an_index_are_found_by_their_dates_too() -> None:
+    scope = Scope(company_id="acme")
+    records = [
+        Record(
+            handle=RecordHandle(provider_key="fake", provider_record_id=str(day)), scope=scope,
+            text="A tapir.", kind="note", created_at=datetime(2025, 6, day, tzinfo=UTC),
+        )
+        for day in (16, 17)
+    ]  # fmt: skip
+    found = ranked(records, "what was on 17 June 2025?")
+    assert [one.handle.provider_record_id for one in found] == ["17"]
+    assert len(ranked(records, "in June")) == len(records)
+    assert not ranked(records, "who may see it")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from memtui.contract import Record, Snippet
-from memtui.text_analysis import TOKENIZER, folded, indexed, take_apart
+from memtui.text_analysis import DATED, TOKENIZER, folded, indexed, take_apart
 
 
 class TextIndex:
@@ -27,11 +27,11 @@ class TextIndex:
         with self._database as database:
             database.execute("DROP TABLE IF EXISTS entry")
             database.execute(
-                "CREATE VIRTUAL TABLE entry USING fts5(title, text, labels, content='', "
+                "CREATE VIRTUAL TABLE entry USING fts5(title, text, labels, dates, content='', "
                 f'tokenize="{TOKENIZER}")'
             )
             database.executemany(
-                "INSERT INTO entry (rowid, title, text, labels) VALUES (?, ?, ?, ?)",
+                "INSERT INTO entry (rowid, title, text, labels, dates) VALUES (?, ?, ?, ?, ?)",
                 (
                     (number, *_indexed(record))
                     for number, record in enumerate(self._watched(records))
@@ -65,8 +65,8 @@ class TextIndex:
 
     def _matched(self, expression: str) -> list[tuple[int, float]]:
         return self._database.execute(
-            "SELECT rowid, -bm25(entry, 3.0, 1.0, 1.0) FROM entry WHERE entry MATCH ? "
-            "ORDER BY bm25(entry, 3.0, 1.0, 1.0), rowid",
+            "SELECT rowid, -bm25(entry, 3.0, 1.0, 1.0, 2.0) AS score FROM entry "
+            "WHERE entry MATCH ? ORDER BY score DESC, rowid",
             (expression,),
         ).fetchall()
 
@@ -86,3 +86,4 @@ def _indexed(record: Record) -> Iterator[str]:
     labels = " ".join((record.topic or "", record.kind, record.summary or "", *record.tags))
     for text in (record.title or "", record.text, labels):
         yield indexed(text) or ""
+    yield record.created_at.strftime(DATED) if record.created_at else ""

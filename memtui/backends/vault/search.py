@@ -509,8 +509,7 @@ class _Query:
         return _Found(found, how, meaning, keys, cut if is_cut else None, at_most)
 
     def _expression(self, wanted: str) -> str:
-        """Return the full-text expression with the query's dates, in places the scope sees."""
-        wanted = " OR ".join((wanted, *(f'dates : "{date}" *' for date in self._words.dates)))
+        """Return the full-text expression, limited to places that the scope sees."""
         if not self._places:
             return wanted
         places = " OR ".join(f'"{word}"' for word in self._places)
