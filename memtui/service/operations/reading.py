@@ -101,8 +101,10 @@ class MemoryReads(ServiceModule):
             is_preamble = request.intent is QueryIntent.AGENT_PREAMBLE
             if is_preamble:
                 routed = await self._with_helped(caller, connection, routed)
-            unchecked = set[RecordHandle]()
-            passing = self._passing(entry, connection, clean.filter, unchecked)
+            passing, unchecked = None, set[RecordHandle]()
+            has_held = entry.visibility is not None and entry.has_held
+            if clean.filter.uses or has_held:
+                passing = self._passing(entry, connection, clean.filter, unchecked)
             bundle, all_topics = await _narrowed(connection, routed, passing), False
             if routed.topic is not None:
                 bundle, all_topics = await _widened(connection, routed, bundle, passing)
@@ -111,7 +113,7 @@ class MemoryReads(ServiceModule):
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
-            if entry.visibility is not None and entry.has_held:
+            if has_held:
                 bundle = bundle.model_copy(update={"profile_summary": None})
             elif is_preamble:
                 bundle = await _with_profile(entry, connection, routed, bundle)
@@ -166,13 +168,11 @@ class MemoryReads(ServiceModule):
         connection: Connection,
         chosen: Filter,
         unchecked: set[RecordHandle],
-    ) -> Passing | None:
-        """Return the test of what providers do not know, risks and what is held; None: no test.
+    ) -> Passing:
+        """Return the test of what providers do not know: risks and what is held.
 
         Visible records whose risks are not checked go into `unchecked`.
         """
-        if not (chosen.uses or entry.has_held):
-            return None
 
         async def passing(found: Sequence[Snippet]) -> Sequence[Snippet]:
             seen = _readable(entry, found)
