@@ -48,7 +48,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
-from memtui.text_analysis import take_apart
+from memtui.text_analysis import Words, take_apart
 
 COMPANY = "local"
 CALLER = Caller(company_id=COMPANY, principal="user:bench", channel="benchmark")
@@ -115,7 +115,10 @@ def ranked_by(adapter: VaultAdapter, **otherwise: Any) -> Iterator[None]:
                 patch.object(search, name, otherwise.get(given, getattr(search, name)))
             )
         if not otherwise.get("dates", True):
-            undated = lambda query: replace(take_apart(query), dates=())  # noqa: E731
+
+            def undated(query: str) -> Words:
+                return replace(take_apart(query), dates=())
+
             stack.enter_context(patch.object(search, "take_apart", undated))
         yield
 

@@ -510,7 +510,7 @@ class Shadow(Model):
     shadow_key: str
     """The one that may be asked too."""
     leaves: tuple[str, ...] = ()
-    """The bindings whose questions may leave this machine, as whoever said yes was told."""
+    """The bindings whose questions may leave this machine, and their addresses, at the yes."""
     principal: str = ""
     """Who said yes; empty: nobody did."""
     agreed_at: UtcDatetime | None = None

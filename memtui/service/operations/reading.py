@@ -169,7 +169,7 @@ class MemoryReads(ServiceModule):
         chosen: Filter,
         unchecked: set[RecordHandle],
     ) -> Passing:
-        """Return the test of what providers do not know: risks and what is held.
+        """Return the test of an answer's records for risks and holds, which no provider knows.
 
         Visible records whose risks are not checked go into `unchecked`.
         """

@@ -75,7 +75,7 @@ def _change(fact: Record, source: SourceRef, captured: Iterable[Operation]) -> s
     for one in captured:
         named, scope = one.source or source, one.scope
         is_same = _name(named) == _name(source)
-        # What belongs to somebody else is not told to those who see the fact.
+        # A reader of the fact may not learn of captures for another owner.
         is_open = {scope.project_id, scope.subject_id} <= {None, fact.scope.project_id,
                                                            fact.scope.subject_id}  # fmt: skip
         if (is_whole or is_same) and is_open and one.started_at > made:
