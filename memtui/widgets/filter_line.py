@@ -153,7 +153,8 @@ class FilterLine(Vertical):
 
     def show_line(self, text: str, chosen: Filter) -> None:
         """Show the filter in force, unless the person is writing another."""
-        self._applied = self._posted = text
+        if text != self._applied:  # else what was typed since then is still shown by the owner
+            self._applied = self._posted = text
         if self.is_mounted and not self._input.has_focus:
             self._chosen = chosen
             if self._input.value != text:
@@ -254,10 +255,14 @@ class FilterLine(Vertical):
         self.post_message(self.Left())
 
     def clear(self) -> None:
-        """Clear the line and its filter, also while it is being written."""
+        """Clear the line and its filter, also while it is being written.
+
+        `Applied` is posted even if no filter is in force: one may be on its way to the owner.
+        """
         self._input.value = ""
         self._forget_pause()
-        self._apply("")
+        self._applied = self._posted = ""
+        self.post_message(self.Applied(""))
 
     def _apply(self, text: str) -> None:
         if text != self._applied or text != self._posted:

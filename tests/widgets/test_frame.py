@@ -37,6 +37,7 @@ class OneLine(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.applied: list[str] = []
+        self.typed: list[str] = []
         self.left = 0
 
     def compose(self) -> ComposeResult:
@@ -45,6 +46,9 @@ class OneLine(App[None]):
 
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         self.applied.append(message.line)
+
+    def on_filter_line_typed(self, message: FilterLine.Typed) -> None:
+        self.typed.append(message.line)
 
     def on_filter_line_left(self) -> None:
         self.left += 1
@@ -101,6 +105,38 @@ async def test_a_click_elsewhere_applies_the_line_and_another_window_does_not(le
             app.post_message(AppBlur())
         await pilot.pause()
         assert app.applied == (["agent:x"] if left == "click" else [])
+
+
+@pytest.mark.parametrize("ending", ["clear", "delete"])
+async def test_a_tried_filter_ends_though_the_frame_was_drawn_again_meanwhile(ending: str) -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"agent:x")
+        while not app.typed:
+            await pilot.pause(PAUSE_SECONDS)
+        line.show_line("", Filter())
+        if ending == "clear":
+            line.clear()
+        else:
+            await pilot.press(*(["backspace"] * 7), "escape")
+        await pilot.pause()
+        assert app.applied[-1:] == [""]
+
+
+async def test_clearing_is_told_though_the_filter_is_not_in_force_yet() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"agent:x", "enter")
+        line.show_line("", Filter())  # the owner has not taken it yet
+        line.clear()
+        await pilot.pause()
+        assert app.applied == ["agent:x", ""]
 
 
 async def test_history_goes_back_and_returns_to_what_was_being_written() -> None:
