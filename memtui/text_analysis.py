@@ -216,15 +216,27 @@ class Words:
         """All search terms: words and pairs."""
         return self.kept + self.pieces
 
-    def match(self, *, prefix: bool = False) -> str:
-        """Return a full-text expression for any of the terms, as words or as prefixes.
+    def match(self) -> str:
+        """Return a full-text expression for any of the terms.
 
         The days and months are looked up in the column `dates`.
         """
-        words = (f'"{word}"{"*" * prefix}' for word in self.kept)
+        words = (f'"{word}"' for word in self.kept)
+        return " OR ".join((*words, *self._pairs_and_dates))
+
+    def match_prefixes(self) -> str:
+        """Return a full-text expression for words that begin like one of `kept`, pairs and dates.
+
+        The columns `dates` and `places` are left out for words: there every record has a number.
+        """
+        words = " OR ".join(f'"{word}" *' for word in self.kept)
+        return " OR ".join((f"(- {{dates places}} : ({words}))", *self._pairs_and_dates))
+
+    @property
+    def _pairs_and_dates(self) -> tuple[str, ...]:
         pairs = (f'"{pair}"{"*" * (len(pair) == 1)}' for pair in self.pieces)
         dates = (f'dates : "{date}" *' for date in self.dates)
-        return " OR ".join((*words, *pairs, *dates))
+        return (*pairs, *dates)
 
 
 def take_apart(query: str) -> Words:

@@ -498,7 +498,7 @@ class _Query:
         rows = self._connection.execute(sql, (json.dumps(self._words.keys),))
         keys = frozenset(n for (n,) in rows)
         if not found and not keys and words.kept:
-            cut, how = self._expression(words.match(prefix=True)), "beginnings of words"
+            cut, how = self._expression(words.match_prefixes()), "beginnings of words"
             found = self._scored(_RANKED, [cut, most])
         meaning = self._meant()
         is_cut = len(found) == most

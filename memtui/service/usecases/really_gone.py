@@ -319,8 +319,12 @@ class _Check:
 
 
 def _word() -> str:
-    """Return an invented word that no memory has, and that does not look like a secret."""
-    return "".join(secrets.choice("abdefgiklmnoprstuvz") for _ in range(14))
+    """Return an invented word that no memory has, and that does not look like a secret.
+
+    It begins with a letter with which no word of a question begins, as some providers complete
+    words.
+    """
+    return "z" + "".join(secrets.choice("abdefgiklmnoprstuvz") for _ in range(13))
 
 
 def _files(parts: Sequence[str]) -> list[Path]:

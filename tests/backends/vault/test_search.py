@@ -170,6 +170,14 @@ async def test_a_date_in_a_query_finds_what_is_of_that_time(open_vault: Open) ->
     assert await ask(adapter, "who may see it") == []
 
 
+async def test_beginnings_of_words_are_sought_only_in_what_a_person_reads(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "The parrot is silent.")
+    assert await ask(adapter, "parr") == ["The parrot is silent."]
+    assert await ask(adapter, "d2") == []
+    assert await ask(adapter, "4 5 6 7 8 9") == []
+
+
 async def test_namespaces_and_sorting(open_vault: Open) -> None:
     adapter = await open_vault()
     await note(adapter, "One.")
