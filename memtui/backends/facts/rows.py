@@ -73,6 +73,8 @@ from memtui.text_analysis import folded as folded_text
 
 KEY = "facts"
 _CHUNK = 500
+_SCOPE_IDS = ("agent_id", "issue_id", "run_id")
+"""Ids of a scope for which the seed's tables have no column."""
 
 
 def written(moment: datetime) -> str:
@@ -106,7 +108,7 @@ class FactDetails(Model):
         """Return the details of a write."""
         scope, source = request.scope, request.source
         extra = {
-            "scope": scope.model_dump(include={"agent_id", "issue_id", "run_id"}),
+            "scope": scope.model_dump(include={*_SCOPE_IDS}),
             "source": source and source.model_dump(mode="json", exclude_none=True),
             "metadata": {k: v for k, v in request.metadata.items() if k != MAKER},
             "created_by": request.created_by,
@@ -136,7 +138,7 @@ class FactDetails(Model):
     def fields(self) -> Json:
         """Return the record fields in these details; foreign JSON yields none."""
         extra = self._extra
-        metadata = extra.get("metadata")
+        metadata, created_by = extra.get("metadata"), extra.get("created_by")
         try:
             source = SourceRef.model_validate(extra.get("source"))
         except ValidationError:
@@ -144,8 +146,8 @@ class FactDetails(Model):
         return {
             "source": source,
             "topic": self.topic,
-            "tags": tuple(json.loads(line)[1] for line in self.tags.split("\n") if line),
-            "created_by": extra.get("created_by"),
+            "tags": read_tags(self.tags),
+            "created_by": created_by if isinstance(created_by, str) else None,
             "updated_at": read_moment(self.updated_at),
             "expires_at": read_moment(self.expires_at),
             "pinned": self.pinned,
@@ -153,9 +155,10 @@ class FactDetails(Model):
         }
 
     def scope_ids(self) -> Json:
-        """Return the scope ids for which the seed's tables have no column."""
+        """Return the scope ids in these details; foreign JSON yields none."""
         ids = self._extra.get("scope")
-        return ids if isinstance(ids, dict) else {}
+        given = ids if isinstance(ids, dict) else {}
+        return {name: given[name] for name in _SCOPE_IDS if isinstance(given.get(name), str)}
 
     @property
     def _extra(self) -> Json:
@@ -227,6 +230,18 @@ class MemoryRow(Model):
 def tag_lines(tags: tuple[str, ...]) -> str:
     """Return tags in their stored form, each folded for comparison and as written."""
     return "".join(f"\n{json.dumps([folded(tag), tag])}\n" for tag in tags)
+
+
+def read_tags(lines: str) -> tuple[str, ...]:
+    """Return the tags as written of their stored form; a foreign line is none."""
+    found = []
+    for line in filter(None, lines.split("\n")):
+        try:
+            _, tag = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        found += [tag] if isinstance(tag, str) else []
+    return tuple(found)
 
 
 def _of_comment(comment_id: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -91,6 +93,28 @@ async def test_of_what_is_forgotten_no_row_stays(tmp_path: Path) -> None:
     assert [one.text for one in found.snippets] == ["fact 3"]
     assert found.snippets[0].tags == ("t3",)
     await less.close()
+    await facts.close()
+
+
+@pytest.mark.parametrize(
+    ("extra", "tags"),
+    [
+        ({"scope": {"company_id": "other", "subject_id": "bo", "agent_id": 5}}, "\n[1, 2]\n"),
+        ({"scope": ["a"], "created_by": {"a": 1}, "source": 3, "metadata": "m"}, "\nfive\n[]\n"),
+        ([], '\n"a"\n5\n["t","T"]\n'),
+    ],
+)
+async def test_details_that_another_program_changed_do_not_hide_the_fact(
+    tmp_path: Path, extra: object, tags: str
+) -> None:
+    facts = await FactsAdapter.open(context(tmp_path))
+    handle = await add(facts, "fact one", tags=("t",))
+    with closing(sqlite3.connect(tmp_path / "facts.sqlite3")) as rows, rows:
+        changed = json.dumps(extra), tags
+        rows.execute("UPDATE memtui_fact_details SET extra = ?, tags = ?", changed)
+    found = await read(facts, handle)
+    assert (found.text, found.scope, found.created_by) == ("fact one", ANA, None)
+    assert found.tags == (("T",) if '"T"' in tags else ())
     await facts.close()
 
 
