@@ -135,18 +135,34 @@ def _columns(kind: type[DataclassInstance], table: str = "") -> str:
     return ", ".join(f"{table}{column.name}" for column in fields(kind))
 
 
-def _kinds(kind: type[DataclassInstance]) -> str:
-    types = (str(column.type).removesuffix(" | None") for column in fields(kind))
-    return " ".join(_KINDS.get(one, "json") for one in types)
+def _kinds(kind: type[DataclassInstance], columns: Sequence[str] = ()) -> str:
+    """Return the kinds of some columns of a table, or of all."""
+    types = {column.name: str(column.type).removesuffix(" | None") for column in fields(kind)}
+    return " ".join(_KINDS.get(types[one], "json") for one in columns or types)
 
 
-def _select(kind: type[DataclassInstance], source: str) -> Statement:
-    return Statement(f"SELECT {_columns(kind)} FROM {source}", _kinds(kind))
+def _select(kind: type[DataclassInstance], source: str, columns: str = "") -> Statement:
+    """Return the SELECT of some columns of a table, or of all."""
+    names = columns.split()
+    selected = ", ".join(names) or _columns(kind)
+    return Statement(f"SELECT {selected} FROM {source}", _kinds(kind, names))
+
+
+def _steps(columns: str, where: str) -> Statement:
+    """Return the SELECT of some columns of a company's undo journal."""
+    source = f"memory_undo_journal WHERE company_id = :company_id AND {where}"
+    return _select(JournalRow, source, columns)
 
 
 def _insert(table: str, columns: Sequence[str], otherwise: str = "") -> Statement:
     values = ", ".join(f":{column}" for column in columns)
     return Statement(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}) {otherwise}")
+
+
+def _remove(table: str, key: str) -> Statement:
+    """Return the removal of the rows that have these values in the columns of a key."""
+    where = " AND ".join(f"{column} = :{column}" for column in key.split())
+    return Statement(f"DELETE FROM {table} WHERE {where}")
 
 
 def update(table: str, columns: Iterable[str], key: str) -> Statement:
@@ -157,6 +173,14 @@ def update(table: str, columns: Iterable[str], key: str) -> Statement:
 
 def _add(kind: type[DataclassInstance], table: str, otherwise: str = "") -> Statement:
     return _insert(table, [column.name for column in fields(kind)], otherwise)
+
+
+def _put(kind: type[DataclassInstance], table: str, key: str) -> Statement:
+    """Return the addition of a row, in the place of the one with the same key."""
+    others = (column.name for column in fields(kind) if column.name not in key.split())
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    conflict = f"ON CONFLICT ({', '.join(key.split())}) DO UPDATE SET {changes}"
+    return _add(kind, table, conflict)
 
 
 COMPANIES = _select(CompanyRow, "memory_companies ORDER BY created_at, company_id")
@@ -172,18 +196,15 @@ BINDINGS = _select(
 )
 BINDING = _select(BindingRow, "memory_bindings WHERE company_id = :company_id AND key = :key")
 ADD_BINDING = _add(BindingRow, "memory_bindings")
-REMOVE_BINDING = Statement("DELETE FROM memory_bindings WHERE binding_id = :binding_id")
+REMOVE_BINDING = _remove("memory_bindings", "binding_id")
 
 TARGETS = _select(
     TargetRow,
     "memory_binding_targets WHERE company_id = :company_id ORDER BY target_type, target_id",
 )
 ADD_TARGET = _add(TargetRow, "memory_binding_targets")
-REMOVE_TARGET = Statement(
-    "DELETE FROM memory_binding_targets "
-    "WHERE company_id = :company_id AND target_type = :target_type AND target_id = :target_id"
-)
-REMOVE_TARGETS = Statement("DELETE FROM memory_binding_targets WHERE binding_id = :binding_id")
+REMOVE_TARGET = _remove("memory_binding_targets", "company_id target_type target_id")
+REMOVE_TARGETS = _remove("memory_binding_targets", "binding_id")
 
 MEMBERS = _select(
     MemberRow, "memory_members WHERE company_id = :company_id ORDER BY principal, project_id"
@@ -195,29 +216,21 @@ ANY_MEMBER = Statement(
     "SELECT principal FROM memory_members WHERE company_id = :company_id LIMIT 1", "text"
 )
 ADD_MEMBER = _add(MemberRow, "memory_members")
-REMOVE_MEMBER = Statement(
-    "DELETE FROM memory_members "
-    "WHERE company_id = :company_id AND principal = :principal AND project_id = :project_id"
-)
+REMOVE_MEMBER = _remove("memory_members", "company_id principal project_id")
 
 TOKENS = _select(TokenRow, "memory_tokens WHERE company_id = :company_id ORDER BY created_at")
 TOKEN = _select(TokenRow, "memory_tokens WHERE digest = :digest")
 ADD_TOKEN = _add(TokenRow, "memory_tokens")
-REMOVE_TOKEN = Statement(
-    "DELETE FROM memory_tokens WHERE company_id = :company_id AND label = :label"
-)
+REMOVE_TOKEN = _remove("memory_tokens", "company_id label")
 
 LIMITS = _select(
     SpendingLimitRow,
     "memory_spending_limits WHERE company_id = :company_id "
     "ORDER BY target_type, target_id, measure, period",
 )
-SET_LIMIT = _add(
-    SpendingLimitRow,
-    "memory_spending_limits",
-    "ON CONFLICT (company_id, target_type, target_id, measure, period) "
-    "DO UPDATE SET amount = excluded.amount, action = excluded.action",
-)
+_LIMIT = "company_id target_type target_id measure period"
+SET_LIMIT = _put(SpendingLimitRow, "memory_spending_limits", _LIMIT)
+REMOVE_LIMIT = _remove("memory_spending_limits", _LIMIT)
 _SPENT_BY = ("agent_id", "project_id", "binding_key", "principal")
 _SPENT_SUMS = ("tokens_high", "tokens_low", "cost_high", "cost_low", "unpriced_count")
 _SPENDING = ("company_id", "since", *_SPENT_BY, *_SPENT_SUMS)
@@ -232,11 +245,6 @@ SPENT = Statement(
     "FROM memory_spending WHERE company_id = :company_id AND since >= :since AND since < :until "
     f"GROUP BY {', '.join(_SPENT_BY)}",
     "text text text text plain plain plain plain plain",
-)
-REMOVE_LIMIT = Statement(
-    "DELETE FROM memory_spending_limits "
-    "WHERE company_id = :company_id AND target_type = :target_type AND target_id = :target_id "
-    "AND measure = :measure AND period = :period"
 )
 
 
@@ -338,7 +346,7 @@ ADD_HANDLE = _add(HandleRow, "memory_operation_handles")
 
 INTENTS = _select(IntentRow, "memory_intents ORDER BY started_at")
 BEGIN_INTENT = _add(IntentRow, "memory_intents")
-END_INTENT = Statement("DELETE FROM memory_intents WHERE operation_id = :operation_id")
+END_INTENT = _remove("memory_intents", "operation_id")
 
 PENDING = _select(
     PendingRow, "memory_pending WHERE company_id = :company_id ORDER BY pending_since, pending_id"
@@ -382,9 +390,7 @@ CLAIM_PENDING = Statement(
 RELEASE_PENDING = Statement(
     "UPDATE memory_pending SET decider = NULL WHERE company_id = :company AND decider = :operation"
 )
-REMOVE_PENDING = Statement(
-    "DELETE FROM memory_pending WHERE company_id = :company_id AND pending_id = :pending_id"
-)
+REMOVE_PENDING = _remove("memory_pending", "company_id pending_id")
 
 _ID_LIST = f"({', '.join(f':id_{n}' for n in range(IDS_AT_ONCE))})"
 
@@ -426,104 +432,65 @@ COUNT_RISK_CHECKS = Statement(
     "WHERE company_id = :company_id) AS risk GROUP BY binding_key, project_id, subject_id, reader",
     "text text text text plain plain",
 )
-SET_RISK_CHECK = _add(
-    RiskCheckRow,
-    "memory_risk_checks",
-    "ON CONFLICT (company_id, binding_key, record_id) DO UPDATE SET "
-    "project_id = excluded.project_id, subject_id = excluded.subject_id, "
-    "text_digest = excluded.text_digest, state_digest = excluded.state_digest, "
-    "checked_at = excluded.checked_at",
-)
+SET_RISK_CHECK = _put(RiskCheckRow, "memory_risk_checks", "company_id binding_key record_id")
 ADD_RISK = _add(RiskRow, "memory_risks")
-REMOVE_RISKS = Statement(f"DELETE FROM memory_risks WHERE {_OF_BINDING} AND record_id = :record_id")
-REMOVE_RISK_CHECK = Statement(
-    f"DELETE FROM memory_risk_checks WHERE {_OF_BINDING} AND record_id = :record_id"
-)
+REMOVE_RISKS = _remove("memory_risks", "company_id binding_key record_id")
+REMOVE_RISK_CHECK = _remove("memory_risk_checks", "company_id binding_key record_id")
 OUTDATE_COMPARED = Statement(
     "UPDATE memory_risk_checks SET checked_at = NULL WHERE company_id = :company "
     "AND binding_key = :binding AND record_id IN (SELECT record_id FROM memory_risks "
     "WHERE company_id = :company AND binding_key = :binding AND other_id = :record)"
 )
 REMOVE_RISKS_OF_BINDING = tuple(
-    Statement(f"DELETE FROM {table} WHERE {_OF_BINDING}")
-    for table in ("memory_risks", "memory_risk_checks")
+    _remove(table, "company_id binding_key") for table in ("memory_risks", "memory_risk_checks")
 )
 DISMISSED_RISKS = Statement(
     "SELECT mark FROM memory_dismissed_risks WHERE company_id = :company_id", "text"
 )
 DISMISS_RISK = _add(DismissedRiskRow, "memory_dismissed_risks", "ON CONFLICT DO NOTHING")
-TAKE_RISK_BACK = Statement(
-    "DELETE FROM memory_dismissed_risks WHERE company_id = :company_id AND mark = :mark"
-)
+TAKE_RISK_BACK = _remove("memory_dismissed_risks", "company_id mark")
 
 ADD_STEP = _add(JournalRow, "memory_undo_journal")
-REMOVE_STEPS = Statement(
-    "DELETE FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND operation_id = :operation_id"
+REMOVE_STEPS = _remove("memory_undo_journal", "company_id operation_id")
+_OF_RECORD = "binding_key = :binding_key AND provider_record_id = :provider_record_id"
+_UNERASED = "erased_by IS NULL ORDER BY seq, ordinal"
+STEPS = _steps(
+    "before after", "operation_id = :operation_id AND erased_by IS NULL ORDER BY ordinal"
 )
-STEPS = Statement(
-    "SELECT before, after FROM memory_undo_journal WHERE company_id = :company_id "
-    "AND operation_id = :operation_id AND erased_by IS NULL ORDER BY ordinal",
-    "json json",
-)
-STEPS_OF_RECORD = Statement(
-    "SELECT operation_id, undoes, before, after FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND binding_key = :binding_key "
-    "AND provider_record_id = :provider_record_id AND erased_by IS NULL ORDER BY seq, ordinal",
-    "text text json json",
-)
-NEXT_STEP = Statement(
-    "SELECT seq, before FROM memory_undo_journal WHERE company_id = :company_id "
-    "AND binding_key = :binding_key AND provider_record_id = :provider_record_id "
-    "AND operation_id != :operation AND (seq > :after OR started_at > :since) "
+STEPS_OF_RECORD = _steps("operation_id undoes before after", f"{_OF_RECORD} AND {_UNERASED}")
+NEXT_STEP = _steps(
+    "seq before",
+    f"{_OF_RECORD} AND operation_id != :operation AND (seq > :after OR started_at > :since) "
     "ORDER BY seq, ordinal LIMIT 1",
-    "plain json",
 )
-STEPS_SINCE = Statement(
-    "SELECT provider_record_id, operation_id, operation_type, undoes, started_at, before, after "
-    "FROM memory_undo_journal WHERE company_id = :company_id AND binding_key = :binding_key "
-    "AND started_at > :since AND provider_record_id != '' AND erased_by IS NULL "
-    "ORDER BY seq, ordinal",
-    "text text text text moment json json",
+STEPS_SINCE = _steps(
+    "provider_record_id operation_id operation_type undoes started_at before after",
+    "binding_key = :binding_key AND started_at > :since "
+    f"AND provider_record_id != '' AND {_UNERASED}",
 )
-CHANGED_SINCE = Statement(
-    "SELECT provider_record_id, operation_id FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND binding_key = :binding_key AND seq > :seq",
-    "text text",
+CHANGED_SINCE = _steps(
+    "provider_record_id operation_id", "binding_key = :binding_key AND seq > :seq"
 )
-SETTINGS_SINCE = Statement(
-    "SELECT before FROM memory_undo_journal WHERE company_id = :company_id AND seq > :seq "
-    "AND provider_record_id = '' AND erased_by IS NULL ORDER BY seq, ordinal",
-    "json",
+SETTINGS_SINCE = _steps("before", f"seq > :seq AND provider_record_id = '' AND {_UNERASED}")
+LAST_STEP = _steps(
+    "after",
+    f"{_OF_RECORD} AND started_at <= :by AND erased_by IS NULL "
+    "ORDER BY seq DESC, ordinal DESC LIMIT 1",
 )
-LAST_STEP = Statement(
-    "SELECT after FROM memory_undo_journal WHERE company_id = :company_id "
-    "AND binding_key = :binding_key AND provider_record_id = :provider_record_id "
-    "AND started_at <= :by AND erased_by IS NULL ORDER BY seq DESC, ordinal DESC LIMIT 1",
-    "json",
+LAST_STEPS = _steps(
+    "provider_record_id after",
+    f"binding_key = :binding_key AND provider_record_id IN {_ID_LIST} "
+    f"AND started_at >= :since AND {_UNERASED}",
 )
-LAST_STEPS = Statement(
-    "SELECT provider_record_id, after FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND binding_key = :binding_key "
-    f"AND provider_record_id IN {_ID_LIST} "
-    "AND started_at >= :since AND erased_by IS NULL ORDER BY seq, ordinal",
-    "text json",
-)
-FIRST_STEP = Statement(
-    "SELECT status, before, erased_by FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND operation_id = :operation_id AND ordinal = 0",
-    "text json text",
-)
+FIRST_STEP = _steps("status before erased_by", "operation_id = :operation_id AND ordinal = 0")
 COUNT_STEPS = Statement(
     "SELECT count(*) FROM memory_undo_journal WHERE company_id = :company_id "
     "AND operation_id = :operation_id AND erased_by IS NULL",
     "plain",
 )
-FINDINGS = Statement(
-    "SELECT operation_id, started_at, before FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'check' "
-    "ORDER BY seq DESC",
-    "text moment json",
+FINDINGS = _steps(
+    "operation_id started_at before",
+    "undoes = :undoes AND operation_type = 'check' ORDER BY seq DESC",
 )
 UNKNOWN_WRITES = Statement(
     "SELECT operation_id, started_at, binding_key, request FROM memory_operations "
@@ -531,22 +498,19 @@ UNKNOWN_WRITES = Statement(
     "ORDER BY seq DESC LIMIT 1000",
     "text moment text json",
 )
-UNDOING = Statement(
-    "SELECT operation_id, started_at, status FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND undoes = :undoes AND operation_type = 'undo' "
+UNDOING = _steps(
+    "operation_id started_at status",
+    "undoes = :undoes AND operation_type = 'undo' "
     "AND ordinal = 0 AND status IN ('ok', 'unknown') ORDER BY seq DESC",
-    "text moment text",
 )
 UNDONE = Statement(
     "SELECT DISTINCT undoes FROM memory_undo_journal WHERE company_id = :company_id "
     f"AND undoes IN {_ID_LIST} AND operation_type = 'undo'",
     "text",
 )
-CHANGES = Statement(
-    "SELECT operation_id, operation_type, status FROM memory_undo_journal "
-    "WHERE company_id = :company_id AND ordinal = 0 AND operation_type != 'check' "
-    "AND status IN ('ok', 'unknown') ORDER BY seq DESC",
-    "text text text",
+CHANGES = _steps(
+    "operation_id operation_type status",
+    "ordinal = 0 AND operation_type != 'check' AND status IN ('ok', 'unknown') ORDER BY seq DESC",
 )
 JOURNAL_BINDINGS = Statement(
     "SELECT DISTINCT binding_key FROM memory_undo_journal WHERE company_id = :company_id", "text"
