@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
@@ -55,6 +56,7 @@ from memtui.store.tables import (
     SYNC_PAIRS,
     USAGE,
 )
+from memtui.text_analysis import terms_of
 
 TABLES = (OPERATIONS.name, JOURNAL.name, PENDING.name)
 """The tables that hold content of records."""
@@ -68,7 +70,6 @@ SHORTEST = 12
 _PAGE = 1_000
 _MOST_CONDITIONS = 60
 _LONG = 5
-_WORD = re.compile(r"\w+")
 _ASKING = (OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT)
 _KEPT = frozenset(
     {OperationType.CONFIGURE, OperationType.SEAL, OperationType.PURGE, OperationType.NAMESPACES}
@@ -292,10 +293,13 @@ class Aim:
     pending: frozenset[str] = frozenset()
     """Operations that requested pending or decided changes of these records."""
 
+    beside: frozenset[str] = frozenset()
+    """The texts in their other fields: tags, topics, metadata. Only words of these are compared."""
+
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every word of the texts, in lower case."""
-        return frozenset(word for text in self.texts for word in _words(text))
+        """Every search term of the texts."""
+        return frozenset(one for text in self.texts | self.beside for one in chain(*terms_of(text)))
 
     @cached_property
     def telling(self) -> tuple[str, ...]:
@@ -337,6 +341,10 @@ class Aim:
         key = binding_key or ""
         known = self.gone.get(key, frozenset()) | self.living.get(key, frozenset())
         return record_id in known
+
+    def is_in(self, operation: Operation) -> bool:
+        """Whether an operation is on a binding that has or had one of the records."""
+        return operation.binding_key in self.gone or operation.binding_key in self.living
 
     def is_of(self, scope: Scope) -> bool:
         """Whether a scope is of the aim's subject or, without one, its project or run."""
@@ -386,7 +394,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
             doom = aim.subject_id is not None and operation.scope.subject_id == aim.subject_id
         elif _ID.fullmatch(path):
             doom = _is_gone(operation, path, value, aim)
-        elif whole or ((here or _is_blind(operation)) and _repeats(operation, path, aim)):
+        elif whole or ((here or _is_blind(operation, aim)) and _repeats(operation, path, aim)):
             doom = True
         else:
             doom = not is_others and aim.says_written(value)
@@ -405,9 +413,13 @@ def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
     return json.loads(written) in aim.gone.get(key, frozenset())
 
 
-def _is_blind(operation: Operation) -> bool:
-    """Whether memtui asked for a purpose of its own, so that the log names no record."""
-    return bool(operation.request.get("purpose")) and not operation.handles
+def _is_blind(operation: Operation, aim: Aim) -> bool:
+    """Whether the log does not name the records that a question found.
+
+    So it is if memtui asked for a purpose of its own, or explained a search in a record's binding.
+    """
+    explains = operation.operation_type is OperationType.EXPLAIN and aim.is_in(operation)
+    return (explains or bool(operation.request.get("purpose"))) and not operation.handles
 
 
 def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
@@ -420,13 +432,11 @@ def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
         return operation.operation_type is OperationType.CONTEXT or "tool" in operation.request
     if path not in {"request.query", "request.prompt"}:
         return False
-    asked = _words(str(operation.request.get(path.removeprefix("request."), "")))
-    shared = [word for word in asked if word in aim.words]
-    return bool(asked) and (len(shared) == len(asked) or any(len(word) >= _LONG for word in shared))
-
-
-def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
+    asked = terms_of(str(operation.request.get(path.removeprefix("request."), "")))
+    long = [one for one in asked.words if len(one) >= _LONG]
+    long += [one for one in asked.pairs if len(one) > 1]
+    every = [*asked.words, *asked.pairs]
+    return bool(every) and (aim.words.issuperset(every) or not aim.words.isdisjoint(long))
 
 
 def operations(connection: DatabaseConnection, aim: Aim, *, above: int) -> Iterator[Operation]:
@@ -452,6 +462,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
     if aim.words:
         has_purpose = cast(columns.request, String).contains('"purpose"')
         conditions.append(has_purpose & columns.operation_type.in_(_ASKING))
+        conditions.append(columns.operation_type == OperationType.EXPLAIN)
     conditions += [
         columns[name] == wanted
         for name in ("subject_id", "project_id", "run_id")

@@ -228,3 +228,34 @@ def test_lines_of_every_error_log_go_that_hold_a_part_of_a_text(paths: Paths, su
     path.write_text("\n".join(lines) + "\n")
     purge._scrub_files(paths, Aim(company_id="local", texts=frozenset({text})))
     assert path.read_text().split() == ["begin", "fig", "rolls", "end"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fields"),
+    [
+        ("鷺は橋の下に", {"content": "橋の下に鷺がいる。朝は魚を待つ。"}),
+        ("marmalade", {"content": "Owls.", "tags": ("marmalade",)}),
+        ("marmalade", {"content": "Owls.", "topic": "marmalade"}),
+        ("owls marmalade", {"content": "Owls.", "metadata": {"eats": "marmalade"}}),
+        ("Marmelādes", {"content": "Of marmelades and owls."}),
+    ],
+)
+async def test_what_found_a_record_goes_in_every_script_and_field(
+    service: MemoryService, paths: Paths, asked: str, fields: dict[str, Any]
+) -> None:
+    given = {"scope": COMPANY, "source": SOURCE, **fields}
+    handle = (await service.write(BOSS, WriteRequest.model_validate(given))).handles[0]
+    await service.write(BOSS, WriteRequest(scope=COMPANY, source=SOURCE, content="Harbour 港"))
+    question = QueryRequest(scope=COMPANY, query=asked)
+    other = QueryRequest(scope=COMPANY, query="harbour 港")
+    for caller in (BOSS, BOT):
+        await service.query(caller, question)
+        await service.explain(caller, question)
+        await service.explain(caller, other)
+    done = await service.purging.apply(
+        BOSS, PurgeRequest(record_id=handle.provider_record_id, forget=True)
+    )
+    assert done.left == ()
+    said = words_in(paths.data)
+    assert asked not in said
+    assert "harbour 港" in said

@@ -28,6 +28,7 @@ from memtui.contract import (
     UtcDatetime,
     owner_of,
 )
+from memtui.record_changes import texts_beside
 from memtui.service.connections import Connection
 from memtui.service.history.traces import Certainty, MemoryTrace, TracedRecord, Traces, Unknown
 from memtui.service.runtime import ServiceRuntime, find_company
@@ -247,13 +248,16 @@ class Survey:
 
     def with_living(self) -> Aim:
         """Return the aim for when the living records are forgotten too."""
-        gone, texts = dict(self.aim.gone), set(self.aim.texts)
+        gone, texts, beside = dict(self.aim.gone), set(self.aim.texts), set(self.aim.beside)
         for connection, record in self.going():
             key, record_id = connection.binding.key, record.handle.provider_record_id
             gone[key] = gone.get(key, frozenset()) | {record_id}
             texts.update(texts_of(record))
+            beside.update(texts_beside(record))
         living = {key: ids - gone.get(key, frozenset()) for key, ids in self.aim.living.items()}
-        return replace(self.aim, gone=gone, living=living, texts=frozenset(texts))
+        return replace(
+            self.aim, gone=gone, living=living, texts=frozenset(texts), beside=frozenset(beside)
+        )
 
     def only_subject(self) -> str | None:
         """Return the user who owns every state of the target; None: not one user."""
@@ -382,9 +386,12 @@ async def survey(
     stay: dict[str, set[str]] = {}
     for connection, record in found.living:
         stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
+    beside = set[str]()
     for one in found.steps:
         if one.record_id in gone.get(one.binding_key, ()):
-            texts.update(text for now in one.snapshots for text in texts_of(now.record))
+            for now in one.snapshots:
+                texts.update(texts_of(now.record))
+                beside.update(texts_beside(now.record))
     still = {text for _, record in found.living for text in texts_of(record)}
     own = [record for record in found.states() if found.reads(record)]
     found.seen = frozenset(
@@ -396,6 +403,7 @@ async def survey(
         gone={key: frozenset(of) for key, of in gone.items() if of},
         living={key: frozenset(of) for key, of in stay.items()},
         texts=frozenset(texts - still),
+        beside=frozenset(beside),
         pending=aim.pending.union(
             [one.pending_id for one in found.pending], [one.pending_id for one in found.steps]
         )
