@@ -22,10 +22,11 @@ def owners_of(one: PendingWrite) -> str:
 
 
 def briefly(one: PendingWrite, zone: tzinfo | None = None) -> str:
-    """Return the request in one line: the text or the records, then each other field."""
+    """Return the request in one line: its text or the records', then each other field."""
     named = ", ".join(handle.provider_record_id for handle in one.handles)
+    texts = [one.text] if one.text else one.texts_before or [named]
     asked = (f"{name}: {value}" for name, value in _asked(one, zone))
-    return " · ".join(filter(None, (one.text or named, *asked)))
+    return " · ".join(filter(None, (*texts, *asked)))
 
 
 def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, str]]:

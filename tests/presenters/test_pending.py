@@ -150,6 +150,12 @@ def test_a_line_of_the_list_says_what_a_correction_sets() -> None:
     assert row[-1] == words
 
 
+def test_a_line_of_the_list_says_what_would_be_forgotten() -> None:
+    asked = waiting(ForgetRequest(scope=WRITE.scope, handles=(HANDLE, HANDLE)))
+    held = asked.model_copy(update={"texts_before": ("It rains.", "It snows.")})
+    assert pending.briefly(held) == "It rains. · It snows."
+
+
 def test_who_fixes_a_text_is_told_what_goes_and_what_stays() -> None:
     one = waiting(WRITE)
     assert pending.left_out(one, "Other.") == (

@@ -26,6 +26,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.presenters.pending import briefly
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.context.contexts import ContextRequest
@@ -199,6 +200,13 @@ async def found(service: MemoryService, caller: Caller = AGENT) -> str:
     """Return the texts that a caller finds, in one string."""
     asked = QueryRequest(scope=APOLLO, query="signing keys mirror", top_k=10)
     return " ".join(one.text for one in (await service.query(caller, asked)).snippets)
+
+
+async def test_the_queue_says_which_texts_are_held(service: MemoryService) -> None:
+    bad, fact, _ = await poisoned(service)
+    await hold(service, bad, fact)
+    waiting = await service.review.waiting(ANA)
+    assert {briefly(one) for one in waiting} == {POISON, f"mirror: {EVIL}"}
 
 
 @pytest.mark.parametrize("is_reviewed", [False, True])

@@ -98,6 +98,8 @@ class PendingWrite(Model):
     `Proposal`: it waits in another program."""
     handles: tuple[RecordHandle, ...] = ()
     """The records that it names."""
+    texts_before: tuple[str, ...] = ()
+    """The texts of the records that it would change, as they were when it began to wait."""
     reasons: tuple[str, ...]
     """The names of the rules that hold it."""
     principal: str
@@ -741,6 +743,7 @@ def _view(
         text=text_of(request),
         request=request,
         handles=_handles(request),
+        texts_before=tuple(one["text"] for one in row.base),
         reasons=tuple(row.reasons),
         run_id=request.scope.run_id or (request.source.run_id if request.source else None),
         source=request.source,
