@@ -176,8 +176,8 @@ class RunningOperation:
         """Raise `Denied` where it would change a record that is held for review."""
         key = self.binding.key if self.binding else ""
         for one in before:
-            record_id = one.handle.provider_record_id
-            if self.visibility is not None and (key, record_id) in self.visibility.held:
+            record_id, text = one.handle.provider_record_id, one.record.text if one.record else ""
+            if self.visibility is not None and self.visibility.hides((key, record_id), text):
                 raise Denied(
                     f"{record_id} is held for review, and no agent changes it until a person has "
                     "decided; do not try again."

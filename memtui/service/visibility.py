@@ -371,13 +371,11 @@ def readable(
         visibility: None: everybody reads everything: no members, and for an agent nothing is held.
         binding_key: The binding of the records.
     """
-    held = visibility.held if visibility is not None else ()
-    return tuple(
-        record
-        for record in records
-        if may_read(record.scope, asked, visibility)
-        and (binding_key, record.handle.provider_record_id) not in held
-    )
+    found = tuple(one for one in records if may_read(one.scope, asked, visibility))
+    if visibility is None:
+        return found
+    places = ((one, (binding_key, one.handle.provider_record_id)) for one in found)
+    return tuple(one for one, place in places if not visibility.hides(place, one.text))
 
 
 def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -> bool:

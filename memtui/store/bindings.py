@@ -18,6 +18,7 @@ from memtui.store.rows import (
 )
 from memtui.store.settings import PENDING
 from memtui.store.statements import Taken
+from memtui.store.visibility import text_place
 
 EXPLICIT_KEY = "because you chose it"
 """The binding reason where the caller named the binding."""
@@ -99,17 +100,22 @@ def route(
 
 
 def held(connection: DatabaseConnection, company_id: str) -> frozenset[Place]:
-    """Return a company's records that are held for review, under each id that they have had."""
+    """Return a company's records that are held for review, under each id that they have had.
+
+    Besides, for each the place of its text (`text_place`).
+    """
+    rows = statements.HELD.rows(connection, company_id=company_id)
     found = {
         (key, handle["provider_record_id"])
-        for key, request in statements.HELD.rows(connection, company_id=company_id)
+        for key, request, _ in rows
         for handle in request["handles"]
     }
     for key in {key for key, _ in found}:
         links = statements.LINKS_OF.rows(connection, company_id=company_id, binding_key=key)
         found |= {(key, new) for old, new in links if (key, old) in found}
         found |= {(key, old) for old, new in links if (key, new) in found}
-    return frozenset(found)
+    texts = {text_place(key, one["text"]) for key, _, base in rows for one in base if one["text"].strip()}
+    return frozenset(found | texts)
 
 
 def requested(

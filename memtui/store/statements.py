@@ -372,11 +372,11 @@ DECIDED_FOR = Statement(
     "json",
 )
 HELD = Statement(
-    "SELECT pending.binding_key, pending.request FROM memory_pending AS pending "
+    "SELECT pending.binding_key, pending.request, pending.base FROM memory_pending AS pending "
     "JOIN memory_bindings AS binding ON binding.company_id = pending.company_id "
     "AND binding.key = pending.binding_key AND binding.created_at = pending.binding_added_at "
     "WHERE pending.company_id = :company_id AND pending.hold_id IS NOT NULL",
-    "text json",
+    "text json json",
 )
 ADD_PENDING = _add(PendingRow, "memory_pending")
 ASK_PENDING_AGAIN = Statement(

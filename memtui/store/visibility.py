@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memtui.contract import OperationType
@@ -55,7 +56,7 @@ class Visibility:
     until: datetime | None = None
     """Operations that began later are hidden; None: no limit."""
     held: frozenset[Place] = frozenset()
-    """The records that are held for review; empty for a person."""
+    """The records that are held for review, and their texts; empty for a person."""
     requested: frozenset[str] = frozenset()
     """The operations by which agents asked for these records, while that waited for review."""
 
@@ -87,6 +88,13 @@ class Visibility:
 
     def _is_member(self, project_id: str) -> bool:
         return self.projects is None or project_id in self.projects
+
+    def hides(self, place: Place, text: str = "") -> bool:
+        """Return whether a record is held for review, by its id or its text.
+
+        An id changes where somebody renames the record's file, or another program moves it.
+        """
+        return bool(self.held) and not self.held.isdisjoint({place, text_place(place[0], text)})
 
     def holds_in(self, binding_key: str) -> bool:
         """Return whether any record of a binding is held for review."""
@@ -141,6 +149,12 @@ class Visibility:
             for key, some in ids.items()
         )
         return select(own.c.seq).where(is_own, or_(*named))
+
+
+def text_place(binding_key: str, text: str) -> Place:
+    """Return what stands for a text among the places of held records: a digest, not an id."""
+    words = " ".join(text.split()).encode(errors="surrogatepass")
+    return binding_key, f"text {sha256(words).hexdigest()}"
 
 
 EVERYTHING = Visibility(person="", projects=None, manages=True, everything=True)

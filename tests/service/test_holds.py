@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ from memtui.service.usecases.forgetting import forget
 from memtui.service.visibility import Membership, Role
 from memtui.store import bindings
 from memtui.store.journal import link
+from memtui.store.visibility import text_place
 from tests.databases import ON_BOTH
 from tests.service.test_traces import Clock
 
@@ -202,6 +205,44 @@ async def found(service: MemoryService, caller: Caller = AGENT) -> str:
     return " ".join(one.text for one in (await service.query(caller, asked)).snippets)
 
 
+async def test_a_note_stays_held_when_its_file_is_renamed(
+    service: MemoryService, paths: Paths
+) -> None:
+    bad, fact, good = await poisoned(service)
+    await hold(service, bad, fact)
+    place = (await service.get(ANA, bad, APOLLO)).record.location
+    assert place is not None
+    file = Path(place.path).rename(Path(place.path).with_name("harmless.md"))
+    copy = file.with_name("copy.md")
+    shutil.copy(file, copy)
+    name = str(Path(bad.provider_record_id).with_name(file.name))
+    renamed = bad.model_copy(update={"provider_record_id": name})
+    record = (await service.get(ANA, renamed, APOLLO)).record
+    assert record.text == POISON
+    marks = await service.known_risks.marks(ANA, {"default": [record]})
+    assert marks["default", name].held
+    for caller in AGENTS:
+        for name in (
+            "query",
+            "explain",
+            "context",
+            "get",
+            "browse",
+            "filter",
+            "compare",
+            "similar",
+        ):
+            read = texts(READS[name](service, caller, renamed, paths))
+            assert EVIL not in await read, (name, caller.principal)
+        with pytest.raises(Denied, match="held for review, and no agent changes it"):
+            await service.correct(caller, change("It is fine.", renamed))
+    copy.unlink()
+    assert "counted twice" in await texts(READS["get"](service, AGENT, good, paths))
+    for one in await service.review.waiting(ANA):
+        await service.review.refuse(ANA, one.pending_id)
+    assert POISON in await found(service)
+
+
 async def test_the_queue_says_which_texts_are_held(service: MemoryService) -> None:
     bad, fact, _ = await poisoned(service)
     await hold(service, bad, fact)
@@ -313,7 +354,8 @@ async def test_it_counts_under_every_id_that_it_had(service: MemoryService) -> N
         link(database, entry, {"earlier": bad.provider_record_id})
         link(database, entry, {bad.provider_record_id: "later"})
         held = bindings.held(database, "local")
-    assert held == {place, ("default", "later"), ("default", "earlier")}
+    text = text_place("default", POISON)
+    assert held == {place, text, ("default", "later"), ("default", "earlier")}
 
 
 async def test_what_is_delivered_to_a_model_is_without_it_whoever_asks(

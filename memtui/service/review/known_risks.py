@@ -35,7 +35,7 @@ from memtui.store.database import DatabaseConnection
 from memtui.store.digest import canonical
 from memtui.store.operation import LogFilter
 from memtui.store.risks import WHOLE, KnownRisk
-from memtui.store.visibility import Visibility
+from memtui.store.visibility import Visibility, text_place
 
 R = TypeVar("R", bound=Record)
 _DIGEST_BYTES = 16
@@ -213,10 +213,11 @@ class KnownRisks(ServiceModule):
                         name not in texts or row.text_digest == of.text(texts[name])
                     )
                     is_checked = same and row is not None and row.checked_at is not None
+                    text = texts[name].text if name in texts else ""
                     found[key, name] = RiskMark(
                         checked=is_checked,
                         risks=found_there[key, name] if is_checked else (),
-                        held=(key, name) in held,
+                        held=bool(held) and not held.isdisjoint({(key, name), text_place(key, text)}),
                     )
             return found
 

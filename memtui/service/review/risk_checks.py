@@ -197,7 +197,7 @@ class RiskSearch:
 
     def _is_held(self, record_id: str) -> bool:
         """Whether a record is hidden from this caller as it is held for review."""
-        return self.visibility is not None and (self.key, record_id) in self.visibility.held
+        return self.visibility is not None and self.visibility.hides((self.key, record_id))
 
     def _stands(
         self, risk: _Found, *, alone: bool, outdated: bool, compared: bool, seen: Collection[str]
