@@ -114,8 +114,8 @@ def held(connection: DatabaseConnection, company_id: str) -> frozenset[Place]:
         links = statements.LINKS_OF.rows(connection, company_id=company_id, binding_key=key)
         found |= {(key, new) for old, new in links if (key, old) in found}
         found |= {(key, old) for old, new in links if (key, new) in found}
-    texts = {text_place(key, one["text"]) for key, _, base in rows for one in base if one["text"].strip()}
-    return frozenset(found | texts)
+    texts = ((key, one["text"]) for key, _, base in rows for one in base)
+    return frozenset(found | {text_place(*one) for one in texts if one[1].strip()})
 
 
 def requested(

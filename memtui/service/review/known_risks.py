@@ -214,10 +214,11 @@ class KnownRisks(ServiceModule):
                     )
                     is_checked = same and row is not None and row.checked_at is not None
                     text = texts[name].text if name in texts else ""
+                    places = {(key, name), text_place(key, text)}
                     found[key, name] = RiskMark(
                         checked=is_checked,
                         risks=found_there[key, name] if is_checked else (),
-                        held=bool(held) and not held.isdisjoint({(key, name), text_place(key, text)}),
+                        held=not held.isdisjoint(places),
                     )
             return found
 
