@@ -66,8 +66,8 @@ def sql_page() -> Iterator[str]:
 
     for view, types in _view_types().items():
         yield from ("", f"## `{view}`", "", *_table("column", "type", "meaning"))
-        for column in VIEWS[view]:
-            yield _row(f"`{column.name}`", types[column.name], column.meaning)
+        for name, meaning in VIEWS[view].items():
+            yield _row(f"`{name}`", types[name], meaning)
 
 
 def conformance_page() -> Iterator[str]:

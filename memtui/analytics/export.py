@@ -49,7 +49,7 @@ _OPTIONS = {
     "parquet": "FORMAT parquet, COMPRESSION zstd",
 }
 
-COLUMNS = ("company_id", *(column.name for column in VIEWS["operations"]))
+COLUMNS = ("company_id", *VIEWS["operations"])
 """The columns of CSV and Parquet."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,71 +28,14 @@ if TYPE_CHECKING:
 _USD = "cost_pico * 0.000000000001::DECIMAL(13, 12) AS cost_usd"
 _SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_DERIVED = {
-    "input_tokens": "Sum over the operation's usage.",
-    "output_tokens": "Sum over the operation's usage.",
-    "embedding_tokens": "Sum over the operation's usage.",
-    "cost_usd": "US dollars, the sum of the priced usage; NULL where nothing is priced.",
-    "usage_count": "Calls of models and providers.",
-    "unpriced_count": "How many of them have no price.",
-    "handle_count": "Records that the operation returned or touched, and listed.",
-    "best_score": "The highest score of a returned record.",
-    "internal": "Whether memtui read it for a screen or for another answer; no figure counts it.",
-}
-_SOURCE = "Of the work object that the memory comes from."
-_MEANINGS = {
-    "seq": "Place in the log, from 1 without a gap.",
-    "operation_id": "Unique in the company.",
-    "operation_type": "`write`, `query`, `get`, `correct`, `forget`, `browse` …",
-    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled`, `pending` or `unknown`.",
-    "binding_key": "The binding that served it; NULL where none did.",
-    "provider_key": "The binding's provider.",
-    "agent_id": "Whose memory was asked.",
-    "project_id": "Whose memory was asked.",
-    "issue_id": "What was worked on.",
-    "run_id": "The run that asked.",
-    "subject_id": "The person or identity that the memory is about.",
-    "source_kind": "The kind of work object that the memory comes from.",
-    "source_issue_id": _SOURCE,
-    "source_comment_id": _SOURCE,
-    "source_document_key": _SOURCE,
-    "source_run_id": _SOURCE,
-    "source_activity_id": _SOURCE,
-    "source_external_ref": "A URL, or a path.",
-    "principal": "Who asked, such as `user:ana` or `agent:bob`.",
-    "channel": "Through what: `cli`, `tui`, `http` …",
-    "error_kind": "What failed, as a word; NULL where nothing did.",
-    "error_message": "What failed, as a sentence.",
-    "result_count": "Records returned or touched, listed or not.",
-    "capped": "Whether there was more to return.",
-    "previous_digest": "The digest of the operation before it.",
-    "provider": "Who was called.",
-    "model": "The model that was called; NULL where it was none.",
-    "input_tokens": "Tokens that were read.",
-    "output_tokens": "Tokens that were written.",
-    "embedding_tokens": "Tokens that were embedded.",
-    "provider_record_id": "The provider's own id of the record.",
-    "score": "Its relevance to a query; NULL where the provider gives none.",
-    "ghost": "Whether it was forgotten and the provider still returned it.",
-    "started_at": "TIMESTAMPTZ; days and hours are cut in your time zone.",
-    "latency_ms": "Milliseconds; NULL: nobody measured it.",
-    "request": "JSON, less any lone surrogates: what was asked, redacted.",
-    "details": "JSON, less any lone surrogates: the provider's own.",
-    "cost_usd": "US dollars; NULL where unpriced.",
-    "ordinal": "Place among the operation's usage, from 0.",
-    "rank": "Place among the operation's records, from 1.",
-    "undoes": "The operation that this one took back.",
-    "part_of": "The first logged operation of the same question over several bindings, or NULL.",
-    "digest": "SHA-256 of the operation's document, which holds `previous_digest`.",
-    "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
-}
+_MEANINGS = tomllib.loads(Path(__file__).with_name("views.toml").read_text("utf-8"))
 _OF_FIELDS = field_docstrings(OperationDraft)
 _BINDINGS = {
-    "key": ("VARCHAR", "What it is called."),
-    "provider_key": ("VARCHAR", "Its provider."),
-    "enabled": ("BOOLEAN", "Whether it serves at all."),
-    "read_only": ("BOOLEAN", "Whether it refuses changes."),
-    "created_at": ("TIMESTAMPTZ", "When it was added."),
+    "key": "VARCHAR",
+    "provider_key": "VARCHAR",
+    "enabled": "BOOLEAN",
+    "read_only": "BOOLEAN",
+    "created_at": "TIMESTAMPTZ",
 }
 _RETURNED = "o.operation_type IN ('query', 'context')"
 _OPENED = "o.operation_type IN ('get', 'history') AND NOT o.internal"
@@ -101,51 +45,29 @@ _FORGOTTEN = (
     "FILTER (o.operation_type IN ('write', 'correct', 'forget', 'undo')), false)"
 )
 _RECORDS = {
-    "binding_key": ("h.binding_key", "The binding that it is in."),
-    "provider_record_id": ("h.provider_record_id", "The provider's own id of the record."),
-    "provider_key": ("arg_max(h.provider_key, h.seq)", "The binding's provider."),
-    "first_seen": ("min(o.started_at)", "When an operation first returned or touched it."),
-    "last_seen": ("max(o.started_at)", "When an operation last did."),
-    "written_at": (
-        "min(o.started_at) FILTER (o.operation_type = 'write')",
-        "When it was written through memtui; NULL where it was not.",
-    ),
-    "query_count": (
-        f"count(*) FILTER ({_RETURNED})",
-        "How often a query or a context returned it.",
-    ),
-    "last_query_at": (f"max(o.started_at) FILTER ({_RETURNED})", "When one last did."),
-    "best_rank": (f"min(h.rank) FILTER ({_RETURNED})", "Its best place among the results, from 1."),
-    "best_score": (f"max(h.score) FILTER ({_RETURNED})", "Its highest score."),
-    "open_count": (
-        f"count(*) FILTER ({_OPENED})",
-        "How often it or its history was opened, but on memtui's own screens.",
-    ),
-    "last_opened_at": (f"max(o.started_at) FILTER ({_OPENED})", "When it last was."),
-    "correction_count": (
-        "count(*) FILTER (o.operation_type = 'correct')",
-        "How often it was corrected.",
-    ),
-    "last_corrected_at": (
-        "max(o.started_at) FILTER (o.operation_type = 'correct')",
-        "When it last was.",
-    ),
-    "forgotten": (_FORGOTTEN, "Whether its last change forgot it, or took its writing back."),
-    "ghost": ("bool_or(h.ghost)", "Whether it was forgotten and yet returned."),
+    "binding_key": "h.binding_key",
+    "provider_record_id": "h.provider_record_id",
+    "provider_key": "arg_max(h.provider_key, h.seq)",
+    "first_seen": "min(o.started_at)",
+    "last_seen": "max(o.started_at)",
+    "written_at": "min(o.started_at) FILTER (o.operation_type = 'write')",
+    "query_count": f"count(*) FILTER ({_RETURNED})",
+    "last_query_at": f"max(o.started_at) FILTER ({_RETURNED})",
+    "best_rank": f"min(h.rank) FILTER ({_RETURNED})",
+    "best_score": f"max(h.score) FILTER ({_RETURNED})",
+    "open_count": f"count(*) FILTER ({_OPENED})",
+    "last_opened_at": f"max(o.started_at) FILTER ({_OPENED})",
+    "correction_count": "count(*) FILTER (o.operation_type = 'correct')",
+    "last_corrected_at": "max(o.started_at) FILTER (o.operation_type = 'correct')",
+    "forgotten": _FORGOTTEN,
+    "ghost": "bool_or(h.ghost)",
 }
 RECORDS = (
-    f"SELECT {', '.join(f'{sql} AS {name}' for name, (sql, _) in _RECORDS.items())} "
+    f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in _RECORDS.items())} "
     "FROM handles h JOIN operations o ON o.seq = h.seq WHERE o.status = 'ok' "
     "GROUP BY h.binding_key, h.provider_record_id"
 )
 """The query of the view `records`, over the views of the log: successful operations only."""
-
-
-class ViewColumn(Model):
-    """A column of a view, for completion and documentation."""
-
-    name: str
-    meaning: str = ""
 
 
 def _shown(table: str) -> list[str]:
@@ -154,21 +76,18 @@ def _shown(table: str) -> list[str]:
 
 
 def _meanings(table: str) -> dict[str, str]:
-    known = _OF_FIELDS | _DERIVED | _MEANINGS
+    known = _OF_FIELDS | _MEANINGS["derived"] | _MEANINGS["log"]
     return {name: known[name] for name in _shown(table)}
 
 
-VIEWS = {
-    view: tuple(ViewColumn(name=name, meaning=meaning) for name, meaning in meanings.items())
-    for view, meanings in {
-        "operations": _meanings("operations") | _DERIVED,
-        "usage": _meanings("usage"),
-        "handles": _meanings("handles"),
-        "records": {name: meaning for name, (_, meaning) in _RECORDS.items()},
-        "bindings": {name: meaning for name, (_, meaning) in _BINDINGS.items()},
-    }.items()
+VIEWS: dict[str, dict[str, str]] = {
+    "operations": _meanings("operations") | _MEANINGS["derived"],
+    "usage": _meanings("usage"),
+    "handles": _meanings("handles"),
+    "records": _MEANINGS["records"],
+    "bindings": _MEANINGS["bindings"],
 }
-"""Every view and its columns, in order. A binding's config is left out."""
+"""Every view and its columns, in order, with what they mean. A binding's config is left out."""
 
 
 def selected(name: str) -> str:
@@ -191,7 +110,7 @@ def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
     """Replace the rows of the table `bindings` by the company's bindings."""
     with database.read() as connection:
         rows = bindings.bindings(connection, company_id)
-    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _BINDINGS.items())
+    columns = ", ".join(f"{name} {kind}" for name, kind in _BINDINGS.items())
     duck.execute(f"CREATE OR REPLACE TABLE bindings ({columns})")
     for row in rows:
         texts = stored_text(row.key), stored_text(row.provider_key)
@@ -304,7 +223,7 @@ class SqlConsole(LogDatabase):
             duck = self.connection
             _load_bindings(duck, self.database, self.folder.company_id)
             for view in ("operations", "usage", "handles"):
-                columns = ", ".join(selected(column.name) for column in VIEWS[view])
+                columns = ", ".join(map(selected, VIEWS[view]))
                 rows = self.everything(manifest, view, columns, last=last)
                 if self.visible:
                     # A LIMIT without effect: DuckDB moves none of the statement's conditions below

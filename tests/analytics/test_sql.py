@@ -85,7 +85,7 @@ def test_the_views_show_hot_and_sealed_rows_of_one_company(database: Database, r
 def test_the_views_have_the_documented_columns(shared: SqlConsole) -> None:
     for view, columns in VIEWS.items():
         answer = shared.run(f"SELECT * FROM {view}")
-        assert answer.columns == tuple(column.name for column in columns)
+        assert answer.columns == tuple(columns)
 
 
 def test_bindings_are_shown_without_their_config(sealed_log: Database, console: SqlConsole) -> None:

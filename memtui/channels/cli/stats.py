@@ -375,12 +375,12 @@ async def _list_views(session: Session) -> None:
     from memtui.analytics.sql import VIEWS
 
     document = {}
-    for view, its in VIEWS.items():
+    for view, meanings in VIEWS.items():
         described = await _ask(session, f"DESCRIBE {view}", 1000, 60.0)
         types = {str(row[0]): str(row[1]) for row in described.rows}
         document[view] = [
-            {"name": column.name, "type": types[column.name], "meaning": column.meaning}
-            for column in its
+            {"name": name, "type": types[name], "meaning": meaning}
+            for name, meaning in meanings.items()
         ]
     rows = [
         [view, column["name"], column["type"], column["meaning"]]

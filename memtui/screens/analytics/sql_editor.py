@@ -374,10 +374,7 @@ async def read_views() -> Views:
     def read() -> Views:
         from memtui.analytics.sql import VIEWS
 
-        return {
-            view: tuple((column.name, column.meaning) for column in columns)
-            for view, columns in VIEWS.items()
-        }
+        return {view: tuple(columns.items()) for view, columns in VIEWS.items()}
 
     return await asyncio.to_thread(read)
 
