@@ -26,8 +26,8 @@ def nothing_yet(home: object) -> NotFound:
     )
 
 
-_NAMED = 30
-"""Most names listed in one sentence; nobody reads more."""
+_NAMED, _NEAREST = 30, 4
+"""Most names that are all listed in one sentence, and how many of more names are."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -46,8 +46,10 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     if near := get_close_matches(name, names, n=1):
         return f"There is no {what} {name}; did you mean {near[0]}?"
     plural = f"{what[:-1]}ies" if what.endswith("y") and not what.endswith("ey") else f"{what}s"
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"There is no {what} {name}; the {plural} are {', '.join(names[:_NAMED])}{more}."
+    if len(names) > _NAMED:
+        nearest = ", ".join(get_close_matches(name, names, n=_NEAREST, cutoff=0))
+        return f"There is no {what} {name}; of {len(names):,} {plural} the nearest are {nearest}."
+    return f"There is no {what} {name}; the {plural} are {', '.join(names)}."
 
 
 def none_of_them(others: int) -> str:

@@ -220,6 +220,20 @@ def test_each_file_of_the_app_loses_what_names_it(paths: Paths, name: str) -> No
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("head", ["[[check]]", "[[ check ]]", "  [[check]]  # one", "[['check']]"])
+def test_of_the_checks_those_go_that_say_it_with_what_stands_above_them(
+    paths: Paths, head: str
+) -> None:
+    text = "plum pudding for everybody"
+    first = f'# My checks.\n\n{head}\nask = "who?"\nholds = "fig rolls"\n\n'
+    about = f'# Whether it knows of {text}.\n# At all.\n{head}\nask = "what?"\nholds = "plum"\n\n'
+    said = f'# A pudding.\n{head}\nask = "what is there?"\nholds = "{text}"\n'
+    last = f'# Another.\n{head}\nask = "which?"\nholds = "figs"\n'
+    paths.checks_file.write_text(f"# Of {text}.\n{first}{about}{said}{last}")
+    purge._scrub_files(paths, Aim(company_id="local", texts=frozenset({text})))
+    assert paths.checks_file.read_text() == first + last
+
+
 @pytest.mark.parametrize("suffix", ["", ".1", ".2"])
 def test_lines_of_every_error_log_go_that_hold_a_part_of_a_text(paths: Paths, suffix: str) -> None:
     text = "plum pudding\nfor everybody\nin the house"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, groupby, islice, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,8 @@ _AT_ONCE = 500
 _REBUILT = 10_000
 """A provider's erasing rebuilds indexes, so it gets the time-out of a call with so many records."""
 
+_CHECK = re.compile(rb"""(?:^[ \t]*#.*\n)*^[ \t]*\[\[[ \t"']*check[ \t"']*\]\]""", re.MULTILINE)
+"""The begin of a check in its file, with the comments above it."""
 _A_DAY = timedelta(days=1)
 _REFUSALS = {"notfound", "denied", "invalid"}
 """Kinds of errors with which a purge fails before it erases anything."""
@@ -614,9 +616,12 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
         fresh = _without(document, aim)
         if fresh != document:
             found.append((path, json_text(fresh, indent=1).encode()))
-    checks = re.split(rb"^(?=\[\[check\]\])", _read(paths.checks_file) or b"", flags=re.MULTILINE)
-    if others := [one for one in checks if _lines_without(one, aim) != one]:
-        found.append((paths.checks_file, b"".join(one for one in checks if one not in others)))
+    written = _read(paths.checks_file) or b""
+    starts = [one.start() for one in _CHECK.finditer(written)]
+    first, *checks = (written[a:b] for a, b in pairwise([0, *starts, len(written)]))
+    others = (one for one in checks if _lines_without(one, aim) == one)
+    if (fresh := b"".join([_lines_without(first, aim), *others])) != written:
+        found.append((paths.checks_file, fresh))
     for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and the rotated ones
         logged = _read(path) or b""
         kept = _lines_without(logged, aim)
