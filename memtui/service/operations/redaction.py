@@ -20,14 +20,6 @@ from typing import Any
 
 from memtui.patterns import late_pattern
 
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-"""Where a token may begin: at the start of a word, or after an escape like `\\n` in JSON text."""
-
-_CODE = r"(?:[a-z0-9]{4,6}(?:-[a-z0-9]{4,6}){1,5}|(?=[a-z]{0,12}[0-9])[a-z0-9]{6,16})\b"
-"""A recovery code, for a login without the second factor."""
-
-_URL_END = r"[^\s\"'<>`\\]*"
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -42,28 +34,41 @@ class Shape:
     """A module of detect-secrets, whose patterns are used instead of `pattern`."""
 
 
-def _shapes() -> Iterator[Shape]:
-    """Yield the shapes of `secrets.txt`, whose first paragraph says how it is read."""
+def _read_table() -> tuple[tuple[Shape, ...], dict[str, str]]:
+    """Return the shapes and the named expressions of `secrets.txt`, whose head describes it."""
+    shapes: list[Shape] = []
+    named: dict[str, str] = {}
     text = Path(__file__).with_name("secrets.txt").read_text("utf-8")
-    for name, pattern in {"{START}": _START, "{CODE}": _CODE, "{URL_END}": _URL_END}.items():
-        text = text.replace(name, pattern)
     for paragraph in text.split("\n\n")[1:]:
-        head, *lines = paragraph.splitlines()
+        head, *lines = (line for line in paragraph.splitlines() if not line.startswith("# "))
         label, how, *words = head.split()
-        signs, body = [word.replace("␣", " ") for word in words], "".join(lines)
+        signs = [word.replace("␣", " ") for word in words]
+        body = re.sub(r"\{([A-Z_]+)\}", lambda name: named[name[1]], "".join(lines))
         if how == "begins":
-            body = rf"{_START}(?:{'|'.join(map(re.escape, signs))}){body}"
+            body = rf"{named['START']}(?:{'|'.join(map(re.escape, signs))}){body}"
         lowered = tuple(map(str.lower, signs))
-        is_detected = how == "detected"
-        yield Shape(label, lowered, detector=body) if is_detected else Shape(label, lowered, body)
+        if how == "is":
+            named[label] = body
+        elif how == "detected":
+            shapes.append(Shape(label, lowered, detector=body))
+        else:
+            shapes.append(Shape(label, lowered, body))
+    return tuple(shapes), named
 
 
-SHAPES = tuple(_shapes())
-
-SIGNLESS = late_pattern(
-    r"[MNO][\w\-]{23,25}\.[\w\-]{6}\.[\w\-]{27,38}|[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"
-)
-"""Tokens of Discord and Mailchimp, which contain nothing rare enough to be a sign."""
+SHAPES, _EXPRESSIONS = _read_table()
+SIGNLESS = late_pattern(_EXPRESSIONS["SIGNLESS"])
+_NAMED = late_pattern(_EXPRESSIONS["NAMED"])
+_FLAG = late_pattern(_EXPRESSIONS["FLAG"])
+_ELEMENT = late_pattern(_EXPRESSIONS["ELEMENT"])
+_PAIR = late_pattern(_EXPRESSIONS["PAIR"])
+_MORE = late_pattern(f"{_EXPRESSIONS['RUN']}*")
+_NAMED_MEMBER = late_pattern(_EXPRESSIONS["NAMED_MEMBER"])
+_ABOUT = late_pattern(_EXPRESSIONS["ABOUT"])
+_LITERAL = late_pattern(_EXPRESSIONS["LITERAL"])
+_REFERENCE = late_pattern(_EXPRESSIONS["REFERENCE"])
+_NAMES_ONE = late_pattern(_EXPRESSIONS["NAMES_ONE"])
+_BEFORE_PASS = late_pattern(_EXPRESSIONS["BEFORE_PASS"])
 
 
 def shapes_in(folded: str) -> Iterator[tuple[str, re.Pattern[str]]]:
@@ -92,95 +97,19 @@ def _patterns(position: int) -> tuple[re.Pattern[str], ...]:
     ]
     # Extended to the end of the word: a pattern may match only the begin of a longer token.
     return tuple(
-        re.compile(rf"{_START}(?:{pattern.pattern})[\w\-/+=.]*", pattern.flags)
+        re.compile(rf"{_EXPRESSIONS['START']}(?:{pattern.pattern})[\w\-/+=.]*", pattern.flags)
         for detector in own
         for pattern in detector().denylist
     )
 
 
-_KEYWORD = (
-    r"(API[_\- ]?KEY|(?:ACCESS|PRIVATE|ACCOUNT|SIGNING|ENCRYPTION|MASTER|AUTH|SHARED)[_\- ]?KEY"
-    r"|TOKEN|SECRET|PASSWOR[DT]|PASSWD|PASSPHRASE|PASSCODE|PWD|CREDENTIAL"
-    r"|KENNWORT|CONTRASE[ÑN]A|MOT[_ ]DE[_ ]PASSE|(?<![A-Z])PSK(?![A-Z])"
-    r"|(?<![A-Z])P(?:ASS|W)(?![A-Z]))"
-)
-_ENDING = r"([A-Z0-9_\-]{0,40})"
-_QUOTED = (
-    r"\\\"[^\"\\\n]{4,}\\\"|\"(?:[^\"\\\n]|\\.){4,}\"|'(?:[^'\\\n]|\\.){4,}'"
-    r"|`[^`\n]{4,200}`|[\"'][^\s\"'][^\"'\n]{3,200}"
-)
-_RUN = r"(?:[^\s\"'`,;\\<]|<(?!/)|[,;](?!\s|\w{1,40}\s?[=:]))"
-_SEPARATOR = (
-    r"(\s{0,5}:\s{0,5}[A-Z_][\w.]{0,40}(?:\[[^\]\n]{0,40}\])?(?:\s\|\s\w{1,20})?\s{0,5}=\s{0,5}(?=[\"'])"
-    r"|(?:\s\([^()\n]{1,40}\)|\s(?:for|of|to|on|in|at)\s[\w.\- ]{1,40}?)?"
-    r"(?:\s{0,20}(?::=|=>|={2,3}(?=\s{0,5}[\"'])|=(?!=)|:|\|)\s{0,20}[*_]{0,3}\s{0,3}"
-    r"|\s{1,3}(?:is|was|-|–|—|→|->)\s{1,3})"
-    r"|\s{1,3})"
-)
-_NAMED = late_pattern(
-    rf"(?i){_KEYWORD}{_ENDING}((?:\\?[\"'])?[*_`]{{0,3}}\]?){_SEPARATOR}"
-    rf"(?:Secret(?:Str|Bytes)?\()?({_QUOTED}|{_RUN}{{4,512}})"
-)
-_FLAG = late_pattern(
-    r"(?i)(?<![\w\-])--[a-z0-9\-]{0,40}?(password|passwd|pass|passphrase|pwd|token|secret|api-?key"
-    r"|(?:access|private|secret|account)-?key)()[ \t]{1,5}"
-    rf"({_QUOTED}|(?![\-$<]){_RUN}{{4,512}})"
-)
-_ELEMENT = late_pattern(
-    rf"(?i)<(?:[\w.:\-]{{1,40}}\s[^<>]{{0,100}}?=[\"'])?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}"
-    r"(?:[\s\"'][^<>]{0,200})?>\s{0,20}([^<>\s][^<>]{2,2000}?)\s{0,20}</"
-)
-_PAIR = late_pattern(
-    rf"(?i)\b(?:key|name)(?:=|:\s)[\"']?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}[\"']?\s{{1,20}}"
-    r"value(?:=|:\s)[\"']?([^\"'\n]{4,2000})"
-)
-_MORE = late_pattern(rf"{_RUN}*")
 _KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth", "shared")
 _NAME_SIGNS = (
     *(f"{kind}{between}key" for kind in _KEYS for between in ("", "_", "-", " ")),
     "token", "secret", "pass", "pwd", "pw", "credential", "kennwort", "contrase", "psk",
 )  # fmt: skip
 _SIGNS = (*dict.fromkeys(sign for shape in SHAPES for sign in shape.signs), *_NAME_SIGNS)
-_NAMED_MEMBER = late_pattern(rf"(?i)[A-Z0-9_.\-]{{0,60}}?{_KEYWORD}{_ENDING}")
-
 _SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
-_ABOUT = late_pattern(
-    r"IDS?|NAMES?|REFS?|ARN|PATH|FILE|DIR|FOLDER|ENV|VAR|TYPE|COUNTS?|LIMIT|LEN(?:GTH)?|SIZE|USAGE"
-    r"|BUDGET|POLICY|VERSION|TTL|EXPIR(?:Y|ES)|AT|IN|UR[LI]|ENDPOINT|HOST|STORE|MANAGER|PROVIDER"
-    r"|FIELD|COLUMN|LABEL|HINT|SCOPES?|ROTATION|RESET|HEADER|PREFIX|SUFFIX|FORMAT|ALGORITHM|ISSUER"
-    r"|AUDIENCE|USER(?:NAME)?|COST|PRICE|RATE|MODEL|BACKEND|SERVICE|MOUNT|SOURCE"
-)
-"""Endings of names for something about a secret, not for the secret: `TOKEN_LIMIT`."""
-
-_LITERAL = late_pattern(
-    r"(?i)value|data|input|default|response|result|prompt|none|null|nil|true|false|undefined|required|optional|string|bytes|empty|unset|redacted"
-    r"|hidden|removed|example|todo|\*+|x{3,}|\.{3,}|…|-+|your[-_ ].*|my[-_](?:api|secret|token).*"
-)
-_REFERENCE = late_pattern(
-    r"""(?x)
-    \$\{[\w.\-]{1,80}\} | \$\{\{[^{}\n]{0,80}\}\} | \$[A-Z][A-Z0-9_]*(?![\w]) | \$env:\w+
-    | \$[A-Za-z_]*(?i:token|secret|key|pass(?:word)?)(?!\w) | \$\( | %[A-Za-z_]\w*%
-    | \{\{ | \{[A-Za-z_][\w.]*[({\[}!:] | \[[A-Za-z_.]+[\]\[] | <[A-Za-z][^<>\n]{0,60}>
-    | env[.:]\w | ENC\[ | !(?:env|secret|vault)\b
-    | (?:await\s|new\s)?[A-Za-z_][\w.]*
-        \((?:[^()"'\n]{0,80}|["'][\w.\-/:]{0,80}["'][^()\n]{0,80})\)
-    | [A-Za-z_.]+\( | [A-Za-z_.]+\[(?:[0-9]{1,3}\]|self\.|["'][\w.\-/]{1,80}["']\]|\s|$)
-    | (?:settings|config|cfg|self|this|os|env|process|secrets|vars?|local|args|options|ctx|request
-        |import\.meta|data|module)(?:\.[A-Za-z_]\w*)+(?![\w\-])
-    """
-)
-"""Values that refer to a secret, such as a variable or a call, without containing it."""
-
-_NAMES_ONE = late_pattern(
-    r"(?i)(?:[a-z_]\w*\??\.)*[a-z_]*(?:(?:api|access|secret|private|account|signing|encryption)_?key"
-    r"|token|secret|passw(?:or)?d|pwd|credentials?)s?(?:_?id|_name)?\d?"
-)
-_BEFORE_PASS = late_pattern(
-    r"(?i)(?:db|smtp|user|admin|root|mail|ftp|http|proxy|pg|redis|my)[_\-]$"
-    r"|\b(?:user(?:name)?|login|email|account)\b[^\n]{1,60}$"
-)
-"""Text before the word `pass` that makes it mean a password."""
-
 _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET", "CREDENTIAL": "SECRET"}
 _QUOTES = "\\\"'`"
 _TAKEN_OUT = late_pattern(r"\[REDACTED:[A-Z_]+\]")
