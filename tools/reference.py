@@ -11,7 +11,7 @@ import typer
 
 from memtui.channels.cli import command
 from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
-from memtui.channels.cli.main import PROGRAM, SECTIONS, command_line
+from memtui.channels.cli.main import PROGRAM, command_line
 
 MARK = "<!-- From here on made from the code: python -m tools.reference docs -->\n"
 """The text above this line in a page is written by hand."""
@@ -19,12 +19,13 @@ MARK = "<!-- From here on made from the code: python -m tools.reference docs -->
 
 def commands_page() -> Iterator[str]:
     """Yield every command with its arguments and options."""
-    begins = {names.split()[0]: title for title, (_, names) in SECTIONS.items()}
+    sections = command_line().sections
+    begins = {names[0]: title for title, (_, names) in sections.items()}
     for path, one in walk():
         words = path.split()[1:]
         if len(words) == 1 and words[0] in begins:
             title = begins[words[0]]
-            yield from ("", f"## {title}: {SECTIONS[title][0]}")
+            yield from ("", f"## {title}: {sections[title][0]}")
         yield from ("", f"##{'#' * len(words)} `{path}`", "", _clean(one.help), "")
         context = typer.Context(one, info_name=path)
         records = [

@@ -57,13 +57,13 @@ class RootGroup(_ChecksGiven, TyperGroup):
 
     begin: Mapping[str, str]
     """What a new user types first, with its help."""
-    sections: Mapping[str, tuple[str, str]]
+    sections: dict[str, tuple[str, list[str]]]
     """The purpose and the commands of each section, by its title."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, section by section."""
         del ctx
-        return [name for _, names in self.sections.values() for name in names.split()]
+        return [name for _, names in self.sections.values() for name in names]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write the help, and below it what a new user types first."""
@@ -79,7 +79,7 @@ class RootGroup(_ChecksGiven, TyperGroup):
             formatter.write_paragraph()
             formatter.write(f"{title}: {purpose}\n")
             with formatter.indentation():
-                commands = {f"{name:{width}}": self.commands[name] for name in names.split()}
+                commands = {f"{name:{width}}": self.commands[name] for name in names}
                 _write_commands(formatter, commands)
         TyperCommand.format_options(cast("TyperCommand", self), ctx, formatter)
 

@@ -74,87 +74,6 @@ BEGIN = {
 }
 """What a new user types first."""
 
-SECTIONS = {
-    "Look": (
-        "find memories, and see what a model is given",
-        "query browse get context check compare views demo",
-    ),
-    "Change": ("correct and remove memories", "note correct forget undo facts purge"),
-    "Audit": (
-        "see what was done, by whom, and at what cost",
-        "ops runs trace changes stats sql audit",
-    ),
-    "Agents": ("connect agents, limit them, review their writes", "mcp hook agents budget review"),
-    "Administer": (
-        "choose where memories are kept and who may use them",
-        "bindings vault migrate companies serve config doctor backup",
-    ),
-}
-"""The sections of the help: the purpose and the commands of each."""
-
-GROUPS = {
-    "facts": (
-        "List and change the facts that every prompt is given.",
-        "facts",
-        "record_files",
-        "prune",
-    ),
-    "bindings": ("Choose which memory serves whom.", "bindings", "query", "conformance"),
-    "bindings target": ("Choose whom a binding serves.", "bindings"),
-    "bindings namespace": ("Manage the namespaces of a provider.", "bindings"),
-    "vault": ("Keep a vault in sync with another binding.", "vault"),
-    "migrate": ("Move a binding's records to another, and prove it.", "migrate"),
-    "ops": ("List, export and import the operation log.", "ops"),
-    "ops archive": ("Seal the old part of the operation log in files.", "archive"),
-    "runs": ("Show what each run of an agent was given, asked and wrote.", "runs"),
-    "audit": ("Prove that nobody altered the operation log.", "archive"),
-    "companies": ("Manage companies, their members and their tokens.", "companies"),
-    "companies members": ("Choose who may see, add and delete memories.", "companies"),
-    "companies tokens": (
-        "Manage bearer tokens, by which programs prove who they are.",
-        "companies",
-    ),
-    "budget": ("Set spending limits, and see what was spent.", "budget"),
-    "config": ("Show the settings, and set up completion in a shell.", "config"),
-    "config completion": ("Let a shell complete commands, options and names.", "config"),
-    "check": ("Test what a memory answers.", "check"),
-    "compare": ("See which of two memories answers your questions better.", "compare"),
-    "compare shadow": ("Ask a second memory unheard what the first is asked.", "compare"),
-    "backup": ("Write a whole home to one file, and restore it.", "doctor"),
-    "review": ("Decide on agents' writes that wait for a person.", "review"),
-    "views": ("Save filters under names, and write pictures of screens.", "views"),
-    "serve": ("Serve facts, a memory plugin, or the app in a browser.", "serve"),
-    "mcp": ("Serve memories to agents over MCP, or log what they ask others.", "mcp", "wrap"),
-    "hook": ("Give agents memories at moments of a run.", "hook", "hook_clients"),
-}
-"""Help of each group, and the modules with its commands."""
-
-ALONE = {"mcp": "serve", "serve": "facts", "check": "run", "compare": "run"}
-"""The command of a group that runs if none is named."""
-
-COMMANDS = {
-    "query": ("Find the records that are relevant to TEXT, best first.", "query"),
-    "browse": ("List what a binding stores, one page at a time.", "records"),
-    "get": ("Show one record, whole, or its history.", "records"),
-    "context": ("Show what a model is given before a run, and its price.", "query"),
-    "demo": ("Make a sample company, the same every time, and open it.", "demo"),
-    "note": ("Store TEXT as a memory and print the new record's id.", "notes"),
-    "correct": ("Change a record; what is not given stays as it is.", "notes"),
-    "forget": ("Remove records; undo brings them back.", "forget"),
-    "undo": ("Undo a change.", "forget"),
-    "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
-    "trace": (
-        "Show what came of a memory: who was given it, and what they wrote afterwards.",
-        "trace",
-    ),
-    "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
-    "stats": ("Show what the operations did, took and cost.", "stats"),
-    "sql": ("Query the operation log in SQL, in DuckDB's dialect.", "stats"),
-    "agents": ("List the connected agents, and the last answer of each.", "runs"),
-    "doctor": ("Check that everything works, and say what to do.", "doctor"),
-}
-"""Commands outside groups: the first sentence of the docstring, and the module."""
-
 
 @cache
 def command_line() -> Any:
@@ -169,13 +88,24 @@ def command_line() -> Any:
     )
     app.callback()(start)
     root: Any = get_command(app)
-    root.begin, root.sections = BEGIN, SECTIONS
-    for name, (sentence, module) in COMMANDS.items():
-        root.add_command(lazy_command(name, module, sentence))
+    root.begin, root.sections = BEGIN, {}
     groups = {"": root}
-    for words, (sentence, *modules) in GROUPS.items():
-        groups[words] = LazyGroup(words, modules, sentence, ALONE.get(words))
-        groups[words.rpartition(" ")[0]].add_command(groups[words])
+    for line in Path(__file__).with_name("commands.txt").read_text("utf-8").splitlines():
+        sort, _, row = line.partition(" ")
+        name, *cells = row.split(" | ")
+        parent = name.rpartition(" ")[0]
+        if sort == "section":
+            listed: list[str] = []
+            root.sections[name] = cells[0], listed
+        elif sort == "command":
+            root.add_command(lazy_command(name, *cells))
+            listed.append(name)
+        elif sort == "group":
+            modules, alone, sentence = cells
+            groups[name] = LazyGroup(name, modules.split(), sentence, alone or None)
+            groups[parent].add_command(groups[name])
+            if not parent:
+                listed.append(name)
     return root
 
 
