@@ -273,3 +273,25 @@ async def test_what_found_a_record_goes_in_every_script_and_field(
     said = words_in(paths.data)
     assert asked not in said
     assert "harbour 港" in said
+
+
+async def test_what_no_memory_says_any_more_is_left_and_not_another_memorys(
+    service: MemoryService, paths: Paths
+) -> None:
+    await service.bindings.add(BOSS, "gone", "vault", {})
+    vaults = [paths.data / "bindings" / "local" / key / "vault" for key in ("default", "gone")]
+    handles: list[RecordHandle] = []
+    for key, text in (("default", "plum pudding for everybody"), ("gone", "Of figs for nobody.")):
+        given = {"scope": COMPANY, "source": SOURCE, "binding_key": key, "content": text}
+        handles += (await service.write(BOSS, WriteRequest.model_validate(given))).handles
+    (vaults[0] / ".trash").mkdir()
+    trash = vaults[0] / ".trash" / "old.md"
+    trash.write_text("plum pudding for everybody")
+    await service.bindings.remove(BOSS, "gone")
+    for handle in handles:
+        asked = PurgeRequest(record_id=handle.provider_record_id, forget=True)
+        done = await service.purging.apply(BOSS, asked)
+        assert done.others == ()
+        place = trash if handle is handles[0] else vaults[1] / handle.provider_record_id
+        assert str(place) in {one.place for one in done.left}
+        trash.unlink(missing_ok=True)

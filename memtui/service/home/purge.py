@@ -61,11 +61,13 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.visibility import Caller, Permission
 from memtui.store import appending, bindings, erasing, log, pending
+from memtui.store.database import DatabaseConnection
 from memtui.store.details import BrowseDetails, LogDetails, SettingDetails
 from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.journal import Journal
 from memtui.store.operation import Operation, OperationDraft
+from memtui.store.rows import BindingRow
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import ArchiveFolder, Segment
@@ -164,7 +166,7 @@ class Purging(ServiceModule):
                     beyond.append(_PENDING)
                 self._runtime.module(Analysis).forget_copies(caller.company_id)
                 step("scrubbed")
-                answer = await asyncio.to_thread(self._looked, planned, found)
+                answer = await self._looked(planned, found)
             entry.result_count = sum(one.count for one in answer.copies)
             entry.request["copies"] = {
                 one.place: one.count for one in answer.copies if "/" not in one.place
@@ -488,24 +490,20 @@ class Purging(ServiceModule):
 
     # Searching for leftovers
 
-    def _looked(self, answer: PurgeAnswer, found: Survey) -> PurgeAnswer:
+    async def _looked(self, answer: PurgeAnswer, found: Survey) -> PurgeAnswer:
         """Search for the texts in every place that can have a copy."""
         from memtui.analytics.traces import look
 
-        aim = found.aim
+        aim, paths, database = found.aim, self._runtime.paths, self._runtime.database
         own = [path for _, _, reply in found.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
-        left = look(
-            [self._runtime.paths.data, self._runtime.paths.config, *own],
-            texts,
-            self._runtime.database,
-        )
-        traces = self._of_company(left.traces, aim.company_id)
-        left = left.model_copy(update={"traces": traces})
-        others = self._of_others(left.traces, aim, own)
+        places = [paths.data, paths.config, *own]
+        left = await asyncio.to_thread(look, places, texts, database)
+        traces = await asyncio.to_thread(self._of_company, left.traces, aim.company_id)
+        others = await self._of_others(traces, found)
         if found.visibility is not None:
-            left = left.model_copy(update={"traces": _shown(left.traces, found.seen)})
-            others = _shown(others, found.seen)
+            traces, others = _shown(traces, found.seen), _shown(others, found.seen)
+        left = left.model_copy(update={"traces": traces})
         return answer.model_copy(update={"applied": True, "found": left, "others": others})
 
     def _of_company(self, traces: Sequence[Trace], company_id: str) -> tuple[Trace, ...]:
@@ -515,21 +513,36 @@ class Purging(ServiceModule):
         theirs = tuple(f"{one} " for one in ids)
         return tuple(one for one in traces if not one.key.startswith(theirs))
 
-    def _of_others(
-        self, traces: Sequence[Trace], aim: Aim, folders: Sequence[Path]
-    ) -> tuple[Trace, ...]:
-        """Return the traces of another memory with the same text: in its store, or log rows."""
+    async def _of_others(self, traces: Sequence[Trace], found: Survey) -> tuple[Trace, ...]:
+        """Return the traces of another memory with the same text: in its store, or log rows.
+
+        Everything in the store of a binding that was not searched counts as another memory's.
+        """
         if not traces:
             return ()
-        with self._runtime.database.read() as database:
-            said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
-        paths = self._runtime.paths
+        texts, paths = {one.text for one in traces}, self._runtime.paths
+        searched = {connection.binding.binding_id for connection, _, _ in found.providers}
+
+        def look(database: DatabaseConnection) -> tuple[set[str], list[BindingRow]]:
+            companies = bindings.companies(database)
+            rows = [row for of in companies for row in bindings.bindings(database, of.company_id)]
+            return erasing.said_by_others(database, found.aim, sorted(texts)), rows
+
+        said, rows = await self._runtime.ask(look)
+        folders = (path for _, _, reply in found.providers for path in reply.folders)
         memories = tuple(map(str, (paths.data / "bindings", *folders)))
+        others = tuple(f"{paths.binding_dir(one.binding_id)}/" for one in rows
+                       if one.binding_id not in searched)  # fmt: skip
         logs = (str(paths.database), str(paths.archive), *erasing.TABLES)
+        living = await found.said_by_living(
+            {one.text for one in traces if one.place.startswith(memories)} - said
+        )
         return tuple(
             one
             for one in traces
-            if one.place.startswith(memories) or (one.text in said and one.place.startswith(logs))
+            if one.place.startswith(others)
+            or (one.text in said and one.place.startswith((*logs, *memories)))
+            or (one.text in living and one.place.startswith(memories))
         )
 
 

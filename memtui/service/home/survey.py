@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
@@ -28,7 +28,7 @@ from memtui.contract import (
     UtcDatetime,
     owner_of,
 )
-from memtui.record_changes import texts_beside
+from memtui.record_changes import names_beside, texts_beside
 from memtui.service.connections import Connection
 from memtui.service.history.traces import Certainty, MemoryTrace, TracedRecord, Traces, Unknown
 from memtui.service.runtime import ServiceRuntime, find_company
@@ -269,6 +269,21 @@ class Survey:
         """Yield every known state of the target's records."""
         yield from (record for _, record in self.living)
         yield from (s.record for one in self.steps for s in one.snapshots if s.record)
+
+    async def said_by_living(self, texts: Collection[str]) -> set[str]:
+        """Return those of `texts` that a record says which is still stored where this searched."""
+        found, request = (
+            set[str](),
+            BrowseRequest(scope=Scope(company_id=self.aim.company_id), expired=True),
+        )
+        for connection, _, _ in self.providers if texts else ():
+            if not connection.adapter.capabilities.browse:
+                continue
+            async for page in connection.pages(request, whole=True):
+                for one in page.records:
+                    said = "\n".join((one.text, *texts_beside(one), *names_beside(one)))
+                    found.update(text for text in texts if text in said)
+        return found
 
     def reads(self, record: Record) -> bool:
         """Whether the caller may see a record."""
