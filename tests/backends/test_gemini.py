@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
@@ -76,36 +75,61 @@ def project(folder: Path) -> Path:
     return place
 
 
+_SERVES = """
+const m = await import(%s);
+const fs = await import('node:fs');
+const Run = (async () => {}).constructor;
+for await (const line of (await import('node:readline')).createInterface({input: process.stdin})) {
+  const {home, app, lines} = JSON.parse(line);
+  process.env.GEMINI_CLI_HOME = home;
+  process.chdir(app);
+  const said = {};
+  try {
+    const storage = new m.Storage(app, 's');
+    await storage.initialize();
+    const config = {
+      storage, isTrustedFolder: () => true, getExtensionLoader: () => ({getExtensions: () => []}),
+      getWorkspaceContext: () => ({getDirectories: () => []}),
+      getMemoryBoundaryMarkers: () => ['.git'], getImportFormat: () => 'tree',
+      getMcpClientManager: () => undefined,
+    };
+    said.out = await new Run('m', 'fs', 'config', `let out = null; ${lines}; return out`)(
+      m, fs, config);
+  } catch (error) { said.error = String(error.stack); }
+  process.stdout.write('\\n' + JSON.stringify(said) + '\\nANSWERED\\n');
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def gemini_process(gemini_core: NodeProgram) -> Iterator[subprocess.Popen[str]]:
+    """Gemini's module in a process of Node that reads it once: that takes most of a second."""
+    script = _SERVES % json.dumps(str(gemini_core.script))
+    with subprocess.Popen(
+        [gemini_core.node, "--input-type=module", "-e", script], text=True, encoding="utf-8",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        yield process
+        process.kill()
+
+
 @pytest.fixture
-def gemini(gemini_core: NodeProgram, folder: Path) -> Gemini:
-    return running(gemini_core, folder)
-
-
-def running(core: NodeProgram, folder: Path) -> Gemini:
-    app = folder.parents[1] / "web"
+def gemini(gemini_process: subprocess.Popen[str], folder: Path) -> Gemini:
+    told, heard = gemini_process.stdin, gemini_process.stdout
+    assert told is not None
+    assert heard is not None
+    place = {"home": str(folder.parent), "app": str(folder.parents[1] / "web")}
 
     def run(lines: str) -> Any:
-        script = f"""
-        const m = await import({json.dumps(str(core.script))});
-        const fs = await import('node:fs');
-        const storage = new m.Storage({json.dumps(str(app))}, 's');
-        await storage.initialize();
-        const config = {{
-          storage, isTrustedFolder: () => true, getExtensionLoader: () => ({{getExtensions: () => []}}),
-          getWorkspaceContext: () => ({{getDirectories: () => []}}),
-          getMemoryBoundaryMarkers: () => ['.git'], getImportFormat: () => 'tree',
-          getMcpClientManager: () => undefined,
-        }};
-        let out = null;
-        {lines}
-        process.stdout.write('\\n' + JSON.stringify(out));
-        """  # noqa: E501
-        ran = subprocess.run(
-            [core.node, "--input-type=module", "-"], input=script, capture_output=True, text=True,
-            check=False, cwd=app, env=os.environ | {"GEMINI_CLI_HOME": str(folder.parent)},
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout.splitlines()[-1])
+        told.write(json.dumps({**place, "lines": lines}) + "\n")
+        told.flush()
+        said = ""
+        while (line := heard.readline()) != "ANSWERED\n":
+            assert line, "Gemini's process has ended"
+            said = line
+        answer = json.loads(said)
+        assert "error" not in answer, answer
+        return answer.get("out")
 
     return run
 
