@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
@@ -66,6 +66,29 @@ def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
     process.kill()
     process.wait()
     process.stderr.close()
+
+
+_CONNECT = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(sys.argv[1])
+    socket.send_fds(server, [sys.argv[2].encode()], [0, 1, 2])
+    server.recv(1)
+"""
+
+
+@pytest.fixture(scope="session")
+def forked_notes() -> Iterator[Callable[[Path], str]]:
+    """Give the command of a notes' server that imports nothing: it is forked of a ready one."""
+    with TemporaryDirectory() as folder:  # short, as the path of a socket has to be
+        waiting = str(Path(folder) / "s")
+        command = [sys.executable, str(NOTES), os.devnull, waiting]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "listening\n"
+            connect = [sys.executable, "-S", "-c", _CONNECT, waiting]
+            yield lambda file: shlex.join([*connect, str(file)])
+            process.kill()
 
 
 Opened = Callable[..., Awaitable[McpAdapter]]

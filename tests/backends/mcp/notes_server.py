@@ -1,12 +1,16 @@
 """A small MCP memory server, over stdio, or with a port over streamable HTTP.
 
-It is written with the official SDK, and keeps its notes in one JSON file.
+It is written with the official SDK, and keeps its notes in one JSON file. With the path of a
+socket it waits there and forks for each that connects, whose stdio and file it is sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import socket
 import sys
 import uuid
 from datetime import UTC, datetime
@@ -101,8 +105,31 @@ def delete_note(key: str) -> str:
     return "deleted"
 
 
+def file_of_each(listening: socket.socket) -> Path:
+    """Return the file of each that connects, in a process of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection, _ = listening.accept()
+        if os.fork():
+            connection.close()
+            continue
+        file, streams, *_ = socket.recv_fds(connection, 4096, 3)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        connection.detach()  # it is closed by the end of the process
+        return Path(file.decode())
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if len(sys.argv) == 2:
+        server.run("stdio")
+    elif sys.argv[2].isdecimal():
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]))
     else:
+        with socket.socket(socket.AF_UNIX) as waiting:
+            waiting.bind(sys.argv[2])
+            waiting.listen()
+            print("listening", flush=True)
+            FILE = file_of_each(waiting)
         server.run("stdio")

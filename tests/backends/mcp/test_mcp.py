@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from memtui.backends.mcp import McpAdapter
 from memtui.contract import Adapter, Capabilities
 from memtui.testing import AdapterContract
 from memtui.testing.checks import WriteChecks
-from tests.backends.mcp.conftest import MAPPING, notes_command
+from tests.backends.mcp.conftest import MAPPING
 from tests.node import NodeProgram
 
 ABLE = Capabilities(browse=True, correction=True, full_text=True, chosen_owners=True)
@@ -33,8 +34,12 @@ class TestOverHttp(AdapterContract):
 class TestOverStdio(WriteChecks):
     capabilities = ABLE
 
+    @pytest.fixture(autouse=True)
+    def forked(self, forked_notes: Callable[[Path], str]) -> None:
+        self.notes_command = forked_notes
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
-        command = notes_command(tmp_path / "notes.json")
+        command = self.notes_command(tmp_path / "notes.json")
         return await McpAdapter.open(self.context(tmp_path, command=command, mapping=MAPPING))
 
 
