@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -38,15 +39,55 @@ def package() -> Path:
     return CACHE
 
 
+_FORKS = """
+import json, os, sys, traceback
+import tools.memory_tool, plugins.memory.holographic.store
+for name, module in [*sys.modules.items()]:
+    if (getattr(module, "__file__", None) or "").startswith(os.getcwd()):
+        del sys.modules[name]
+for line in sys.stdin:
+    home, lines = json.loads(line)
+    if (child := os.fork()) == 0:
+        os.environ["HERMES_HOME"], names = home, {"out": None}
+        try:
+            exec(lines, names)
+            said = {"out": names["out"]}
+        except BaseException:
+            said = {"error": traceback.format_exc()}
+        print("", json.dumps(said), sep="\\n", flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("ANSWERED", flush=True)
+"""
+"""Runs lines in a process each, in which is imported only what Hermes's own modules import."""
+_ONE_AT_A_TIME = Lock()
+
+
+@cache
+def _forking() -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", _FORKS], text=True, encoding="utf-8",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=package(),
+    )  # fmt: skip
+    atexit.register(process.communicate)
+    return process
+
+
 def run_hermes(home: Path, lines: str) -> Any:
     """Run lines beside Hermes's modules; returns what they leave in `out`."""
-    script = f"import json; out = None\n{lines}\nprint(json.dumps(out))"
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True,
-        check=False, cwd=package(), env=os.environ | {"HERMES_HOME": str(home)},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    told, heard = _forking().stdin, _forking().stdout
+    assert told is not None
+    assert heard is not None
+    with _ONE_AT_A_TIME:
+        told.write(json.dumps([str(home), lines]) + "\n")
+        told.flush()
+        said = ""
+        while (line := heard.readline()) != "ANSWERED\n":
+            assert line, "the process beside Hermes has ended"
+            said = line
+    answer = json.loads(said)
+    assert "error" not in answer, answer["error"]
+    return answer["out"]
 
 
 @cache
