@@ -334,7 +334,7 @@ def read_file(path: Path) -> dict[str, Any]:
         Invalid: the file cannot be read or is not valid TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows' editors write the mark
         import tomllib  # few homes have the file
 
         return tomllib.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import TYPE_CHECKING
 
 from memtui.presenters import format as shown
@@ -10,7 +11,7 @@ from memtui.presenters import format as shown
 if TYPE_CHECKING:
     from memtui.service.usecases.comparing import MemoryComparison
 
-_HALF, _ERRORS = 0.5, 3
+_HALF, _P95, _ERRORS = 0.5, 0.95, 3
 NAMES = (
     "answered", "failed", "found something", "records only here", "hits: helped",
     "hits: used later", "tokens of answers", "tokens of provider", "cost", "latency, median",
@@ -24,7 +25,9 @@ def figures(found: MemoryComparison) -> Iterator[tuple[str, str, str]]:
     for place in (0, 1):
         answers = [one.answers[place] for one in found.questions]
         took = sorted(one.latency_ms for one in answers if not one.error)
-        cuts = [took[int(len(took) * part)] if took else None for part in (0.5, 0.95)]
+        n = len(took)
+        middle = (took[(n - 1) // 2] + took[n // 2]) / 2 if n else None
+        cuts = [middle, took[ceil(n * _P95) - 1] if n else None]
         usage = [row for one in answers for row in one.usage]
         priced = [row.cost_usd for row in usage if row.cost_usd is not None]
         cost = sum(priced[1:], priced[0]) if priced else None

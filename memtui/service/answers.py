@@ -3,6 +3,7 @@
 # Strings, as `from __future__ import annotations` makes, would be compiled for each model.
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -526,6 +527,10 @@ class Shadow(Model):
     """The number of the last operation before it began."""
     until: UtcDatetime | None = None
     """When it ends; None: it is asked nothing unheard, there is only the yes."""
+
+    def lasts(self, now: datetime) -> bool:
+        """Whether it is asked at a moment, by its time."""
+        return self.until is not None and now < self.until
 
     def covers(self, leaves: Collection[str]) -> bool:
         """Whether the yes is for questions that go to these bindings at these addresses."""

@@ -334,6 +334,21 @@ class Database:
                 yield connection
             self._note(connection.heads, durable=True)
 
+    @contextmanager
+    def claim(self, what: str) -> Iterator[bool]:
+        """Claim a task, named in words, among the machines that share a PostgreSQL.
+
+        Gives whether it was free, which on SQLite it always is. A lost connection ends the claim.
+        """
+        if self._postgres is None:
+            yield True
+            return
+        from sqlalchemy import func, select
+
+        number = func.hashtextextended(what, 0)
+        with self._guard(), self._postgres.begin() as alchemy:
+            yield bool(alchemy.scalar(select(func.pg_try_advisory_xact_lock(number))))
+
     def _note(self, heads: Mapping[str, tuple[LogHead, LogHead]], *, durable: bool) -> None:
         """Note the ends of logs after a commit; a failure is only logged, as the commit stands."""
         if self.notes is None:

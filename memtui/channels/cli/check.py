@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memtui.channels.cli.options import Force, UseBinding
 from memtui.channels.cli.output import Line, columns, table, ticker
 from memtui.channels.cli.session import Session
+from memtui.contract import Invalid
 from memtui.presenters import format as shown
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ async def check_run(
             report = await check_memory(
                 session.service, session.caller, file, binding_key=binding, so_far=show
             )
+        if str(junit and junit.absolute()) == report.file:  # noqa: ASYNC240 - it reads no disk
+            raise Invalid(f"{junit} has the checks; name another file for the report.")
         if to is not None:
             to.write_bytes(shown.junit(report))
     session.out.answer(report, lines(report), f"{report.words}.")

@@ -14,8 +14,9 @@ from memtui.channels.cli.input import confirm
 from memtui.channels.cli.migrate import switched_lines
 from memtui.channels.cli.options import Yes, complete_binding
 from memtui.channels.cli.output import Dim, Line, columns, jsonable, table, ticker
+from memtui.channels.cli.records import say_unknown_owners
 from memtui.channels.cli.session import Session
-from memtui.contract import Json, NotFound
+from memtui.contract import Json, NotFound, Scope
 from memtui.presenters import comparison as words
 from memtui.presenters import format as shown
 from memtui.presenters.spending import parse_amount
@@ -57,7 +58,7 @@ async def compare_run(
     if not (plan.agreed or yes):
         confirm(
             f"{number}, without secrets, may leave this machine, to {' and '.join(plan.leave)}. "
-            f"{_BILL} Ask?"
+            f"{_BILL} The yes is stored for these two. Ask?"
         )
     with ticker() as show:
         found = await comparing.compare_memories(
@@ -99,12 +100,16 @@ async def compare_shadow_start(
 
     service, caller, keys = session.service, session.caller, (a, b)
     cost = parse_amount("usd", budget)
+    if project is not None:
+        scope = Scope(company_id=caller.company_id, project_id=project)
+        await say_unknown_owners(session, scope, a)
     leave = await comparing.leaving(service, caller, keys)
     if leave and not yes:
         whose = f"of {project}" if project else "of everybody"
         confirm(
             f"{shown.share(share, share)} of the questions {whose}, without secrets, may leave "
-            f"this machine for {days} days, to {' and '.join(leave)}. {_BILL} Agree?"
+            f"this machine for {days} days, to {' and '.join(leave)}. {_BILL} "
+            f"{'' if project else 'The yes is stored, and good for `memtui compare` too. '}Agree?"
         )
     made = await comparing.agree(
         service, caller, keys, leave, days,

@@ -179,19 +179,19 @@ class CheckReport(Model):
         return errors or int(any(one.outcome == "fail" for one in self.checks))
 
 
-def read_checks(path: Path) -> list[MemoryCheck]:
+def read_checks(path: Path, least: int = 1) -> list[MemoryCheck]:
     """Read the checks of a file. Blocking.
 
     Raises:
-        Invalid: it cannot be read, is not TOML, has no check, or one that does not fit; the
-            sentence names the check's line and the key.
+        Invalid: it cannot be read, is not TOML, has fewer than `least` checks, or one that does
+            not fit; the sentence names the check's line and the key.
     """
     refuse_other_than_file(path)
     document = read_file(path)
     if others := document.keys() - {"check"}:
         raise Invalid(f"{path}: {unknown('table', min(others), ['check'])}")
-    found = document.get("check")
-    if not isinstance(found, list) or not found:
+    found = document.get("check", [])
+    if not isinstance(found, list) or len(found) < least:
         raise Invalid(f"{path} has no check; write each as a table [[check]] (docs/checks.md).")
     return [_read(path, number, one) for number, one in enumerate(found)]
 
@@ -205,7 +205,9 @@ def _read(path: Path, number: int, values: object) -> MemoryCheck:
         why = f"{key}: {misfit(first)}.".removeprefix(": ")
         if first["type"] == "extra_forbidden":
             why = unknown("key", key, [name.rstrip("_") for name in MemoryCheck.model_fields])
-        lines = enumerate(path.read_text("utf-8").splitlines(), 1)
+        if not isinstance(values, dict):
+            why = "write it as a table [[check]]."
+        lines = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
         starts = [line for line, text in lines if text.split("#")[0].strip() == "[[check]]"]
         place = f"line {starts[number]}" if number < len(starts) else f"check {number + 1}"
         raise Invalid(f"{path}, {place}: {why}") from error
@@ -328,7 +330,8 @@ async def _results(service: MemoryService, by: Caller, check: MemoryCheck, commo
     names = [one.handle.provider_record_id for one in answer.snippets]
     texts = [f"{one.title or ''}\n{one.shown}\n{one.text}" for one in answer.snippets]
     if check.tokens is not None:
-        sizes = accumulate(map(TokenCounter(service.settings.context_model).tokens, texts))
+        count = TokenCounter(service.settings.context_model).tokens
+        sizes = accumulate(count(one.text) for one in answer.snippets)
         names = [name for name, size in zip(names, sizes, strict=True) if size <= check.tokens]
     places = [f"{name} of {answer.binding_key}" for name in names]
     return list(zip(names, places, texts, strict=False))
@@ -419,10 +422,12 @@ def _asked_again(one: Operation) -> Json:
     is_query = one.operation_type is OperationType.QUERY
     if one.operation_type not in READS or one.status is not OperationStatus.OK:
         raise Invalid("A check is recorded from a question or context that succeeded.")
+    if one.absent or one.request.get("as_of"):
+        raise Invalid("This was erased in part, or asked of the past; it makes no check.")
     again = query_again(one) if is_query else context_again(one, [])
     asked = again.query if isinstance(again, QueryRequest) else again.prompt or ""
-    if one.absent or one.request.get("as_of") or len(asked) >= LOGGED_CHARS:
-        raise Invalid("This was erased in part, cut, or asked of the past; it makes no check.")
+    if len(asked) >= LOGGED_CHARS:
+        raise Invalid(f"This was cut at {LOGGED_CHARS:,} characters; it makes no check.")
     if any(one.request.get(name) for name in ("filter", "owners", "metadata_filter", "topic")):
         raise Invalid("A filter or topic narrowed this question; ask it without to record it.")
     scope, key = again.scope, one.binding_key if one.binding_reason == EXPLICIT_KEY else None
@@ -438,10 +443,10 @@ def _append(path: Path, check: MemoryCheck) -> bool:
     """Append a check to a file, which is made if need be; False: it has the check. Blocking."""
     try:
         there = path.exists() and path.stat().st_size > 0
-        if there and check.written in [one.written for one in read_checks(path)]:
+        if there and check.written in [one.written for one in read_checks(path, least=0)]:
             return False
         added = "\n" * there + check.written
-        tomllib.loads((path.read_text("utf-8") if there else "") + added)
+        tomllib.loads((path.read_text("utf-8-sig") if there else "") + added)
         # Appended in one write, so that of two programs neither loses what the other wrote.
         path.touch(0o600)
         with path.open("ab") as file:

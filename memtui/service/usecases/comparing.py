@@ -44,7 +44,6 @@ from memtui.service.usecases.checking import refuse_failures
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, Place
-from memtui.store.visibility import Visibility
 from memtui.text_analysis import words_in_order
 from memtui.wording import misfit
 
@@ -197,9 +196,16 @@ async def plan_comparison(
     if not asked:
         which = f"{operation} is not among the last {last:,} questions" if operation else ""
         raise NotFound(f"{which or 'There is no question in the log'} that can be asked again.")
-    yes = [await shadow_of(service, caller, keys) for keys in (bindings, bindings[::-1])]
-    agreed = any(one.project_id is None and one.covers(leave) for one in yes)
+    agreed = await _agreed(service, caller, bindings, leave)
     return ComparisonPlan(bindings, asked, left_out, leave, agreed)
+
+
+async def _agreed(
+    service: MemoryService, caller: Caller, bindings: tuple[str, str], leave: Sequence[str]
+) -> bool:
+    """Whether somebody said yes to asking both what may leave the machine."""
+    yes = [await shadow_of(service, caller, keys) for keys in (bindings, bindings[::-1])]
+    return any(one.project_id is None and one.covers(leave) for one in yes)
 
 
 def _questions(log: CompanyLog, last: int) -> tuple[list[AskedQuestion], int]:
@@ -278,12 +284,17 @@ async def compare_memories(
             raise Denied("An agent lets no questions leave; let a person say yes.")
         if not agreed:
             raise Denied(f"Nobody agreed that questions go to {' and '.join(plan.leave)}.")
-        if (await shadow_of(service, caller, plan.bindings)).project_id is None:
+        known, now = await shadow_of(service, caller, plan.bindings), service.runtime.clock()
+        if known.project_id is None and not known.lasts(now):  # that had a yes of its own
             with suppress(Denied):  # that of a member who may not change settings is for this time
                 await agree(service, caller, plan.bindings, plan.leave)
     by, found = caller.model_copy(update=_OWN), list[ComparedQuestion]()
     for start in range(0, len(plan.asked), _AT_ONCE):
         progress(start)
+        leave = await leaving(service, caller, plan.bindings)
+        still = await _agreed(service, caller, plan.bindings, leave) if plan.agreed else agreed
+        if not still or not set(leave) <= set(plan.leave):
+            raise Denied(f"Nobody agreed that questions go to {' and '.join(leave)}.")
         some = plan.asked[start : start + _AT_ONCE]
         found += await gather(*(_ask_both(service, by, plan.bindings, one) for one in some))
     return comparison_of(plan.bindings, found, plan.left_out)
@@ -326,21 +337,29 @@ async def compared(
         with suppress(MemtuiError):  # what is gone or hidden can be found by neither
             got = await service.get(by, record_id, request.scope, binding_key=key)
             index.add(_form(got.record.text))
-    visibility = await to_thread(service.runtime.visibility, by)
-    written = await to_thread(_written, log, operations, visibility)
+    written, phrases = DuplicateIndex(), set[Phrase]()
+    for text in await _written(service, by, log, operations):
+        written.add(_form(text))
+        phrases |= phrases_of(words_in_order(text))
     count = TokenCounter(service.settings.context_model).tokens
 
     def weighed(key: str, found: Answered) -> ComparedAnswer:
         records, usage, latency_ms = found
         texts = [one.text for one in records]
-        words = (words_in_order(without_prefix(text)) for text in texts)
+        asked_at = operations[-1].started_at
+        used = (  # and did not come of the question itself
+            rank
+            for rank, one in enumerate(records, 1)
+            if repeated(words_in_order(without_prefix(one.text)), phrases)
+            and not ((one.created_at or asked_at) > asked_at and written.find(_form(one.text)))
+        )
         return ComparedAnswer(
             records=tuple(
                 AnsweredRecord(rank=rank, handle=one.handle, binding_key=key, text=one.text)
                 for rank, one in enumerate(records, 1)
             ),
             helped=tuple(n for n, text in enumerate(texts, 1) if index.find(_form(text))),
-            used=tuple(n for n, said in enumerate(words, 1) if repeated(said, written)),
+            used=tuple(used),
             tokens=sum(map(count, texts)), usage=usage, latency_ms=latency_ms,
         )  # fmt: skip
 
@@ -352,7 +371,9 @@ async def compared(
 
     # One after the other, so that neither slows the other down.
     first, second = [await answer(key) for key in bindings]
-    same, times = await to_thread(_same, first, second), len(operations)
+    same = await to_thread(_same, first, second)
+    # Several bindings that were asked together were asked once.
+    times = len({one.request.get("together", one.operation_id) for one in operations})
     return ComparedQuestion(
         seq=operations[0].seq, question=request.query, times=times, answers=(first, second),
         same=same,
@@ -376,18 +397,20 @@ def _form(text: str) -> TextForm:
     return form_of(without_prefix(text))
 
 
-def _written(
-    log: CompanyLog, operations: Sequence[Operation], visibility: Visibility | None
-) -> set[Phrase]:
-    """Return the visible phrases that runs wrote after a question of theirs. Blocking."""
-    return {
-        phrase
-        for own in operations
-        if own.scope.run_id
-        for made in log.writes([own.scope.run_id], [], own.seq, _MOST_WRITES)
-        if visibility is None or visibility.sees(made)
-        for phrase in phrases_of(words_in_order(str(made.request.get("content", ""))))
-    }
+async def _written(
+    service: MemoryService, by: Caller, log: CompanyLog, operations: Sequence[Operation]
+) -> list[str]:
+    """Return the visible texts that runs wrote after a question of theirs."""
+    visibility, texts = await to_thread(service.runtime.visibility, by), list[str]()
+    for own in operations:
+        if run := own.scope.run_id:
+            for made in await to_thread(log.writes, [run], [], own.seq, _MOST_WRITES):
+                if visibility is None or visibility.sees(made):
+                    # The log withholds what is the whole company's.
+                    said = made.request.get("content")
+                    after = [] if said else await service.log.changes(by, made.operation_id)
+                    texts += [said] if said else [one.after.text for one in after if one.after]
+    return texts
 
 
 def _helped(log: CompanyLog, operations: Sequence[Operation]) -> list[Place]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -22,7 +22,6 @@ from filelock import FileLock, Timeout
 
 from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
-    Denied,
     Filter,
     MemtuiError,
     Model,
@@ -49,6 +48,7 @@ from memtui.service.usecases.comparing import (
     comparison_of,
     leaving,
     question_of,
+    shadow_of,
 )
 from memtui.service.visibility import Caller
 from memtui.store.limits import SHADOW, last_seq
@@ -76,6 +76,10 @@ class ShadowState(Model):
     why_not: str = ""
     """Why it is asked no more; empty: it is."""
 
+    def because(self, why: str) -> ShadowState:
+        """Return the state with why it is asked no more."""
+        return self.model_copy(update={"why_not": why})
+
     def after(self, usage: Iterable[Usage]) -> ShadowState:
         """Return the state after one more call."""
         costs = [one.cost_usd for one in usage]
@@ -93,9 +97,9 @@ async def shadow_states(service: MemoryService, caller: Caller) -> list[ShadowSt
     found, now = [], service.runtime.clock()
     for shadow in [one for view in await service.bindings.all(caller) for one in view.shadows]:
         state = await to_thread(_asked, service, caller, shadow)
-        if shadow.until is None or shadow.until <= now:
+        if not shadow.lasts(now):
             why = "its time is over" if shadow.until else "there is only the yes"
-            state = state.model_copy(update={"why_not": why})
+            state = state.because(why)
         found.append(state)
     return found
 
@@ -114,6 +118,10 @@ def _own(log: CompanyLog, shadow: Shadow) -> list[Operation]:
     chosen = Filter(binding_key=shadow.shadow_key, operation_type=kind, internal=True, until=until)
     each = log.each(chosen, after=shadow.since_seq) if until else ()
     found = [one for one in each if one.request.get("purpose") == SHADOW]
+    # It may be the shadow of several bindings.
+    asked = log.by_ids([str(one.request.get("together")) for one in found], strict=False)
+    here = {one.operation_id for one in asked if one.binding_key == shadow.binding_key}
+    found = [one for one in found if one.request.get("together") in here]
     return [*found, *log.by_ids([one.part_of for one in found if one.part_of], strict=False)]
 
 
@@ -127,46 +135,46 @@ async def ask_shadows(
         caller: Who asks, with its rights.
         seen: By pair of bindings the number of the last operation looked at; it is updated.
     """
-    if not service.records or service.read_only or caller.as_of is not None:
-        return []
     states = await shadow_states(service, caller)
+    if not service.records or service.read_only or caller.as_of is not None:
+        return [one.because("memtui runs read-only here, or in the past") for one in states]
     for place, state in enumerate(states):
         if not state.why_not:
-            shadow = state.shadow
-            pair = shadow.binding_key, shadow.shadow_key
+            pair = state.shadow.binding_key, state.shadow.shadow_key
             head = await service.runtime.ask(last_seq, caller.company_id)
             try:
-                states[place] = await _ask_shadow(service, caller, shadow, seen.get(pair, 0))
+                states[place] = await _ask_shadow(service, caller, state, seen.get(pair, 0))
             except MemtuiError as error:
-                states[place] = state.model_copy(update={"why_not": str(error)})
+                states[place] = state.because(str(error))
             if not states[place].why_not:
                 seen[pair] = head
     return states
 
 
 async def _ask_shadow(
-    service: MemoryService, caller: Caller, shadow: Shadow, after: int
+    service: MemoryService, caller: Caller, state: ShadowState, after: int
 ) -> ShadowState:
     """Ask one question after the other, as far as the terms and the shadow's health allow."""
+    shadow = state.shadow
+    busy = state.because("another process asks it now")
     other, pair = shadow.shadow_key, (shadow.binding_key, shadow.shadow_key)
-    if not shadow.covers(leaves := await leaving(service, caller, pair)):
-        raise Denied(
-            f"Nobody agreed that questions go to {' and '.join(leaves)}; `memtui compare shadow "
-            f"start {' '.join(pair)}` asks for a yes."
-        )
     limit, failures, asked = service.settings.all_bindings_timeout_ms, 0, 0
     by = caller.model_copy(update={"purpose": SHADOW, "run_id": None})
     lock = FileLock(service.paths.data / "shadow.lock", 0, mode=0o600, thread_local=False)
+    elsewhere = service.runtime.database.claim(f"shadows of {caller.company_id}")
     try:
-        with lock:
+        with lock, ExitStack() as held:
+            if not await to_thread(held.enter_context, elsewhere):
+                return busy
             due = await to_thread(lambda: list(_due(service.runtime, caller, shadow, after)))
             state = await to_thread(_asked, service, caller, shadow)
+            state = await _looked_at(service, caller, state)
             for request, [one] in due:
-                if state.why_not:
-                    break
-                fan_out = FanOut(one.operation_id, limit, seen_only=True)
-                is_context, failures = one.operation_type is OperationType.CONTEXT, failures + 1
-                for key in pair if is_context else (other,):
+                keys = pair if one.operation_type is OperationType.CONTEXT else (other,)
+                if state.why_not or state.calls + len(keys) > shadow.most_calls:
+                    continue
+                fan_out, failures = FanOut(one.operation_id, limit, seen_only=True), failures + 1
+                for key in keys:
                     own = request.model_copy(update={"binding_key": key})
                     usage: Sequence[Usage] = ()
                     with suppress(MemtuiError):  # its operation says why
@@ -175,11 +183,29 @@ async def _ask_shadow(
                     state = state.after(usage)
                 asked += 1
                 if failures == _FAILURES:
-                    why = f"{other} failed {_FAILURES} times, one after the other"
-                    state = state.model_copy(update={"why_not": why})
+                    state = state.because(f"{other} failed {_FAILURES} times, one after the other")
+                state = await _looked_at(service, caller, state)
             return state.model_copy(update={"waiting": len(due) - asked})
     except Timeout:
-        return ShadowState(shadow=shadow, why_not="another process asks it now")
+        return busy
+
+
+async def _looked_at(service: MemoryService, caller: Caller, state: ShadowState) -> ShadowState:
+    """Return the state with why it is asked no more, by its terms and address of this moment."""
+    if state.why_not:
+        return state
+    shadow = state.shadow
+    pair = shadow.binding_key, shadow.shadow_key
+    if await shadow_of(service, caller, pair) != shadow:
+        return state.because("its terms were changed")
+    if not shadow.lasts(service.runtime.clock()):
+        return state.because("its time is over")
+    if not shadow.covers(leaves := await leaving(service, caller, pair)):
+        return state.because(
+            f"Nobody agreed that questions go to {' and '.join(leaves)}; `memtui compare shadow "
+            f"start {' '.join(pair)}` asks for a yes."
+        )
+    return state
 
 
 def _due(

@@ -117,6 +117,12 @@ def test_a_shadow_from_its_beginning_to_the_cut_over_and_back(asked: Run) -> Non
     assert "There is no shadow" in asked("compare", "shadow", "status").err
 
 
+def test_a_shadow_of_an_unknown_project_is_said(asked: Run) -> None:
+    start = "compare", "shadow", "start", "default", "other"
+    assert "apolo" in asked(*start, "--project", "apolo").err
+    assert asked(*start, "--project", "apollo").err == ""
+
+
 @pytest.mark.usefixtures("fake")
 def test_the_yes_is_asked_once(here: Run) -> None:
     assert here("bindings", "add", "vault", "vault").code == 0
@@ -125,6 +131,7 @@ def test_the_yes_is_asked_once(here: Run) -> None:
     ran = here(*start)
     assert ran.code == 2
     assert "20.0% of the questions of everybody, without secrets, may leave this machine" in ran.err
+    assert "The yes is stored, and good for `memtui compare` too." in ran.err
     assert here("compare", "vault", "default", "--yes").code == 0
     assert here("compare", "vault", "default").code == 0
     assert here("undo").code == 0

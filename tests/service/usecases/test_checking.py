@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, Settings
+from memtui.context.cost import TokenCounter
 from memtui.contract import (
     Denied,
     Filter,
+    ForgetRequest,
     Invalid,
     NotFound,
     QueryRequest,
@@ -23,6 +25,7 @@ from memtui.contract import (
 from memtui.presenters.format import junit
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.context.contexts import ContextRequest
+from memtui.service.home.survey import PurgeRequest
 from memtui.service.operations.feedback import Verdict
 from memtui.service.usecases.checking import CheckReport, check_memory, read_checks, record_check
 from tests.channels.cli.conftest import HOSTILE, assert_harmless
@@ -258,14 +261,16 @@ async def test_secrets_are_masked_and_hostile_text_is_harmless(service: MemorySe
         ("[[check]]\nunknown = 'x'\nnot = 'y'", "not does not go with unknown."),
         ("check = [{ask = 'x', holds = 'y', value = 3}]", ", check 1: value does not go with ask."),
         ("[[check]]\nkey = 'x'\nvalue = [1]", "value: it takes"),
-        ("check = ['x']", ", check 1: "),
+        ("check = ['x']", ", check 1: write it as a table [[check]]."),
+        ("\ufeff[[check]]\nask = 'x'", "line 1: ask needs holds"),
+        ("# none yet", "has no check; write each as a table [[check]]"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_is_refused_with_its_line(
     tmp_path: Path, text: str, said: str
 ) -> None:
     file = tmp_path / "checks.toml"
-    file.write_text(text)
+    file.write_text(text, "utf-8")
     with pytest.raises(Invalid) as caught:
         read_checks(file)
     assert said in str(caught.value)
@@ -276,6 +281,27 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(Invalid, match=str(path)):
             read_checks(path)
+
+
+async def test_tokens_are_those_of_the_texts(service: MemoryService) -> None:
+    text = "We deploy on Monday"
+    await write(service, text, title="When we deploy", summary="Deploys are on Monday")
+    size = TokenCounter(service.settings.context_model).tokens(text)
+    for most, outcome in ((size - 1, "fail"), (size, "pass")):
+        check = f"[[check]]\nask = 'deploy'\nproject = 'apollo'\nholds = '{text}'\ntokens = {most}"
+        assert [one.outcome for one in (await _report(service, check)).checks] == [outcome]
+
+
+async def test_a_check_is_recorded_beside_comments(service: MemoryService) -> None:
+    await write(service, "We deploy on Monday")
+    answer = await service.query(ANA, QueryRequest(scope=APOLLO, query="when deploy"))
+    for number, begins in enumerate(("", "# Checks of ours", "\ufeff# of an editor of Windows\n")):
+        file = service.paths.data / f"{number}.toml"
+        file.write_text(begins, "utf-8")
+        for said in (f"Recorded in {file}.", f"{file} has this check already."):
+            assert await record_check(service, ANA, answer.operation_id, file) == said
+        assert [one.ask for one in read_checks(file)] == ["when deploy"]
+        assert file.read_text("utf-8").startswith(begins)
 
 
 async def test_a_thousand_checks_ask_once_each(
@@ -379,6 +405,12 @@ async def test_what_makes_no_check_is_refused(service: MemoryService, settings: 
         await record_check(service, ANA, question)
     assert service.paths.checks_file.read_text() == inline
     service.paths.checks_file.unlink()
+    handle = (await service.get(ANA, name, APOLLO)).record.handle
+    said = await service.feedback.say(ANA, name, Verdict.HELPED, operation_id=question)
+    await service.forget(ANA, ForgetRequest(scope=APOLLO, handles=(handle,)))
+    await service.purging.apply(ANA, PurgeRequest(record_id=name, binding_key="default"))
+    for erased in (question, said.operation_id):
+        await refused(erased, "erased in part")
     await service.close()
     closed = await open_service(
         service.paths, settings.model_copy(update={"read_only": True}), make=False

@@ -22,6 +22,7 @@ from memtui.contract import (
     WriteRequest,
     place_of_url,
 )
+from memtui.presenters.comparison import figures
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.context.contexts import ContextRequest
 from memtui.service.operations.feedback import Verdict
@@ -225,6 +226,76 @@ async def test_a_hidden_write_of_the_run_is_no_use_that_others_can_see(
     bob = ANA.model_copy(update={"principal": "user:bob"})
     used = [(await compared(service, by=who)).questions[0].answers[0].used for who in (ANA, bob)]
     assert used == [(1,), ()]
+
+
+async def test_what_came_of_a_question_was_not_used_in_its_answer(service: MemoryService) -> None:
+    by = agent("run-1")
+    await ask(service, "when deploy pipeline", by)
+    await write(service, DEPLOY, by=by)
+    assert [one.used for one in (await compared(service)).questions[0].answers] == [(), ()]
+    older = Scope(company_id="local", subject_id="old")
+    await write(service, DEPLOY, scope=older)
+    await ask(service, "when deploy", agent("run-2"), scope=older)
+    await write(service, f"As ever: {DEPLOY}", scope=older, by=agent("run-2"))
+    [first, *_] = (await compared(service)).questions[0].answers
+    assert [text.text for text in first.records if text.rank in first.used] == [DEPLOY]
+
+
+async def test_what_a_run_writes_for_the_whole_company_is_a_use_too(service: MemoryService) -> None:
+    await write(service, DEPLOY)
+    by = agent("run-1")
+    await ask(service, "when deploy pipeline", by)
+    await write(service, f"Known: {DEPLOY}", "other", by, scope=Scope(company_id="local"))
+    assert (await compared(service)).questions[0].answers[0].used == (1,)
+
+
+async def test_all_bindings_at_once_are_asked_once(service: MemoryService) -> None:
+    for _ in range(2):
+        await service.everywhere.query(ANA, QueryRequest(scope=APOLLO, query="when deploy"))
+    assert [one.times for one in (await compared(service)).questions] == [2]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_address_that_changes_meanwhile_is_not_asked(
+    service: MemoryService,
+    fake: type[FakeAdapter],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    stored: bool,
+) -> None:
+    for number in range(6):
+        await ask(service, f"deploy {number}")
+    if stored:
+        await compared(service, "default", "outside")
+    plan = await plan_comparison(service, ANA, ("default", "outside"), 500)
+    assert plan.agreed == stored
+    fake.calls.clear()
+    moved = [place_of_url("http://elsewhere.test/")]
+
+    def progress(done: int) -> None:
+        if done:
+            monkeypatch.setattr(fake, "places", classmethod(lambda _cls, _context: moved))
+
+    with pytest.raises(Denied, match=r"Nobody agreed .* elsewhere\.test"):
+        await compare_memories(service, ANA, plan, agreed=not stored, progress=progress)
+    assert fake.calls.count("query") == 4
+
+
+def test_the_median_and_the_95th_percentile_of_latencies() -> None:
+    def took(*latencies: float) -> tuple[str, ...]:
+        questions = tuple(
+            ComparedQuestion(
+                seq=1, question="q", times=1, answers=(side, ComparedAnswer(error="x"))
+            )
+            for one in latencies
+            for side in [ComparedAnswer(latency_ms=one)]
+        )
+        found = MemoryComparison(bindings=("a", "b"), questions=questions)
+        return tuple(here for name, here, _ in figures(found) if name.startswith("latency"))
+
+    assert took(100, 20) == ("60 ms", "100 ms")
+    assert took(*range(20, 0, -1)) == ("10 ms", "19 ms")
+    assert took(1, 2, 300) == ("2.0 ms", "300 ms")
 
 
 async def test_what_cannot_be_compared_is_refused(service: MemoryService) -> None:

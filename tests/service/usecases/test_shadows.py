@@ -186,6 +186,90 @@ async def test_it_ends_with_its_budget_its_calls_and_its_time(
     assert len(await own(service)) == 5
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [("withdraw", "its terms were changed"), ("move", "Nobody agreed"), ("wait", "time is over")],
+)
+async def test_a_yes_that_ends_while_it_is_asked_ends_it(
+    service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch,
+    change: str, why: str,
+) -> None:  # fmt: skip
+    shadow = await begin(service)
+    for number in range(3):
+        await ask(service, f"deploy {number}")
+    answer = fake.query
+
+    async def last(self: FakeAdapter, request: Any) -> Any:
+        if change == "withdraw":
+            await service.bindings.set_shadow(ANA, PAIR, None)
+        elif change == "move":
+            moved = [("service", "elsewhere")]
+            monkeypatch.setattr(fake, "places", classmethod(lambda _cls, _context: moved))
+        else:
+            monkeypatch.setattr(service.runtime, "clock", lambda: shadow.until)
+        return await answer(self, request)
+
+    monkeypatch.setattr(fake, "query", last)
+    state = await asked(service)
+    assert (state.calls, state.waiting) == (1, 2)
+    assert why in state.why_not
+
+
+async def test_a_shadow_of_two_bindings_has_two_budgets(service: MemoryService) -> None:
+    await service.bindings.add(ANA, "other", "vault", {})
+    for pair in (PAIR, ("other", "outside")):
+        await begin(service, pair, most_calls=2)
+    for key in ("default", "other"):
+        for number in range(2):
+            await ask(service, f"{key} {number}", binding_key=key)
+    states = await ask_shadows(service, ANA, {})
+    assert [(one.shadow.binding_key, one.calls) for one in states] == [("default", 2), ("other", 2)]
+    assert [one.calls for one in await shadowing.shadow_states(service, ANA)] == [2, 2]
+
+
+async def test_a_context_takes_two_of_its_calls(service: MemoryService) -> None:
+    await begin(service, most_calls=2)
+    await ask(service, "first")
+    request = ContextRequest(scope=APOLLO, prompt="when deploy pipeline", delivered=True)
+    await service.context(agent("run-1"), request)
+    state = await asked(service)
+    assert (state.calls, state.waiting, state.why_not) == (1, 1, "")
+    await ask(service, "last")
+    state = await asked(service)
+    assert (state.calls, state.why_not) == (2, "its calls are used up")
+
+
+async def test_of_two_machines_one_asks(
+    service: MemoryService, settings: Settings, fake: type[FakeAdapter], control_plane_url: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    del service
+    shared = settings.model_copy(update={"database_url": control_plane_url})
+    here, there = [
+        await open_service(find_paths(tmp_path / name), shared, providers={"fake": fake})
+        for name in ("one", "two")
+    ]
+    await here.bindings.add(ANA, "outside", "fake", {})
+    await begin(here)
+    await ask(here, "when deploy")
+    with here.runtime.database.claim("shadows of local") as is_free:
+        assert is_free
+        assert (await asked(there)).why_not == "another process asks it now"
+    assert [(await asked(one)).calls for one in (there, here)] == [1, 1]
+    for one in (here, there):
+        await one.close()
+
+
+async def test_read_only_it_says_why_nothing_is_asked(
+    service: MemoryService, settings: Settings, paths: Paths, fake: type[FakeAdapter]
+) -> None:
+    await begin(service)
+    locked = settings.model_copy(update={"read_only": True})
+    reader = await open_service(paths, locked, providers={"fake": fake})
+    assert "read-only" in (await asked(reader)).why_not
+    await reader.close()
+
+
 async def test_no_spending_limit_counts_it(service: MemoryService, fake: type[FakeAdapter]) -> None:
     fake.usage = (COSTLY,)
     limit = SpendingLimit(
@@ -276,6 +360,17 @@ async def test_the_yes_is_asked_once_and_undo_takes_it_back(service: MemoryServi
     assert not (await comparing.plan_comparison(service, ANA, PAIR, 500)).agreed
     await begin(service, project_id="apollo")
     assert not (await comparing.plan_comparison(service, ANA, PAIR, 500)).agreed
+
+
+async def test_a_yes_to_compare_now_is_none_to_a_shadow_at_another_address(
+    service: MemoryService,
+) -> None:
+    await ask(service, "when deploy")
+    await agree(service, ANA, PAIR, ["outside (fake, elsewhere)"], 14, **TERMS)
+    plan = await comparing.plan_comparison(service, ANA, PAIR, 500)
+    await comparing.compare_memories(service, ANA, plan, agreed=True)
+    assert (await comparing.shadow_of(service, ANA, PAIR)).leaves == ("outside (fake, elsewhere)",)
+    assert "Nobody agreed" in (await asked(service)).why_not
 
 
 async def test_no_agent_takes_a_no_back(service: MemoryService) -> None:
