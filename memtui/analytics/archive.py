@@ -24,7 +24,7 @@ from memtui.analytics.layout import (
     sha256_of,
     usable,
 )
-from memtui.analytics.source import load_raw
+from memtui.analytics.source import HOT, load_raw
 from memtui.contract import (
     Conflict,
     Filter,
@@ -34,13 +34,11 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
-from memtui.paths import sync_folder
 from memtui.store import appending
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.log import OperationStore
 from memtui.store.operation import OperationDraft
-from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
 MEMTUI = "memtui"
 """The principal and the channel of operations that nobody requested."""
@@ -49,11 +47,6 @@ PATIENCE_S = 10.0
 """How long sealing waits for a process that only checks for recovery."""
 
 _MEMORY_MB = 512
-_HOT: dict[str, Any] = {
-    "handles": HANDLES,
-    "usage": USAGE,
-    "operations": OPERATIONS,
-}
 _NEWEST = 50
 """How many of the newest purges are searched for the segments of a waiting manifest."""
 
@@ -142,7 +135,7 @@ def remove_hot(
     """
     with database.write() as connection:
         appending.append(connection, _sealing(company_id, segment, channel))
-        for table, hot in _HOT.items():
+        for table, hot in reversed(HOT.items()):
             gone = connection.execute(
                 delete(hot).where(
                     hot.c.company_id == company_id,
@@ -201,8 +194,7 @@ def _end_rewriting(database: Database, folder: ArchiveFolder) -> None:
         )
     named = [part for one in newest for part in one.request.get("segments", ())]
     if all(one.proof() in named for one in waiting):
-        folder.waiting_file.replace(folder.manifest_file)
-        sync_folder(folder.path)
+        folder.accept_waiting()
     else:
         folder.waiting_file.unlink()
 

@@ -221,6 +221,11 @@ class ArchiveFolder:
         fresh.replace(self.waiting_file if waiting else self.manifest_file)
         sync_folder(self.path)
 
+    def accept_waiting(self) -> None:
+        """Put the waiting manifest in force."""
+        self.waiting_file.replace(self.manifest_file)
+        sync_folder(self.path)
+
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file in hex."""

@@ -398,6 +398,5 @@ def _load_erased(
 
 def replace_waiting(folder: ArchiveFolder) -> None:
     """Put the waiting manifest in force, and remove the segments that it replaced."""
-    folder.waiting_file.replace(folder.manifest_file)
-    sync_folder(folder.path)
+    folder.accept_waiting()
     remove_older(folder, folder.read())

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
         CompanyView,
         RetrievalCount,
         TakenBackBy,
+        TargetView,
         Together,
         UndoCandidate,
     )
     from memtui.service.context.impact import Effect, Impact, ReplayProgress
     from memtui.service.home.agents import LastAnswer
+    from memtui.service.spending import SpendingLimit
     from memtui.service.usecases.agent_writes import AgentWrites
     from memtui.service.usecases.checking import CheckReport
     from memtui.store.journal import OutcomeCheck
@@ -362,6 +364,13 @@ def changed(change: UndoCandidate) -> str:
 def named(names: Sequence[str], what: str) -> str:
     """Return up to three names, `binding a and target project b`, else how many there are."""
     return counted(len(names), what) if len(names) > _MOST_NAMED else " and ".join(names)
+
+
+def target_words(target: TargetView | SpendingLimit, whole: str = "company") -> str:
+    """Return a target: `company`, or what `whole` calls it, `project x`, `agent y`."""
+    if target.target_type == "company":
+        return whole
+    return f"{target.target_type} {target.target_id}"
 
 
 def taken_back(all_of: Together) -> str:

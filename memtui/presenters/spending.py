@@ -11,7 +11,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from memtui.contract import Invalid
-from memtui.presenters.format import counted, money
+from memtui.presenters.format import counted, money, target_words
 
 if TYPE_CHECKING:
     from memtui.service.spending import SpendingLimit, SpendingStatus
@@ -24,13 +24,6 @@ _WORDS = {
     "near": "is near its limit",
     "passed": "has passed its limit",
 }
-
-
-def target(limit: SpendingLimit) -> str:
-    """Return whose spending is limited: `company`, `agent coding`."""
-    if limit.target_type == "company":
-        return "company"
-    return f"{limit.target_type} {limit.target_id}"
 
 
 ACTIONS = {
@@ -85,7 +78,7 @@ def sentence(status: SpendingStatus, now: datetime, zone: tzinfo | None) -> str:
     when = period(status, now, zone)
     if when not in _CURRENT.values():
         when = f"{'on' if status.period == 'day' else 'in'} {when}"
-    return f"The {target(status)} {_WORDS[status.state]}: {stand(status, when)}."
+    return f"The {target_words(status)} {_WORDS[status.state]}: {stand(status, when)}."
 
 
 def stand(status: SpendingStatus, when: str) -> str:
@@ -130,7 +123,7 @@ def badge(statuses: Sequence[SpendingStatus]) -> tuple[str, ...]:
     when = _CURRENT[worst.period]
     shortest = lead if passed else f"{lead} {share(worst)} spent"
     return (
-        f"{lead}{gap}{target(worst)} {what} {when}{more}",
+        f"{lead}{gap}{target_words(worst)} {what} {when}{more}",
         f"{lead}{gap}{what} {when}{more}",
         f"{lead}{gap}{what}{more}",
         f"{shortest}{more}",

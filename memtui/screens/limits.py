@@ -43,7 +43,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 "state", "state", lambda one: Cell(spending.mark(one), _TONES[one.state]), 8,
                 keep=100,
             ),
-            Column("target", "of", spending.target, 12, flexible=True, keep=90, share=0.4),
+            Column("target", "of", fmt.target_words, 12, flexible=True, keep=90, share=0.4),
             Column("spent", "spent", spending.spent, 13, "right", keep=60),
             Column("limit", "limit", spending.amount, 13, "right", keep=80),
             Column("share", "share", spending.share, 6, "right", keep=70),
@@ -76,7 +76,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
             labelled("until", fmt.exact(row.until, self.state.zone)),
         ]
         said = spending.sentence(row, self.state.true_clock(), self.state.zone)
-        title = heading(spending.target(row))
+        title = heading(fmt.target_words(row))
         return joined([[title, display(said, limit=600)], about], width)
 
     def happened(self, news: News) -> None:
@@ -163,7 +163,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 set_limit = partial(self.service.limits.set, self.caller, limit)
                 await self.configure(
                     set_limit,
-                    f"The {spending.target(limit)} may spend "
+                    f"The {fmt.target_words(limit)} may spend "
                     f"{spending.whole(limit)}; it warns from 80% on.",
                 )
             except MemtuiError as error:
@@ -174,7 +174,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
     async def action_remove(self) -> None:
         """Remove the limit, after a yes."""
         one, session = self.row, self.session
-        named = f"{spending.amount(one)} a {one.period} of the {spending.target(one)}"
+        named = f"{spending.amount(one)} a {one.period} of the {fmt.target_words(one)}"
         if not await self.ask(Confirm(f"Remove the limit of {named}?", verb="remove")):
             return
         remove = partial(

@@ -100,6 +100,11 @@ class Journal:
     def _rows(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         return statement.rows(self.connection, company_id=self.company_id, **values)
 
+    def _of_record(self, binding_key: str, record_id: str) -> list[tuple[Any, ...]]:
+        return self._rows(
+            statements.STEPS_OF_RECORD, binding_key=binding_key, provider_record_id=record_id
+        )
+
     def found_of(self, operation_id: str, until: datetime | None = None) -> OutcomeCheck | None:
         """Return the last result of checking an operation, up to a moment if one is given."""
         for check_id, at, kept in self._rows(statements.FINDINGS, undoes=operation_id):
@@ -169,16 +174,12 @@ class Journal:
 
     def changes_of_record(self, binding_key: str, record_id: str) -> dict[str, Step]:
         """Return the steps of one record by operation id."""
-        rows = self._rows(
-            statements.STEPS_OF_RECORD, binding_key=binding_key, provider_record_id=record_id
-        )
+        rows = self._of_record(binding_key, record_id)
         return {operation_id: _step(before, after) for operation_id, _, before, after in rows}
 
     def stored_by(self, binding_key: str, record_id: str) -> str | None:
         """Return the last operation, other than an undo, that created a record."""
-        rows = self._rows(
-            statements.STEPS_OF_RECORD, binding_key=binding_key, provider_record_id=record_id
-        )
+        rows = self._of_record(binding_key, record_id)
         stored = [
             one for one, undoes, before, _ in rows if not (undoes or _snapshot(before).record)
         ]
@@ -195,10 +196,7 @@ class Journal:
         """
         links: dict[str, tuple[str | None, Record | None, Record | None]] = {}
         for one in self.ids_of(binding_key, record_id):
-            rows = self._rows(
-                statements.STEPS_OF_RECORD, binding_key=binding_key, provider_record_id=one
-            )
-            for operation_id, undoes, *states in rows:
+            for operation_id, undoes, *states in self._of_record(binding_key, one):
                 before, after = _step(*states)
                 _, was, now = links.get(operation_id, (undoes, None, None))
                 left = after.record if after else None

@@ -29,7 +29,14 @@ from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, tab
 from memtui.channels.cli.session import FirstSession, Invocation, Session
 from memtui.contract import Conflict, Embedding, Health, Invalid, Json, NotFound, Scope
 from memtui.paths import project_here
-from memtui.presenters.format import counted, embedding_words, exact, record_count, records_words
+from memtui.presenters.format import (
+    counted,
+    embedding_words,
+    exact,
+    record_count,
+    records_words,
+    target_words,
+)
 from memtui.visible import visible
 from memtui.wording import unknown
 
@@ -69,7 +76,7 @@ async def bindings_list(session: Session) -> None:
             one.key,
             one.provider_key,
             _state(one),
-            _targets(one),
+            ", ".join(map(target_words, one.targets)),
             ", ".join(map(_words, one.captures)),
             ", ".join(one.capabilities.words()),
         ]
@@ -412,7 +419,7 @@ def _detail(view: BindingView, more: Sequence[tuple[str, str]] = ()) -> Iterator
         ("key", view.key),
         ("provider", view.provider_key),
         ("state", _state(view)),
-        ("serves", _targets(view)),
+        ("serves", ", ".join(map(target_words, view.targets))),
         ("captures", ", ".join(map(_words, view.captures))),
         ("can", ", ".join(view.capabilities.words())),
         ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
@@ -425,13 +432,6 @@ def _state(view: BindingView) -> str:
     words = ["on" if view.enabled else "off"]
     words += ["read-only"] if view.read_only else []
     return ", ".join([*words, "shared with another company"] if view.shared else words)
-
-
-def _targets(view: BindingView) -> str:
-    return ", ".join(
-        "company" if target.target_type == "company" else f"{target.target_type} {target.target_id}"
-        for target in view.targets
-    )
 
 
 def _config(setting: list[str] | None, config: str | None) -> Json:

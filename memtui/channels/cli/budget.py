@@ -15,6 +15,7 @@ from memtui.channels.cli.session import FirstSession, Session, build
 from memtui.contract import Invalid
 from memtui.filters import build_filter
 from memtui.presenters import spending
+from memtui.presenters.format import target_words
 
 if TYPE_CHECKING:
     from memtui.service.spending import SpendingLimit, SpendingStatus
@@ -29,7 +30,7 @@ PeriodName = Literal["day", "month"]
 async def budget_list(session: Session) -> None:
     """List the company's spending limits."""
     limits = await session.service.limits.all(session.caller)
-    rows = [[spending.target(one), spending.amount(one), one.period, one.action] for one in limits]
+    rows = [[target_words(one), spending.amount(one), one.period, one.action] for one in limits]
     lines = table(columns("target", "limit>", "per", "then"), rows) if limits else ()
     session.out.answer({"limits": limits}, lines, "" if limits else _NONE)
 
@@ -163,7 +164,7 @@ _NONE = "There are no spending limits; `memtui budget set` sets one."
 def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
     rows = [
         [
-            spending.mark(one), spending.target(one), spending.spent(one), spending.amount(one),
+            spending.mark(one), target_words(one), spending.spent(one), spending.amount(one),
             spending.share(one), spending.period(one, session.now, session.zone), one.action,
         ]
         for one in found
@@ -186,4 +187,4 @@ def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
 
 
 def _said(limit: SpendingLimit) -> str:
-    return f"{spending.target(limit)}: {spending.whole(limit)}"
+    return f"{target_words(limit)}: {spending.whole(limit)}"

@@ -59,7 +59,8 @@ async def changes(
             binding_key=binding,
         )
         titles = columns("day", "added>", "changed>", "removed>")
-        session.out.answer(counted, table(titles, _days(counted)), _when(counted))
+        when = f"{shown.counted(len(counted.days), 'day')} with changes in {counted.binding_key}."
+        session.out.answer(counted, table(titles, _days(counted)), when)
         return
     chosen = filter_of(session, line, FilterTarget.RECORDS)
     answer = await past.compare(
@@ -104,10 +105,6 @@ def _is_moment(session: Session, words: str) -> bool:
 def _days(answer: MomentsAnswer) -> Iterator[list[str]]:
     for one in answer.days:
         yield [one.day.isoformat(), *map(str, (one.added, one.changed, one.removed))]
-
-
-def _when(answer: MomentsAnswer) -> str:
-    return f"{shown.counted(len(answer.days), 'day')} with changes in {answer.binding_key}."
 
 
 def _differences(session: Session, answer: CompareAnswer, marks: RiskMarks) -> Iterator[Line]:

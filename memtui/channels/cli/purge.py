@@ -156,9 +156,7 @@ def _done(done: PurgeAnswer) -> Iterator[Line]:
         for trace in done.left:
             yield f"still in {_where(trace)}"
         for trace in done.others:
-            yield Dim(
-                f"another memory says it in {trace.place} {trace.key}: {trace.text or _HIDDEN}"
-            )
+            yield Dim(f"another memory says it in {_where(trace)}")
         for place in found.unread:
             yield f"could not be read: {place}"
     else:

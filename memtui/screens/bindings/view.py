@@ -12,19 +12,8 @@ from textual.content import Content
 
 from memtui.contract import Embedding, Problem, Scope
 from memtui.json_text import json_text
+from memtui.presenters import format as fmt
 from memtui.presenters import spending
-from memtui.presenters.format import (
-    count,
-    counted,
-    duration,
-    embedding_words,
-    exact,
-    last_answer_words,
-    place_line,
-    second_yes,
-    since,
-    tokens,
-)
 from memtui.screens.state import AppState
 from memtui.service import Capture
 from memtui.widgets.charts import sparkline
@@ -167,7 +156,7 @@ def _binding_rows(
     for problem in problems[:_PROBLEMS_SHOWN]:
         yield TreeRow(stem + _problem_line(problem), binding, problem=problem)
     if more := len(problems[_PROBLEMS_SHOWN:]):
-        words = display(f"… and {count(more)} more", style=DIM)
+        words = display(f"… and {fmt.count(more)} more", style=DIM)
         yield TreeRow(stem + words, binding, more=more)
 
 
@@ -192,7 +181,7 @@ def _binding_cells(
         display(binding.provider_key, limit=40, style=DIM),
         display(f"{mark} {word}", style=style),
         display("read-only", style=WARN) if binding.read_only else Content(""),
-        display("" if records is None else counted(records, "record"), style=DIM),
+        display("" if records is None else fmt.counted(records, "record"), style=DIM),
     )
 
 
@@ -217,9 +206,9 @@ def _binding_line(
             notes.append(_embedding_note(health.health.embedding))
         if health.latencies_ms:
             spark = sparkline(health.latencies_ms, 12)
-            notes.append(display(f"{duration(health.latencies_ms[-1]):>6} {spark}", style=DIM))
+            notes.append(display(f"{fmt.duration(health.latencies_ms[-1]):>6} {spark}", style=DIM))
         if health.health.problems:
-            notes.append(display(counted(len(health.health.problems), "problem"), style=WARN))
+            notes.append(display(fmt.counted(len(health.health.problems), "problem"), style=WARN))
     return line(*padded, *notes, gap="  ")
 
 
@@ -229,8 +218,8 @@ def _step_note(other: str, found: InSync) -> Content:
 
 
 def _open_words(found: InSync) -> str:
-    conflicts = f", {counted(found.conflicts, 'conflict')}" if found.conflicts else ""
-    deletions = f", {counted(found.held_back, 'deletion')} held back" if found.held_back else ""
+    conflicts = f", {fmt.counted(found.conflicts, 'conflict')}" if found.conflicts else ""
+    deletions = f", {fmt.counted(found.held_back, 'deletion')} held back" if found.held_back else ""
     return conflicts + deletions
 
 
@@ -240,7 +229,7 @@ def _embedding_note(found: Embedding) -> Content | None:
         return None
     if not found.agreed:
         return display("embedding not confirmed", style=WARN)
-    share = f"embedding {count(found.embedded)}/{count(found.texts)}"
+    share = f"embedding {fmt.count(found.embedded)}/{fmt.count(found.texts)}"
     is_changing = found.serving not in {None, found.model}
     return display(f"re-index: {share}" if is_changing else share, style=WARN)
 
@@ -254,7 +243,7 @@ def _target_line(binding: BindingView, target: TargetView, state: AppState) -> C
 
 
 def _problem_line(problem: Problem) -> Content:
-    place = place_line(problem.location) if problem.location else ""
+    place = fmt.place_line(problem.location) if problem.location else ""
     parts = display(place, limit=80, style=STRONG), display(problem.message, limit=300)
     return Content.styled("! ", WARN) + line(*parts)
 
@@ -285,8 +274,8 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
     return mark + line(
         display(agent.principal.removeprefix("agent:"), limit=60, style=STRONG),
         display(agent.project_id, limit=60),
-        display(last_answer_words(agent.last_answer, now), limit=200),
-        display("" if agent.is_open else f"seen {since(agent.last_seen, now)}", style=DIM),
+        display(fmt.last_answer_words(agent.last_answer, now), limit=200),
+        display("" if agent.is_open else f"seen {fmt.since(agent.last_seen, now)}", style=DIM),
         display(" · ".join(filter(None, [agent.channel, agent.client])), limit=100, style=DIM),
         gap="  ",
     )
@@ -301,9 +290,9 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
         ("client", agent.client or ""),
         ("project", agent.project_id or ""),
         ("run", agent.run_id or ""),
-        ("since", since(agent.since, now)),
-        ("last seen", since(agent.last_seen, now)),
-        ("last given", last_answer_words(agent.last_answer, now)),
+        ("since", fmt.since(agent.since, now)),
+        ("last seen", fmt.since(agent.last_seen, now)),
+        ("last given", fmt.last_answer_words(agent.last_answer, now)),
     ]
     said = "A session is open." if agent.is_open else "It did something lately."
     head = line(display(agent.principal, limit=200, style=STRONG), display(said, style=DIM))
@@ -315,7 +304,7 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
 
 
 def _about(records: int, *, estimated: bool) -> str:
-    return ("about " if estimated and records else "") + counted(records, "record")
+    return ("about " if estimated and records else "") + fmt.counted(records, "record")
 
 
 def found_title(finding: DiscoveredMemory) -> str:
@@ -373,9 +362,7 @@ def capture_words(captures: Collection[Capture]) -> str:
 
 def target_words(target: TargetView) -> str:
     """Return a target in words: `the whole company`, `project x`, `agent y`."""
-    if target.target_type == "company":
-        return "the whole company"
-    return f"{target.target_type} {target.target_id}"
+    return fmt.target_words(target, "the whole company")
 
 
 def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) -> Content:
@@ -394,10 +381,10 @@ def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
     facts = [
         ("company", state.scope.company_id),
         ("name", company.name if company else ""),
-        ("bindings", count(len(view.bindings))),
+        ("bindings", fmt.count(len(view.bindings))),
         *_limit_facts("company", state.scope.company_id, state),
         ("read-only", "yes, every change is refused" if state.read_only else "no"),
-        *([("second yes", words)] if company and (words := second_yes(company)) else []),
+        *([("second yes", words)] if company and (words := fmt.second_yes(company)) else []),
     ]
     links = [
         (kind.replace("_", " "), template)
@@ -459,7 +446,7 @@ def _binding_detail(
         *_step_facts(binding, view, state),
         *([("shared", "another company's records are there too")] if binding.shared else []),
         *(_health_facts(health, state) if binding.enabled else []),
-        ("added", exact(binding.created_at, state.zone)),
+        ("added", fmt.exact(binding.created_at, state.zone)),
     ]
     blocks += [Content(""), *pairs(facts, width)]
     heading = display("Config", style=STRONG) + display(
@@ -483,7 +470,7 @@ def _step_facts(
     binding: BindingView, view: BindingsView, state: AppState
 ) -> Iterator[tuple[str, str]]:
     for other, found in view.steps_of(binding.key):
-        when = since(found.synced_at, state.true_clock()) if found.synced_at else ""
+        when = fmt.since(found.synced_at, state.true_clock()) if found.synced_at else ""
         yield (
             "in sync",
             f"with {other}, {when}{_open_words(found)}; “keep in sync” in ctrl+p shows it",
@@ -495,17 +482,21 @@ def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[s
         return [("health", "checking")]
     records, latencies = health.health.records, sorted(health.latencies_ms)
     slowest = (
-        f"median {duration(latencies[len(latencies) // 2])}, slowest {duration(latencies[-1])}"
+        f"median {fmt.duration(latencies[len(latencies) // 2])}, "
+        f"slowest {fmt.duration(latencies[-1])}"
         if latencies
         else ""
     )
     return [
-        ("records", "" if records is None else count(records)),
-        ("problems", count(len(health.health.problems)) if health.health.problems else ""),
-        ("meaning", embedding_words(health.health.embedding) if health.health.embedding else ""),
+        ("records", "" if records is None else fmt.count(records)),
+        ("problems", fmt.count(len(health.health.problems)) if health.health.problems else ""),
+        (
+            "meaning",
+            fmt.embedding_words(health.health.embedding) if health.health.embedding else "",
+        ),
         ("latency", slowest),
         ("version", health.health.version or ""),
-        ("checked", since(health.checked_at, state.true_clock())),
+        ("checked", fmt.since(health.checked_at, state.true_clock())),
     ]
 
 
@@ -533,8 +524,8 @@ def _finding_detail(finding: DiscoveredMemory, width: int) -> Content:
 def sync_content(answer: SyncAnswer) -> Content:
     """Return the result of a sync."""
     last_answer = (
-        f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
-        f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
+        f"Saw {fmt.counted(answer.seen, 'record')}, changed {fmt.count(answer.changed)}, "
+        f"removed {fmt.count(answer.removed)} in {fmt.duration(answer.latency_ms)}."
     )
     kept = "The external source was not changed, so there is nothing to undo."
     problems = [display(f"! {one.sentence()}", limit=400, style=WARN) for one in answer.problems]
@@ -544,7 +535,7 @@ def sync_content(answer: SyncAnswer) -> Content:
 def profile_content(answer: ProfileAnswer) -> Content:
     """Return a profile, and its cost."""
     summary = answer.profile.summary.strip()
-    took = f"tokens {tokens(answer.usage)}   {duration(answer.latency_ms)}"
+    took = f"tokens {fmt.tokens(answer.usage)}   {fmt.duration(answer.latency_ms)}"
     said = display(summary, keep_newlines=True) if summary else display("Nothing.", style=DIM)
     return lines([said, Content(""), display(took, style=DIM)])
 
