@@ -18,6 +18,7 @@ from memtui.contract import Capabilities, Json, Model, Problem, Record, WriteReq
 from memtui.fact_values import FACT
 from memtui.service.operations.memories import redact_write
 from memtui.service.operations.undo import as_write
+from memtui.store.log import MIGRATED_FROM
 
 FIELDS = (
     "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",
@@ -117,7 +118,6 @@ def _hash(value: object, size: int) -> bytes:
 
 _NOTHING: tuple[object, ...] = (None, [], {}, "")
 _EMPTY = frozenset(_hash(value, _BYTES) for value in _NOTHING)
-KEY = "memtui_migrated_from"
 
 
 class MigrationRecord(Model):
@@ -163,13 +163,13 @@ class Envelope:
 def unpack(record: Record) -> Envelope:
     """Return a record without its migration record, with the fields restored from there."""
     try:
-        migration_record = MigrationRecord.model_validate(record.metadata[KEY])
+        migration_record = MigrationRecord.model_validate(record.metadata[MIGRATED_FROM])
     except (KeyError, ValidationError):
         return Envelope(record, prints_of(record))
     own = {
         name: value
         for name, value in record.metadata.items()
-        if name != KEY and name not in migration_record.added
+        if name != MIGRATED_FROM and name not in migration_record.added
     }
     kept = _kept(migration_record)
     try:
@@ -278,7 +278,7 @@ def pack(
     )
     request = _written(record, destination_key)
     stamp = migration_record.model_dump(mode="json", exclude_defaults=True)
-    update: Json = {"record_id": origin_id, "metadata": {**record.metadata, KEY: stamp}}
+    update: Json = {"record_id": origin_id, "metadata": {**record.metadata, MIGRATED_FROM: stamp}}
     update |= {name: value for name, value in _WITHOUT.items() if name in kept}
     return request.model_copy(update=update)
 

@@ -62,6 +62,7 @@ from memtui.store.operation import (
     Loaded,
     Operation,
     OperationPage,
+    Place,
     apart,
     damaged,
     is_folded,
@@ -89,6 +90,8 @@ _FIRST, _LAST = (stored_moment(datetime(year, 1, 1, tzinfo=UTC)) for year in (1,
 
 _BY = func.coalesce(OPERATIONS.c.agent_id, OPERATIONS.c.principal).label("by")
 """The agent of an operation, else its principal."""
+MIGRATED_FROM = "memtui_migrated_from"
+"""The member of a record's metadata that says what a migration copied it from."""
 _CONSUMED = (
     USAGE.c.input_tokens,
     USAGE.c.output_tokens,
@@ -244,9 +247,11 @@ class RecordText(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether the record had the same text before and after."""
+        """Whether the record said the same before and after."""
         then, now = self.before, self.after
-        return then is not None and now is not None and then.text == now.text
+        if then is None or now is None:
+            return False
+        return (then.summary, then.text) == (now.summary, now.text)
 
 
 def owners(
@@ -1087,6 +1092,25 @@ def record_texts(
                 for state in states
             )
             found[record_id].append(RecordText(seq, before, after))
+    return found
+
+
+def copied_from(
+    connection: DatabaseConnection, company_id: str, above: int
+) -> dict[Place, list[int]]:
+    """Return the writes above a `seq` that copied a record of another binding, by that record."""
+    found, columns = defaultdict[Place, list[int]](list), JOURNAL.c
+    stamp = _readable(connection, columns.after)["record"]["metadata"][MIGRATED_FROM]
+    rows = select(_said(stamp, "binding"), _said(stamp, "record_id"), columns.seq).where(
+        columns.company_id == company_id,
+        columns.seq > above,
+        columns.operation_type == str(OperationType.WRITE),
+        columns.status == str(OperationStatus.OK),
+        columns.erased_by.is_(None),
+        cast(columns.after, Text).contains(MIGRATED_FROM, autoescape=True),
+    )
+    for binding_key, record_id, seq in connection.execute(rows):
+        found[binding_key, record_id].append(seq)
     return found
 
 

@@ -25,12 +25,12 @@ from memtui.contract import (
 )
 from memtui.migration import endpoints as migration_ends
 from memtui.migration.endpoints import ProgressFile, open_endpoints
-from memtui.migration.envelope import KEY
 from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from memtui.service.context.pruning import PruneRequest
+from memtui.store.log import MIGRATED_FROM
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 
@@ -306,7 +306,7 @@ async def test_the_source_is_only_read_and_carries_no_passport(
     files = _files(paths, "default")
     await move(service, caller, paths, "default", "memory")
     assert _files(paths, "default") == files
-    assert all(KEY in one.metadata for one in await held(service, caller, "memory"))
+    assert all(MIGRATED_FROM in one.metadata for one in await held(service, caller, "memory"))
 
 
 async def test_a_plan_changes_nothing_and_asks_for_pages_only(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from memtui.contract import Record, RecordHandle, Scope, SourceKind, SourceRef, Unavailable
 from memtui.migration.envelope import (
     FIELDS,
-    KEY,
     as_json,
     differing,
     living,
@@ -23,6 +22,7 @@ from memtui.migration.envelope import (
     unpack_clean,
 )
 from memtui.migration.index import RecordIndex
+from memtui.store.log import MIGRATED_FROM
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -69,7 +69,9 @@ def stored(given: Record, lost: set[str]) -> Record:
             "valid_to": st.none() | st.just(NOW.replace(year=NOW.year + 1)),
             "source": st.none()
             | st.builds(SourceRef, kind=st.sampled_from(SourceKind), company_id=st.just("acme")),
-            "metadata": st.dictionaries(_TEXT.filter(lambda name: name != KEY), _JSON, max_size=3),
+            "metadata": st.dictionaries(
+                _TEXT.filter(lambda name: name != MIGRATED_FROM), _JSON, max_size=3
+            ),
         },
     ),
     lost=st.sets(st.sampled_from([*FIELDS[1:-2]])),
@@ -85,8 +87,8 @@ def test_what_is_lost_comes_back(kept: dict[str, Any], lost: set[str]) -> None:
 
 def forged(**kept: object) -> Record:
     request = pack(unpack(record()), "a", "b", [], [])
-    stamp = {**request.metadata[KEY], "kept": json.dumps(kept)}
-    return record(metadata={KEY: stamp, "own": 1})
+    stamp = {**request.metadata[MIGRATED_FROM], "kept": json.dumps(kept)}
+    return record(metadata={MIGRATED_FROM: stamp, "own": 1})
 
 
 @pytest.mark.parametrize(
@@ -117,15 +119,17 @@ def test_a_passport_keeps_only_what_it_may(kept: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("stamp", [3, {}, {"binding": "a"}, None, "x"])
 def test_a_broken_passport_is_metadata_like_any(stamp: object) -> None:
-    found = unpack(record(metadata={KEY: stamp}))
+    found = unpack(record(metadata={MIGRATED_FROM: stamp}))
     assert found.migration_record is None
-    assert found.record.metadata == {KEY: stamp}
+    assert found.record.metadata == {MIGRATED_FROM: stamp}
 
 
 @pytest.mark.parametrize("kept", ["[]", "{", '{"created_at": "never"}', "[" * 100_000])
 def test_a_broken_part_of_a_passport_harms_nothing(kept: str) -> None:
     request = pack(unpack(record()), "a", "b", [], [])
-    found = unpack(record(metadata={KEY: {**request.metadata[KEY], "kept": kept}}))
+    found = unpack(
+        record(metadata={MIGRATED_FROM: {**request.metadata[MIGRATED_FROM], "kept": kept}})
+    )
     assert found.record.text == "We deploy from release"
 
 

@@ -9,12 +9,15 @@ but not followed: what the caller may not see, and what only the same agent wrot
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from memtui.analytics.company_log import CompanyLog
 from memtui.contract import (
@@ -32,7 +35,7 @@ from memtui.service.history.runs import Runs
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import USER_PREFIX, Caller, may_read, readable, without_prefix
 from memtui.store.journal import Journal
-from memtui.store.log import RecordText, record_texts
+from memtui.store.log import RecordText, copied_from, record_texts
 from memtui.store.operation import Operation, Place
 from memtui.text_analysis import words_in_order
 
@@ -44,13 +47,15 @@ _MOST_OF_AGENTS = 200
 """Most later writes of the same agents that are compared with what they were given."""
 LISTED_OF_AGENTS = 100
 """Most of these that are listed although no text came back in them, unless more are asked for."""
-_OLDER = 200
+_OLDER = 1_000
 """Writes from before the trace whose passages prove nothing, as they were known already."""
 _COPY = 0.8
 _COMMON = 3
 """A phrase that so many runs wrote without having been given it proves nothing either."""
 _NEVER = 2**62
 _SHOWN_GAPS = 20
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\[nrt]")
+"""What JSON writes in place of a character."""
 
 
 class Certainty(IntEnum):
@@ -109,11 +114,14 @@ class TracedRecord:
     provider_key: str
     text: str | None
     """None: it is not stored, or no longer."""
+    words: Sequence[str]
+    """The folded words of its title, its summary and its text."""
     phrases: Collection[Phrase]
     old: Collection[Phrase] = ()
     """The phrases of the record before the write."""
-    until: int = _NEVER
-    """The number of the change that took the text away."""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """When it had the text: the numbers of the change that brought it and of the one that took it
+    away."""
     is_gone: bool = False
     """Whether that change removed the record."""
     certainty: Certainty | None = None
@@ -139,6 +147,11 @@ class TracedRecord:
         return RecordHandle(provider_key=self.provider_key, provider_record_id=self.place[1])
 
     @property
+    def until(self) -> int:
+        """The number of the change that took the text away for good."""
+        return self.spans[-1][1]
+
+    @property
     def is_there(self) -> bool:
         """Whether the record still has the text, as far as the log knows."""
         return self.until == _NEVER and not self.is_gone
@@ -147,7 +160,7 @@ class TracedRecord:
         """Whether a record has the text; the traced one has it whatever it says."""
         if self.operation is None or self.text is None or self.text in record.text:
             return True
-        return bool(repeated(words_in_order(record.text), self.phrases))
+        return bool(repeated(_words(record), self.phrases))
 
     @property
     def by(self) -> str:
@@ -191,20 +204,28 @@ class _Givings:
     def __init__(self) -> None:
         self.all: list[Giving] = []
         self.of_phrase: dict[Phrase, Giving] = {}
+        self.first = _NEVER
+        """The number of the first delivery."""
+        self.asked = _NEVER
+        """The number above which an agent's writes were looked up."""
+        self.wrote: dict[Phrase, int] = {}
+        """What it wrote before it was given anything, as far as its deliveries are known."""
 
     def add(self, giving: Giving) -> None:
         self.all.append(giving)
+        self.first = min(self.first, giving.seq)
         for phrase in giving.record.phrases:
             known = self.of_phrase.get(phrase, giving)
             self.of_phrase[phrase] = min(giving, known, key=lambda one: one.seq)
 
     def returned(self, record: TracedRecord, known: set[Phrase]) -> tuple[str, Giving] | None:
         """Return a passage of a text that was delivered before, and what delivered it."""
-        new = set(record.phrases).difference(known, record.old)
+        own = (one for one, seq in self.wrote.items() if seq < self.first)
+        new = set(record.phrases).difference(known, record.old, own)
         found = {self.of_phrase[one] for one in new & self.of_phrase.keys()}
         for giving in sorted(found, key=lambda one: one.seq):
             same = new.intersection(giving.record.phrases) if giving.seq < record.seq else ()
-            if same and (passage := repeated(words_in_order(record.text or ""), same)):
+            if same and (passage := repeated(record.words, same)):
                 return passage, giving
         return None
 
@@ -225,14 +246,22 @@ class _Closure:
         self._agents: dict[str, _Givings] = defaultdict(_Givings)
         self._written: dict[str, list[Operation]] = {}
         self._left: dict[int, list[TracedRecord]] = {}
+        self._told: set[str] = set()
+        """The agents that were given something since their writes were linked."""
+        self._of_agents: dict[int, Operation] = {}
+        self._copies: dict[Place, list[int]] = {}
+        self._first = _NEVER
+        """The first delivery."""
         self._known: set[Phrase] = set()
         self._origins = Counter[Phrase]()
-        self._of_agents = 0
+        self._listed_of_agents = 0
+        self._unlisted: set[TracedRecord] = set()
         self._whys: dict[int, Unknown] = {}
         """Why writes were not followed."""
         self._states: dict[Place, list[RecordText]] = {}
         self._moved: dict[str, dict[str, str]] = {}
-        self._fresh: list[TracedRecord] = []
+        self._fresh: list[tuple[TracedRecord, tuple[int, int]]] = []
+        """The records whose deliveries are to be looked up, and between which numbers."""
 
     def place(self, key: str, record_id: str) -> Place:
         """Return the place of a record under its present id."""
@@ -264,7 +293,7 @@ class _Closure:
         """Begin the trace with a record."""
         record.certainty = Certainty.BEGUN
         self.found.append(record)
-        self._fresh.append(record)
+        self._fresh += [(record, span) for span in record.spans]
 
     def left_by(self, one: Operation) -> list[TracedRecord]:
         """Return the records that the caller may read as a write left them.
@@ -293,38 +322,63 @@ class _Closure:
             return None
         said = own.after.text if own.after else one.request.get("content")
         text = without_prefix(said) if isinstance(said, str) else None
-        old = _phrases(own.before.text) if own.before else ()
-        made = TracedRecord(place, one, one.provider_key or "", text, _phrases(text or ""), old)
+        words = _words(own.after or text or "")
+        old = phrases_of(_words(own.before)) if own.before else ()
+        made = TracedRecord(place, one, one.provider_key or "", text, words, phrases_of(words), old)
+        made.spans.append((one.seq, _NEVER))
         for state in states:
             if state.seq > one.seq:
                 still = state.after is not None and made.is_in(state.after)
-                made.until = _NEVER if still else min(made.until, state.seq)
+                if still and made.until < _NEVER:
+                    made.spans.append((state.seq, _NEVER))
+                elif not still and made.until == _NEVER:
+                    made.spans[-1] = (made.spans[-1][0], state.seq)
                 made.is_gone = state.after is None
         return made
 
     def follow(self) -> None:
         """Find everything that came of the records that it began with."""
-        self._known, asked = self._older(), dict[str, int]()
+        self._known = self._older()
+        with self._database.read() as database:
+            first = min(one.seq for one in self.found)
+            self._copies = copied_from(database, self.company.company_id, first)
         while self._fresh:
             while self._fresh:
+                self._link_copies()
                 self._link_runs({run for run in self._deliver() if run})
-            since = {name: min(g.seq for g in one.all) for name, one in self._agents.items()}
-            new = [name for name, seq in since.items() if seq < asked.get(name, _NEVER)]
-            asked |= since
-            above = min((since[name] for name in new), default=0)
-            most = max(_MOST_OF_AGENTS, self._listed)
-            found = self.log.writes((), new, above, most) if new else ()
-            self.unknown[Unknown.UNLISTED] += len(found) == most
-            for one in self._made(found):
-                by = one.scope.agent_id or one.principal
-                self._link(one, self._agents[by], Certainty.SAME_AGENT)
+            self._link_agents()
+
+    def _link_copies(self) -> None:
+        """Link the copies of the fresh records in other bindings, and the copies of these."""
+        for record, (start, end) in self._fresh:  # which grows meanwhile
+            places = ((record.place[0], name) for name in self._ids(record.place))
+            made = {seq for place in places for seq in self._copies.get(place, ())}
+            within = [seq for seq in sorted(made) if start < seq < end]
+            for one in self._made(self.log.by_seqs(within)):
+                for copy in self.left_by(one):
+                    self._add(copy, Certainty.RETURNED, "", Giving(one.seq, None, record))
+
+    def _link_agents(self) -> None:
+        """Link what agents wrote with what they were given in other runs, or outside any."""
+        told, self._told = {name: self._agents[name] for name in self._told}, set()
+        new = [name for name, one in told.items() if one.first < one.asked]
+        above = min((told[name].first for name in new), default=0)
+        most = max(_MOST_OF_AGENTS, self._listed)
+        found = self.log.writes((), new, above, most) if new else ()
+        self.unknown[Unknown.UNLISTED] += len(found) == most
+        self._of_agents |= {one.seq: one for one in self._made(found)}
+        for givings in told.values():
+            givings.asked = givings.first
+        for _, one in sorted(self._of_agents.items()):
+            if (by := one.scope.agent_id or one.principal) in told:
+                self._link(one, told[by], Certainty.SAME_AGENT)
 
     def _link_runs(self, runs: set[str]) -> None:
         """Link what runs wrote with what they were given."""
         missing = sorted(runs - self._written.keys())
         self._written |= {one: [] for one in missing}
-        first = min((giving.seq for run in missing for giving in self._runs[run].all), default=0)
-        for one in self._made(self.log.writes(missing, (), first, _MOST_RUNS) if missing else ()):
+        found = self.log.writes(missing, (), self._first, _MOST_RUNS) if missing else ()
+        for one in self._made(found):
             run = one.scope.run_id or (one.source and one.source.run_id) or ""
             self._written.setdefault(run, []).append(one)
         for run in missing:
@@ -343,35 +397,42 @@ class _Closure:
         ]
         known = set[Phrase]()
         older = self.log.page(writes, limit=_OLDER, before=min(firsts), strict=False)
-        for phrases in (_phrases(str(one.request.get("content"))) for one in older.operations):
+        for one in older.operations:
+            phrases = phrases_of(_words(str(one.request.get("content"))))
             if all(len(phrases & {*o.phrases}) <= _COPY * len(o.phrases) for o in self.found):
                 known |= phrases
+            else:
+                self._runs[one.scope.run_id or ""].wrote |= dict.fromkeys(phrases, one.seq)
+                by = one.scope.agent_id or one.principal
+                self._agents[by].wrote |= dict.fromkeys(phrases, one.seq)
         return known
 
     def _deliver(self) -> Iterator[str | None]:
         """Look up who was given the fresh records; yield the runs."""
-        batches: dict[str, dict[str, TracedRecord]] = defaultdict(dict)
+        batches: dict[str, dict[str, tuple[TracedRecord, tuple[int, int]]]] = defaultdict(dict)
         fresh, self._fresh = self._fresh, []
-        for record in fresh:
+        for record, span in fresh:
             names, batch = self._ids(record.place), batches[record.place[0]]
             if batch.keys().isdisjoint(names):
-                batch.update(dict.fromkeys(names, record))
+                batch.update(dict.fromkeys(names, (record, span)))
             else:
-                self._fresh.append(record)  # another version of it is looked up now
+                self._fresh.append((record, span))  # another version of it is looked up now
         for key, batch in batches.items():
-            spans = {name: (record.seq, record.until) for name, record in batch.items()}
+            spans = {name: span for name, (_, span) in batch.items()}
             found = self.log.deliveries(key, spans, _MOST_RUNS)
             self.unknown[Unknown.CUT] += len(found) >= _MOST_RUNS
             for one in found:
-                record, run = batch[one.record_id], one.run_id
+                (record, _), run = batch[one.record_id], one.run_id
                 if not one.is_seen:
                     self.unknown[Unknown.HIDDEN] += one.times
                     continue
                 record.deliveries += one.times
                 self.unknown[Unknown.WITHOUT_RUN] += 0 if run else one.times
                 giving = Giving(one.first_seq, run, record)
+                self._first = min(self._first, giving.seq)
                 if not one.by.startswith(USER_PREFIX):  # of people only runs are followed
                     self._agents[one.by].add(giving)
+                    self._told.add(one.by)
                 if run:
                     record.runs.add(run)
                     self._runs[run].add(giving)
@@ -398,28 +459,36 @@ class _Closure:
         run = one.scope.run_id if least is Certainty.SAME_AGENT else None
         before = (giving for giving in reversed(givings.all)
                   if giving.seq < one.seq and not (run and giving.run_id == run))  # fmt: skip
-        if (last := next(before, None)) is None:
-            return
+        last = next(before, None)
         for record in self.left_by(one):
-            returned, was = givings.returned(record, self._known), record.certainty
+            if last is None:
+                givings.wrote = dict.fromkeys(record.phrases, one.seq) | givings.wrote
+                continue
+            returned = givings.returned(record, self._known)
             certainty = Certainty.RETURNED if returned else least
-            if (was is None or certainty < was) and self._has_room(certainty):
-                record.certainty = certainty
-                record.passage, record.given = returned or ("", last)
-                self.found += [record] if was is None else []
-                origin = record.given.record
-                is_itself = origin.operation is None and origin.place == record.place
-                if certainty < Certainty.SAME_AGENT and was is not Certainty.SAME_RUN:
-                    self._fresh += [] if is_itself else [record]
+            self._add(record, certainty, *(returned or ("", last)))
 
-    def _has_room(self, certainty: Certainty) -> bool:
-        if certainty is Certainty.SAME_AGENT and self._of_agents >= self._listed:
-            self.unknown[Unknown.UNLISTED] += 1
-            return False
-        self._of_agents += certainty is Certainty.SAME_AGENT
-        is_full = len(self.found) >= MOST_WRITES
-        self.unknown[Unknown.CUT] += is_full
-        return not is_full
+    def _add(self, record: TracedRecord, certainty: Certainty, passage: str, given: Giving) -> None:
+        """Add a record to the trace, or how certain it is by now, and follow it."""
+        was = record.certainty
+        if was is not None and was <= certainty:
+            return
+        if certainty is Certainty.SAME_AGENT and self._listed_of_agents >= self._listed:
+            self._unlisted.add(record)
+            return
+        self._unlisted.discard(record)
+        self._listed_of_agents += certainty is Certainty.SAME_AGENT
+        if was is None and len(self.found) >= MOST_WRITES:
+            self.unknown[Unknown.CUT] += 1
+            return
+        self.found += [record] if was is None else []
+        record.certainty, record.passage, record.given = certainty, passage, given
+        origin = given.record
+        is_itself = origin.operation is None and origin.place == record.place
+        if not is_itself and certainty is not Certainty.SAME_AGENT:
+            self._fresh += [
+                (record, span) for span in record.spans if was is not Certainty.SAME_RUN
+            ]
 
     def trace(self) -> MemoryTrace:
         """Return the tree, and what the log cannot know."""
@@ -443,13 +512,23 @@ class _Closure:
         self.unknown[Unknown.IMPORTED] = self.log.count(Filter(channel="import"), after=first)
         self.unknown[Unknown.WITHOUT_TEXT] = sum(one.text is None for one in records)
         self.unknown.update(self._whys.values())
+        self.unknown[Unknown.UNLISTED] += len(self._unlisted)
         unknown = {why: count for why, count in self.unknown.items() if count}
         gaps = self.log.newer(Filter(operation_type=OperationType.GAP), first, _SHOWN_GAPS)
-        return MemoryTrace(records, len(self._runs), unknown, gaps)
+        runs = sum(bool(one.all) for one in self._runs.values())
+        return MemoryTrace(records, runs, unknown, gaps)
 
 
-def _phrases(text: str) -> set[Phrase]:
-    return phrases_of(words_in_order(text))
+def _words(said: Record | str) -> list[str]:
+    """Return the folded words of a text, or of all that a record says, without escapes.
+
+    A text that came back in JSON, HTML or an address has escapes.
+    """
+    if isinstance(said, Record):
+        said = "\n".join(filter(None, (said.title, said.summary, said.text)))
+    plain = html.unescape(unquote(said))
+    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", plain)
+    return words_in_order(plain)
 
 
 class Traces(ServiceModule):
@@ -487,9 +566,10 @@ class Traces(ServiceModule):
                     f"There is no record {handle.provider_record_id} in {binding_key}, and the log "
                     "knows of none; `memtui browse` lists those there are."
                 )
-            phrases = {phrase for one in known for phrase in _phrases(one.text)}
+            phrases = {phrase for one in known for phrase in phrases_of(_words(one))}
             text = known[-1].text if known else None
-            record = TracedRecord(place, None, handle.provider_key, text, phrases)
+            record = TracedRecord(place, None, handle.provider_key, text, (), phrases)
+            record.spans.append((0, _NEVER))
             record.is_gone = not (there.record or there.why)
             closure.begin(record)
             return closure.trace()
