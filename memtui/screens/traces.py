@@ -131,7 +131,8 @@ class TraceScreen(ModalListScreen["TracedRecord"]):
         if (plan := await self._planned()) is None:
             return
         what, *left = words.planned(plan)
-        detail = "\n".join([*left, "u takes all of it back."])
+        waits = ["Agents get none of it from now on, until a person decides (Q)."] if hold else []
+        detail = "\n".join([*left, *waits, "u takes all of it back."])
         if await self.ask(Confirm(f"{verb.capitalize()} {what}?", verb=verb, detail=detail)):
             work = partial(forget, self.service, self.caller, plan.records, hold=hold)
             done = await self.change(work)

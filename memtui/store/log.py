@@ -248,10 +248,8 @@ class RecordText(NamedTuple):
     @property
     def is_same(self) -> bool:
         """Whether the record said the same before and after."""
-        then, now = self.before, self.after
-        if then is None or now is None:
-            return False
-        return (then.summary, then.text) == (now.summary, now.text)
+        said = [one and (one.summary, one.text) for one in (self.before, self.after)]
+        return None not in said and said[0] == said[1]
 
 
 def owners(

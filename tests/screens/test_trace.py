@@ -65,7 +65,9 @@ async def test_what_came_of_a_record_is_seen_held_and_forgotten(
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "Hold 2 records of default?" in screen_text(app)
+        text = screen_text(app)
+        assert "Hold 2 records of default?" in text
+        assert "Agents get none of it from now on" in text
         await pilot.press("y")
         await until(pilot, lambda: any("takes it back" in one for one in toasts(app)))
         assert len(await service.review.waiting(caller)) == 2

@@ -352,9 +352,8 @@ class _Closure:
         """Link the copies of the fresh records in other bindings, and the copies of these."""
         for record, (start, end) in self._fresh:  # which grows meanwhile
             places = ((record.place[0], name) for name in self._ids(record.place))
-            made = {seq for place in places for seq in self._copies.get(place, ())}
-            within = [seq for seq in sorted(made) if start < seq < end]
-            for one in self._made(self.log.by_seqs(within)):
+            made = [seq for one in places for seq in self._copies.get(one, ()) if start < seq < end]
+            for one in self._made(self.log.by_seqs(made)) if made else ():
                 for copy in self.left_by(one):
                     self._add(copy, Certainty.RETURNED, "", Giving(one.seq, None, record))
 
