@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from textual import _callback as textual_callback
 from textual import app as textual_app
 from textual import pilot as textual_pilot
+from textual import strip as textual_strip
 from textual._context import active_app, visible_screen_stack
 from textual.app import App
 from textual.css.model import RuleSet
@@ -56,6 +57,7 @@ def pytest_configure() -> None:
         (Stylesheet, "__init__", _begin_with_known),
         (Stylesheet, "add_source", _add_and_know),
         (textual_callback, "_count_parameters", lru_cache(textual_callback._count_parameters)),
+        (textual_strip, "FIFOCache", lambda _size: _UNKEPT),
     ):
         setattr(owner, name, ours)
 
@@ -123,10 +125,25 @@ def picture(app: Any) -> str:
     kept = getattr(app, "_picture", None)
     if kept is None or kept[0] != shown:
         visible_screen_stack.set(app._background_screens)
+        filters, app._filters = app._filters, []  # they change colours only
         strips = app.screen._compositor.render_strips()
+        app._filters = filters
         text = "\n".join("".join(segment.text for segment in strip) for strip in strips)
         kept = app._picture = shown, text
     return str(kept[1])
+
+
+class _Unkept:
+    """In place of the seven caches of each line that is painted, as hardly one is painted twice."""
+
+    def get(self, _key: object) -> None:
+        """Return nothing."""
+
+    def __setitem__(self, _key: object, _value: object) -> None:
+        """Keep nothing."""
+
+
+_UNKEPT = _Unkept()
 
 
 @cache

@@ -15,7 +15,7 @@ from memtui.screens.palette import Palette
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
 WHY = {"app.scope": "Not today."}
 
@@ -120,7 +120,8 @@ async def test_the_palette_has_the_actions_of_a_review_and_leads_everywhere_from
         await until(pilot, lambda: "Use tabs." in screen_text(app))
 
         async def find(words: str, label: str) -> None:
-            await pilot.press("ctrl+p", *words)
+            await pilot.press("ctrl+p")
+            type_at_once(app, *words)
             await until(pilot, lambda: label in screen_text(app))
             await pilot.press("enter")
 
