@@ -31,6 +31,7 @@ from memtui.screens.conformance import Conformance
 from memtui.screens.impact import ImpactScreen
 from memtui.screens.in_sync import InSyncScreen
 from memtui.screens.insights import Insights
+from memtui.screens.keymap import Keymap, action_entries
 from memtui.screens.limits import LimitsScreen
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import NamespacesScreen
@@ -45,6 +46,7 @@ from memtui.screens.timeline import TimelineScreen
 from memtui.screens.traces import TraceScreen
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.frame import fitting
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 
@@ -165,6 +167,16 @@ def test_the_footer_has_eight_keys_on_a_screen_and_ends_with_help() -> None:
         assert shown[-1].id == "app.help"
     for group in INPUT_GROUPS:
         assert {one.group for one in footer_actions(group)} == {group}
+
+
+def test_every_footer_has_the_help_also_at_80_columns() -> None:
+    keymap = Keymap({})
+    for group in {one.group for one in ACTIONS.values() if one.verb == "help"} - {"app"}:
+        entries = action_entries(footer_actions(group), keymap, lambda _id: "", {})
+        shown = [one.action_id for one in fitting(entries, 78)]
+        assert any(one.endswith(".help") for one in shown), (group, shown)
+    entries = action_entries(footer_actions("migration"), keymap, lambda _id: "", {})
+    assert "migration.compare" in [one.action_id for one in fitting(entries, 78)]
 
 
 def test_the_footer_of_the_queue_shows_undo_and_redo_side_by_side() -> None:

@@ -196,7 +196,10 @@ class Migration(StepScreen):
     async def action_verify(self) -> None:
         """Ask whether to compare all records or a sample, and compare."""
         from memtui.migration.verifying import verdict, verify
+        from memtui.service.usecases.checking import checks_path
 
+        checks = checks_path(self.session.service)
+        asked = await asyncio.to_thread(checks.is_file)
         choices = [
             Choice(_ALL, "every record", "all"),
             *(Choice(size, f"{fmt.count(size)} records at random", "sample") for size in _SAMPLES),
@@ -207,9 +210,8 @@ class Migration(StepScreen):
             words = f"{fmt.count(size)} records at random"
             return [Choice(size, words, "sample")] if size else []
 
-        size = await self.ask(
-            Choose("Compare which records?", choices, placeholder="or a number", offer=offered)
-        )
+        title = f"Compare which records?{f' Both are asked {checks.name} too.' if asked else ''}"
+        size = await self.ask(Choose(title, choices, placeholder="or a number", offer=offered))
         if size is None:
             return
         sample = size or None
@@ -223,7 +225,9 @@ class Migration(StepScreen):
 
         report = partial(self._tell_read, "comparing")
         self._take(
-            lambda endpoints: verify(endpoints, data, sample=sample, report=report),
+            lambda endpoints: verify(
+                endpoints, data, sample=sample, checks=checks if asked else None, report=report
+            ),
             show,
             display("… reading both sides", style=WARN),
         )
@@ -283,7 +287,11 @@ class Migration(StepScreen):
         def show(found: MemoryComparison) -> None:
             rows = (StepRow(name, None, f"{keys[0]}: {here} · {keys[1]}: {there}")
                     for name, here, there in comparison.figures(found))  # fmt: skip
-            said = " ".join(comparison.sentences(found))
+            step, what = "shadow start", "for a time, unheard"
+            if shadow.until is not None:
+                step, what = "cutover", "if this supports it"
+            then = f"Then `memtui compare {step} {' '.join(keys)}`, {what}."
+            said = " ".join([*comparison.sentences(found), then])
             self.list_found(rows, display(said, limit=600, style=OK))
 
         self._take(lambda _: work(), show, display("… comparing answers", style=WARN))
@@ -306,8 +314,6 @@ class Migration(StepScreen):
                 self._switching = False
 
         self._take(step, show, display("… switching", style=WARN))
-
-    # Other keys.
 
 
 def _planned_words(plan: MigrationPlan) -> Content:
@@ -391,6 +397,8 @@ def verified(found: Verified) -> Iterator[StepRow]:
     ):
         yield StepRow(what, number, why, "error" if number else "muted")
     yield StepRow("others", found.others, "the destination's own", "muted")
+    for check in found.lost_checks:
+        yield StepRow(f"{fmt.CHECK_MARKS[check.outcome]} {check.title}", None, check.why, "error")
     for one in found.mismatches:
         names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
         yield StepRow(

@@ -245,18 +245,17 @@ def entry_content(entry: FooterEntry) -> Content:
 
 
 def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, ...]:
-    """Return the entries that fit into `width` cells; the last one always stays."""
+    """Return the entries that fit into `width` cells; the help and the last one always stay."""
     if not entries or not width:
         return entries
-    *first, last = entries
-    room = width - entry_content(last).cell_length
-    kept = []
-    for entry in first:
-        room -= entry_content(entry).cell_length + _GAP
-        if room < 0:
+    stay = {entries[-1].action_id, *(one.action_id for one in entries if ".help" in one.action_id)}
+    room, kept = width + _GAP, list[FooterEntry]()
+    for one in sorted(entries, key=lambda one: one.action_id not in stay):
+        room -= entry_content(one).cell_length + _GAP
+        if room < 0 and one.action_id not in stay:
             break
-        kept.append(entry)
-    return (*kept, last)
+        kept.append(one)
+    return tuple(one for one in entries if one in kept)
 
 
 class KeyFooter(PressedLine):

@@ -122,8 +122,12 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
             lost = (await service.browse(caller, request)).records[0]
             gone = ForgetRequest(scope=SCOPE, handles=(lost.handle,), binding_key="plugin")
             await service.forget(caller, gone)
+            ask = "[[check]]\nask = 'deploy'\nproject = 'mech'\nwithin = 20\nholds = "
+            paths.checks_file.write_text(f"{ask}'{lost.text}'\n")
             await compared(pilot, screen, "every")
             assert "missing 1" in rows(screen)
+            assert "✗ deploy" in rows(screen)
+            paths.checks_file.unlink()
             assert any(row.startswith("missing: ") for row in rows(screen))
             await confirmed(pilot, screen, "a")
             assert rows(screen)[:3] == ["written 1", "replaced 0", "unchanged 11"]
@@ -311,9 +315,13 @@ async def test_the_answers_of_both_are_compared_after_a_yes(
             await confirmed(pilot, screen, "t")
             assert rows(screen)[0] == "answered"
             assert "1 question answered by both" in screen_text(app)
+            assert "memtui compare shadow start default plugin" in " ".join(
+                screen_text(app).split()
+            )
             leaves = (await shadow_of(service, caller, ("default", "plugin"))).leaves
             assert [one.partition(" ")[0] for one in leaves] == ["plugin"]
             await agree(service, caller, ("default", "plugin"), leaves, 1, share=1, most_calls=9)
             await pilot.press("t")
             await settled(pilot, screen)
             await until(pilot, lambda: "0 questions answered by both" in screen_text(app))
+            assert "memtui compare cutover default plugin" in " ".join(screen_text(app).split())

@@ -235,7 +235,7 @@ async def check_memory(
     Raises:
         Invalid: the file is not one of checks.
     """
-    path, found = _path(service, file), list[CheckedMemory]()
+    path, found = checks_path(service, file), list[CheckedMemory]()
     checks = await to_thread(read_checks, path)
     known = [one.key for one in await service.bindings.all(caller)]
     gone = {key: {one.provider_record_id for one in own} for key, own in without.items()}
@@ -274,7 +274,8 @@ def lost_checks(before: CheckReport, after: CheckReport) -> tuple[CheckedMemory,
     return tuple(one for one in after.checks if one.outcome != "pass" and one.number in passed)
 
 
-def _path(service: MemoryService, file: Path | None) -> Path:
+def checks_path(service: MemoryService, file: Path | None = None) -> Path:
+    """Return a file of checks; None: the one of the setting `checks_file`, else of the home."""
     chosen = file or service.settings.checks_file
     return Path(chosen).expanduser().absolute() if chosen else service.paths.checks_file
 
@@ -412,7 +413,7 @@ async def record_check(
     text = "" if redact(line)[1] else shorten(line, _HELD_CHARS, placeholder="")
     fields = ("records", "holds") if helped else ("not_records", "not")
     values[fields[bool(text)]] = text or handle.provider_record_id
-    path, check = _path(service, file), MemoryCheck.model_validate(values)
+    path, check = checks_path(service, file), MemoryCheck.model_validate(values)
     is_new = await to_thread(_append, path, check)
     return f"Recorded in {path}." if is_new else f"{path} has this check already."
 

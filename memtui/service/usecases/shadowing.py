@@ -38,7 +38,6 @@ from memtui.service.history.asked import Given, scope_outside
 from memtui.service.history.runs import There
 from memtui.service.memory import MemoryService
 from memtui.service.recorder import FanOut
-from memtui.service.runtime import ServiceRuntime
 from memtui.service.usecases.comparing import (
     Answered,
     AskedQuestion,
@@ -96,7 +95,8 @@ async def shadow_states(service: MemoryService, caller: Caller) -> list[ShadowSt
     """Return what each shadow of the company was asked, also those that have ended."""
     found, now = [], service.runtime.clock()
     for shadow in [one for view in await service.bindings.all(caller) for one in view.shadows]:
-        state = await to_thread(_asked, service, caller, shadow)
+        own = await to_thread(_own, service.runtime.log(caller.company_id), shadow)
+        state = _state(shadow, own)
         if not shadow.lasts(now):
             why = "its time is over" if shadow.until else "there is only the yes"
             state = state.because(why)
@@ -104,10 +104,10 @@ async def shadow_states(service: MemoryService, caller: Caller) -> list[ShadowSt
     return found
 
 
-def _asked(service: MemoryService, caller: Caller, shadow: Shadow) -> ShadowState:
-    """Return how much a shadow was asked. Blocking."""
+def _state(shadow: Shadow, own: Iterable[Operation]) -> ShadowState:
+    """Return how much a shadow was asked, by what `_own` returned."""
     state = ShadowState(shadow=shadow)
-    for one in _own(service.runtime.log(caller.company_id), shadow):
+    for one in own:
         state = state.after(one.usage)
     return state
 
@@ -133,15 +133,18 @@ async def ask_shadows(
     Args:
         service: The open service.
         caller: Who asks, with its rights.
-        seen: By pair of bindings the number of the last operation looked at; it is updated.
+        seen: By pair of bindings the number of the last operation looked at; it is updated. Where
+            the log has no newer one, nothing is read and the answer is empty.
     """
+    head = await service.runtime.ask(last_seq, caller.company_id)
+    if set(seen.values()) == {head}:
+        return []
     states = await shadow_states(service, caller)
     if not service.records or service.read_only or caller.as_of is not None:
         return [one.because("memtui runs read-only here, or in the past") for one in states]
     for place, state in enumerate(states):
         if not state.why_not:
             pair = state.shadow.binding_key, state.shadow.shadow_key
-            head = await service.runtime.ask(last_seq, caller.company_id)
             try:
                 states[place] = await _ask_shadow(service, caller, state, seen.get(pair, 0))
             except MemtuiError as error:
@@ -166,19 +169,21 @@ async def _ask_shadow(
         with lock, ExitStack() as held:
             if not await to_thread(held.enter_context, elsewhere):
                 return busy
-            due = await to_thread(lambda: list(_due(service.runtime, caller, shadow, after)))
-            state = await to_thread(_asked, service, caller, shadow)
-            state = await _looked_at(service, caller, state)
+            own = await to_thread(_own, service.runtime.log(caller.company_id), shadow)
+            due = await to_thread(
+                lambda: list(_due(service.runtime.log_of(caller), shadow, after, own))
+            )
+            state = await _looked_at(service, caller, _state(shadow, own))
             for request, [one] in due:
                 keys = pair if one.operation_type is OperationType.CONTEXT else (other,)
                 if state.why_not or state.calls + len(keys) > shadow.most_calls:
                     continue
                 fan_out, failures = FanOut(one.operation_id, limit, seen_only=True), failures + 1
                 for key in keys:
-                    own = request.model_copy(update={"binding_key": key})
+                    routed = request.model_copy(update={"binding_key": key})
                     usage: Sequence[Usage] = ()
                     with suppress(MemtuiError):  # its operation says why
-                        usage = (await service.query(by, own, fan_out=fan_out)).usage
+                        usage = (await service.query(by, routed, fan_out=fan_out)).usage
                         failures = 0 if key == other else failures
                     state = state.after(usage)
                 asked += 1
@@ -209,11 +214,10 @@ async def _looked_at(service: MemoryService, caller: Caller, state: ShadowState)
 
 
 def _due(
-    runtime: ServiceRuntime, caller: Caller, shadow: Shadow, after: int
+    log: CompanyLog, shadow: Shadow, after: int, own: Iterable[Operation]
 ) -> Iterator[AskedQuestion]:
     """Yield the questions that wait for a shadow, the oldest first. Blocking."""
-    log, after = runtime.log_of(caller), max(after, shadow.since_seq)
-    done = {own.request.get("together") for own in _own(runtime.log(caller.company_id), shadow)}
+    after, done = max(after, shadow.since_seq), {one.request.get("together") for one in own}
     asked = Filter(binding_key=shadow.binding_key, project_id=shadow.project_id)
     fresh = takewhile(lambda one: one.seq > after, LoggedReads(log).read(asked))
     for one in sorted(fresh, key=attrgetter("seq")):

@@ -215,6 +215,21 @@ async def test_a_yes_that_ends_while_it_is_asked_ends_it(
     assert why in state.why_not
 
 
+async def test_nothing_is_read_where_nothing_was_asked_since(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    await begin(service)
+    await ask(service, "deploy 1")
+    for calls in ([1], [1], None, None):
+        states = await ask_shadows(service, ANA, seen)
+        assert [one.calls for one in states] == (calls or [])
+    await ask(service, "deploy 2")
+    fake.fault = down()
+    [state] = await ask_shadows(service, ANA, seen)
+    assert (state.calls, state.waiting) == (2, 0)
+
+
 async def test_a_shadow_of_two_bindings_has_two_budgets(service: MemoryService) -> None:
     await service.bindings.add(ANA, "other", "vault", {})
     for pair in (PAIR, ("other", "outside")):
